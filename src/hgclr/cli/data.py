@@ -1,0 +1,176 @@
+"""``hgclr data``: check a data folder, and prepare corpora that build themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from hgclr.data.checking import CheckReport
+
+__all__ = ["app"]
+
+SHOWN = 10
+"""How many bad rows and unused labels are listed."""
+
+app = typer.Typer(no_args_is_help=True, help="Check a data folder, or prepare a corpus.")
+prepare = typer.Typer(no_args_is_help=True, help="Build a data folder from a corpus that installs with pip.")
+app.add_typer(prepare, name="prepare")
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")
+    ],
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Bad rows are no failure.")] = False,
+    bad_rows: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every bad row with its reason here (JSON lines)."),
+    ] = None,
+    add_ancestors: Annotated[
+        bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
+    ] = False,
+    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels",
+    label_separator: Annotated[
+        str, typer.Option(help="Between labels that are one string, as in CSV.")
+    ] = ";",
+    path_separator: Annotated[
+        str, typer.Option(help="Between the names of a label given as a path.")
+    ] = " > ",
+    taxonomy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The label tree, if it is not in the folder.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report here as JSON.")
+    ] = None,
+) -> None:
+    """Read every row of a data folder and report what is in it and what is wrong with it.
+
+    Exit code 2 if a split is empty or, unless --skip-bad-rows is given, if a row is bad.
+    """
+    from rich.console import Console
+
+    from hgclr.data.checking import check as check_folder
+    from hgclr.data.folder import DataFolder
+    from hgclr.files import atomic_file
+
+    data = DataFolder(
+        folder,
+        taxonomy=taxonomy,
+        text_column=text_column,
+        label_column=label_column,
+        label_separator=label_separator,
+        path_separator=path_separator,
+        add_ancestors=add_ancestors,
+        skip_bad_rows=skip_bad_rows,
+    )
+    with _progress() as bar:
+        task = bar.add_task("rows", total=None)
+        report = check_folder(data, bad_rows=bad_rows, progress=lambda rows: bar.advance(task, rows))
+    if json_file is not None:
+        with atomic_file(json_file) as temporary:
+            temporary.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
+    _print_report(report, Console())
+    if report.empty_splits or (report.bad_rows and not skip_bad_rows):
+        _print_failure(report, Console(stderr=True), bad_rows)
+        raise typer.Exit(2)
+
+
+@prepare.command()
+def icd10cm(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
+    categories: Annotated[
+        bool, typer.Option("--categories", help="Add the 3-character categories as a third level.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
+) -> None:
+    """Build the ICD-10-CM data set: wording of a diagnosis in, chapter and block out."""
+    from rich.console import Console
+
+    from hgclr.data.icd10cm import build_icd10cm
+
+    with _progress() as bar:
+        task = bar.add_task("chapters", total=None)
+        written = build_icd10cm(
+            output,
+            categories=categories,
+            seed=seed,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    Console().print(f"wrote {written}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _progress() -> Progress:
+    """Return a progress bar on standard error, which shows nothing if that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _print_report(report: CheckReport, console: Console) -> None:
+    """Print a table of the splits, then what is worth a warning."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = f"{report.labels:,} labels, depth {report.depth}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("split")
+    for heading in ("documents", "bad", "labels/doc", "words/doc", "longest", "labels", "repeated"):
+        table.add_column(heading, justify="right")
+    for name, split in report.splits.items():
+        table.add_row(
+            name,
+            f"{split.documents:,}",
+            f"{split.bad_rows:,}",
+            f"{split.labels_per_document:.2f}",
+            f"{split.words_per_text:.1f}",
+            f"{split.longest_text:,}",
+            f"{split.labels_used:,}",
+            f"{split.repeated_texts:,}",
+        )
+    console.print(table)
+    for (first, second), count in report.shared_texts.items():
+        texts = "text is" if count == 1 else "texts are"
+        _warn(console, f"{count:,} {texts} in both {first} and {second}")
+    if count := len(report.unused_labels):
+        listed = ", ".join(report.unused_labels[:SHOWN]) + (", …" if count > SHOWN else "")
+        _warn(console, f"{count:,} label{'s' * (count > 1)} without a document in train: {listed}")
+
+
+def _print_failure(report: CheckReport, console: Console, bad_rows: Path | None) -> None:
+    """List the first bad rows, and say what can be done."""
+    rows = [row for split in report.splits.values() for row in split.first_bad_rows]
+    for row in rows[:SHOWN]:
+        line = f"{row.path}:{row.number}: {row.reason}" + (f"; {row.remedy}" if row.remedy else "")
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if (more := report.bad_rows - len(rows[:SHOWN])) > 0:
+        where = f"; all are in {bad_rows}" if bad_rows else "; --bad-rows FILE writes all of them"
+        console.print(f"and {more:,} more{where}", highlight=False, markup=False, soft_wrap=True)
+    for name in report.empty_splits:
+        path = report.splits[name].path
+        console.print(f"{path}: empty split: no good row", highlight=False, markup=False, soft_wrap=True)
+
+
+def _warn(console: Console, text: str) -> None:
+    """Print a warning line."""
+    from rich.markup import escape
+
+    console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,231 @@
+"""Every choice of the method, typed, validated and saved with the model.
+
+The class defaults are the ``default`` preset; ``paper`` follows the text of Wang et al. (ACL 2022), ``published``
+follows the program its authors released. Where the two differ is listed in ``docs/method.md``.
+"""
+
+import dataclasses
+import difflib
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["PRESETS", "HGCLRConfig", "method_settings"]
+
+
+@strict
+class HGCLRConfig(PreTrainedConfig):
+    """Configure a hierarchical text classifier.
+
+    Args:
+        encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
+        label_parents: index of each label's parent, -1 for a top label. Ids stand in ``id2label``.
+        label_names: each label's name for people and for the name embedding; names may repeat.
+        label_name_length: tokens in the longest label name, the width of the stored name tokens.
+        special_token_ids: the tokenizer's special tokens, the unknown token left out.
+        threshold: probability from which a label is predicted.
+        max_length: tokens of a text that are read, special tokens included.
+        pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all.
+        classifier_dropout: dropout before the linear head.
+
+        label_embedding: add a learned vector per label to the label features.
+        name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
+            (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
+        spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
+        edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
+        label_layers: layers of the label encoder.
+        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published).
+        attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
+            width of one ``head`` (published).
+        attention_bias: biases in the projections of both attentions.
+        label_output_projection: project the label attention's output before the residual.
+        label_dropout: dropout in the label encoder.
+
+        token_label_heads: heads of the token-label attention.
+        guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
+            softmax averaged over heads (published).
+        gumbel_temperature: temperature of the Gumbel-softmax.
+        keep_threshold: γ; a token stays in the positive sample if P_i > γ.
+        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free.
+        keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
+        keep_special_tokens: special tokens are always kept and do not count.
+
+        classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
+            (published), or summed over labels and averaged over documents (``document``), which depends neither on
+            the batch size nor, much, on the number of labels.
+        contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
+        contrastive_temperature: τ of NT-Xent.
+        contrastive_bias: biases in the projection head.
+        contrastive_dropout: dropouts in the projection head.
+
+    Example:
+        >>> config = HGCLRConfig(**PRESETS["paper"], contrastive_weight=0.1, keep_threshold=0.02)
+        >>> config.guidance
+        'logits'
+    """
+
+    model_type = "hgclr"
+    sub_configs_defaults = {"encoder_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
+    keys_to_ignore_at_inference = ["loss_original", "loss_positive", "loss_contrastive", "kept"]
+
+    encoder_config: dict[str, Any] | PreTrainedConfig | None = None
+    label_parents: list[int] | None = None
+    label_names: list[str] | None = None
+    label_name_length: int = 0
+    special_token_ids: list[int] | None = None
+    threshold: float = 0.5
+    max_length: int = 512
+    pooling: Literal["cls", "mean"] = "cls"
+    classifier_dropout: float = 0.1
+
+    label_embedding: bool = True
+    name_embedding: Literal["layer", "words", "none"] = "layer"
+    spatial_encoding: bool = True
+    edge_encoding: bool = True
+    label_layers: int = 1
+    label_heads: int | None = None
+    attention_scale: Literal["width", "head"] = "head"
+    attention_bias: bool = True
+    label_output_projection: bool = True
+    label_dropout: float = 0.1
+
+    token_label_heads: int = 1
+    guidance: Literal["logits", "probabilities"] = "logits"
+    gumbel_temperature: float = 1.0
+    keep_threshold: float | None = None  # γ
+    keep_fraction: float | None = 0.5
+    keep_at_least: int = 16
+    keep_special_tokens: bool = True
+
+    classification_loss: Literal["sum", "mean", "document"] = "document"
+    contrastive_weight: float = 0.1  # λ
+    contrastive_temperature: float = 1.0  # τ
+    contrastive_bias: bool = True
+    contrastive_dropout: float = 0.1
+
+    def validate_ranges(self) -> None:
+        """Refuse values that no model can be built from."""
+        for name in ("classifier_dropout", "label_dropout", "contrastive_dropout"):
+            _refuse(not 0 <= getattr(self, name) < 1, name, getattr(self, name), "give a share from 0 to below 1")
+        for name in ("gumbel_temperature", "contrastive_temperature"):
+            _refuse(getattr(self, name) <= 0, name, getattr(self, name), "give a positive number")
+        for name in ("label_layers", "token_label_heads", "max_length"):
+            _refuse(getattr(self, name) < 1, name, getattr(self, name), "give a whole number from 1")
+        _refuse(self.label_heads is not None and self.label_heads < 1, "label_heads", self.label_heads, "give 1 or more")
+        _refuse(self.contrastive_weight < 0, "contrastive_weight", self.contrastive_weight, "give 0 or more")
+        _refuse(not 0 < self.threshold < 1, "threshold", self.threshold, "give a probability between 0 and 1")
+
+    def validate_keeping(self) -> None:
+        """Exactly one rule decides which tokens a positive sample keeps."""
+        if (self.keep_threshold is None) == (self.keep_fraction is None):
+            raise InputError(
+                f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
+                remedy="set one of them and the other to null",
+            )
+        if self.keep_fraction is not None:
+            _refuse(not 0 < self.keep_fraction <= 1, "keep_fraction", self.keep_fraction, "give a share up to 1")
+
+    @property
+    def hidden_size(self) -> int:
+        """Return the width of the text encoder's output."""
+        return int(self.encoder_config.hidden_size)  # type: ignore[union-attr]
+
+    @property
+    def taxonomy(self) -> Taxonomy:
+        """Return the label tree."""
+        if self.id2label is None or self.label_parents is None:
+            raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
+        return Taxonomy([self.id2label[i] for i in range(len(self.id2label))], self.label_parents, self.label_names)
+
+    def set_taxonomy(self, taxonomy: Taxonomy) -> None:
+        """Store the label tree: ids in ``id2label``, parents and names beside them."""
+        self.id2label = dict(enumerate(taxonomy.ids))
+        self.label2id = {label: index for index, label in enumerate(taxonomy.ids)}
+        self.label_parents = [int(parent) for parent in taxonomy.parents]
+        self.label_names = list(taxonomy.names)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "name_embedding": "words",
+        "label_heads": 8,
+        "attention_scale": "width",
+        "attention_bias": False,
+        "label_output_projection": False,
+        "label_dropout": 0.0,
+        "token_label_heads": 1,
+        "guidance": "logits",
+        "keep_threshold": 0.02,
+        "keep_fraction": None,
+        "keep_special_tokens": False,
+        "classification_loss": "sum",
+        "contrastive_weight": 0.1,
+        "contrastive_bias": False,
+        "contrastive_dropout": 0.0,
+    },
+    "published": {
+        "name_embedding": "layer",
+        "label_heads": None,
+        "attention_scale": "head",
+        "attention_bias": True,
+        "label_output_projection": True,
+        "label_dropout": 0.1,
+        "token_label_heads": 8,
+        "guidance": "probabilities",
+        "keep_threshold": 0.02,
+        "keep_fraction": None,
+        "keep_special_tokens": False,
+        "classification_loss": "mean",
+        "contrastive_weight": 0.05,
+        "contrastive_bias": True,
+        "contrastive_dropout": 0.1,
+    },
+}
+
+# What a user chooses; the other fields describe the encoder and the tree and are filled in by us.
+_METHOD_FIELDS = sorted(
+    set(HGCLRConfig.__dataclass_fields__)
+    - {field.name for field in dataclasses.fields(PreTrainedConfig)}
+    - {"encoder_config", "label_parents", "label_names", "label_name_length", "special_token_ids"}
+)
+
+
+def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``preset`` with ``overrides`` on top, each name and value checked.
+
+    Giving one of ``keep_threshold`` and ``keep_fraction`` takes the preset's other one away.
+
+    Raises:
+        InputError: unknown preset or setting (with the nearest name), or a value out of range.
+    """
+    if preset not in PRESETS:
+        raise InputError(f"unknown preset {preset!r}", remedy=f"choose one of {', '.join(PRESETS)}")
+    for name in overrides:
+        if name not in _METHOD_FIELDS:
+            near = difflib.get_close_matches(name, _METHOD_FIELDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_METHOD_FIELDS)}"
+            raise InputError(f"unknown model setting {name!r}", remedy=hint)
+    settings = PRESETS[preset] | overrides
+    for given, other in (("keep_threshold", "keep_fraction"), ("keep_fraction", "keep_threshold")):
+        if overrides.get(given) is not None and other not in overrides:
+            settings[other] = None
+    try:
+        HGCLRConfig(**settings)
+    except StrictDataclassError as error:
+        cause = error.__cause__
+        if isinstance(cause, InputError):
+            raise cause from None
+        raise InputError(f"model settings: {' '.join(str(error).split())}") from None
+    return settings
+
+
+def _refuse(wrong: bool, name: str, value: object, remedy: str) -> None:
+    if wrong:
+        raise InputError(f"{name} is {value}", remedy=remedy)

@@ -1,0 +1,207 @@
+"""A data folder: documents in up to three splits, and the tree of their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hgclr.data.labels import LabelReader, RowProblem
+from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
+from hgclr.data.rows import BadRow, BadRowLog
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["DataFolder", "Document"]
+
+SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+"""The splits and the file names that mean them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text and its labels.
+
+    Args:
+        text: the text, never empty.
+        labels: indices into the taxonomy, sorted, each once, every label with its parent.
+    """
+
+    text: str
+    labels: tuple[int, ...]
+
+
+class DataFolder:
+    """Find and read the splits and the taxonomy of a folder.
+
+    A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``,
+    ``.csv`` or ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a
+    saved ``DatasetDict`` is a data folder once a taxonomy lies beside its splits. The taxonomy is
+    ``taxonomy.*`` or ``*.taxonomy``.
+
+    Args:
+        path: the folder.
+        taxonomy: the label tree or its file, if it is not the one in the folder.
+        text_column: the column with the text.
+        label_column: the column with the labels: a list of strings, or one string.
+        label_separator: what stands between labels where they are one string, as in CSV.
+        path_separator: what stands between the names of a label given as a path.
+        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
+            error.
+        skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
+
+    Raises:
+        InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        taxonomy: Taxonomy | str | Path | None = None,
+        text_column: str = "text",
+        label_column: str = "labels",
+        label_separator: str = ";",
+        path_separator: str = " > ",
+        add_ancestors: bool = False,
+        skip_bad_rows: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise InputError("no such data folder", path=self.path)
+        if not label_separator or not path_separator:
+            raise InputError("the label separator and the path separator must not be empty")
+        self.text_column, self.label_column = text_column, label_column
+        self.label_separator, self.path_separator = label_separator, path_separator
+        self.add_ancestors, self.skip_bad_rows = add_ancestors, skip_bad_rows
+        self.splits = _find_splits(self.path)
+        if not isinstance(taxonomy, Taxonomy):
+            file = _find_taxonomy(self.path) if taxonomy is None else Path(taxonomy)
+            taxonomy = Taxonomy.read(file, separator=path_separator)
+        self.taxonomy: Taxonomy = taxonomy
+        self._labels = LabelReader(
+            taxonomy, separator=label_separator, path_separator=path_separator, add_ancestors=add_ancestors
+        )
+
+    def split_path(self, split: str) -> Path:
+        """Return the file or folder of a split.
+
+        Raises:
+            InputError: if the folder has no such split, naming those it has.
+        """
+        if split not in self.splits:
+            raise InputError(
+                f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}"
+            )
+        return self.splits[split]
+
+    def scan(self, split: str) -> Iterator[Document | BadRow]:
+        """Yield every row of a split, as a document or as a bad row, whatever ``skip_bad_rows`` says."""
+        path = self.split_path(split)
+        for row in read_rows(path, (self.text_column, self.label_column)):
+            if isinstance(row, BadRow):
+                yield row
+                continue
+            try:
+                text = self._text(row.values[self.text_column])
+                document = Document(text, self._labels.read(row.values[self.label_column]))
+            except RowProblem as problem:
+                yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
+            else:
+                yield document
+
+    def documents(self, split: str, bad_rows: Path | None = None) -> Iterator[Document]:
+        """Yield the documents of a split in order.
+
+        Args:
+            split: ``train``, ``dev`` or ``test``.
+            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with
+                ``file``, ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has
+                been taken.
+
+        Raises:
+            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is
+                damaged.
+        """
+        empty = True
+        with BadRowLog(bad_rows) as log:
+            for item in self.scan(split):
+                if isinstance(item, Document):
+                    empty = False
+                    try:
+                        yield item
+                    except GeneratorExit:
+                        log.warn()
+                        return  # the reader wants no more: what was skipped so far is still recorded
+                elif self.skip_bad_rows:
+                    log.add(item)
+                else:
+                    raise item.error()
+        log.warn()
+        if empty:
+            raise empty_split(self.split_path(split), log.count)
+
+    @staticmethod
+    def _text(cell: object) -> str:
+        """Return the text in a cell."""
+        if cell is None:
+            raise RowProblem("empty text")
+        if not isinstance(cell, str):
+            raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
+        if not cell.strip():
+            raise RowProblem("empty text")
+        try:
+            cell.encode()
+        except UnicodeEncodeError as error:
+            # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
+            raise RowProblem(
+                f"not UTF-8: the text has a lone surrogate at character {error.start + 1}"
+            ) from None
+        return cell
+
+
+def empty_split(path: Path, bad: int) -> InputError:
+    """Return the error for a split without a good row, of which ``bad`` rows were bad."""
+    what = f"empty split: all {bad} rows are bad" if bad else "empty split: no rows"
+    return InputError(what, path=path, remedy="a split needs at least one good row")
+
+
+def _find_splits(folder: Path) -> dict[str, Path]:
+    """Return the path of each split in the folder."""
+    splits = {}
+    for split, names in SPLITS.items():
+        files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
+        candidates = [file for file in files if file.is_file()]
+        candidates += [folder / name for name in names if is_dataset_folder(folder / name)]
+        if candidates:
+            splits[split] = _only(candidates, folder, f"the split {split!r}")
+    if not splits:
+        raise InputError(
+            "no train, dev or test split",
+            path=folder,
+            remedy=f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])}) "
+            "or a folder that datasets saved",
+        )
+    return splits
+
+
+def _find_taxonomy(folder: Path) -> Path:
+    """Return the path of the taxonomy in the folder."""
+    candidates = sorted({*folder.glob("taxonomy.*"), *folder.glob("[!.]*.taxonomy")})
+    if not candidates:
+        raise InputError(
+            "no taxonomy",
+            path=folder,
+            remedy="add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy",
+        )
+    return _only(candidates, folder, "the taxonomy")
+
+
+def _only(candidates: list[Path], folder: Path, what: str) -> Path:
+    """Return the only candidate."""
+    if len(candidates) > 1:
+        names = " and ".join(candidate.name for candidate in candidates)
+        raise InputError(
+            f"several files for {what}: {names}", path=folder, remedy="keep one of them in the folder"
+        )
+    return candidates[0]

@@ -1,0 +1,221 @@
+"""Tokenise a split once, into memory-mapped Arrow that later runs reuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.rows import BadRowLog, read_bad_rows
+from hgclr.errors import InputError, require_extra
+from hgclr.files import atomic_folder, cache_dir
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow
+    import tokenizers
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["tokenize_split"]
+
+FORMAT = 1
+"""Raise this when what is written for the same input changes."""
+
+BATCH = 1000
+"""Documents tokenised, and in memory, at a time."""
+
+TOKENS, BAD_ROWS = "tokens.arrow", "bad_rows.jsonl"
+
+
+def tokenize_split(
+    folder: DataFolder,
+    split: str,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_length: int,
+    cache: Path | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    bad_rows: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> datasets.Dataset:
+    """Return a split as token ids, tokenised now or taken from the cache.
+
+    The cache is keyed by all that decides the result: the split's bytes, the taxonomy, the reading options,
+    the tokenizer, and the arguments here. A second call reads the split's bytes for the key and nothing else.
+
+    Args:
+        folder: the data.
+        split: which of its splits.
+        tokenizer: a fast tokenizer. Truncation and padding set in it do not count, and it is left as it is.
+        max_length: tokens per document at most, special tokens included.
+        cache: the cache folder, `hgclr.files.cache_dir` if none.
+        limit: take a random sample of so many documents, in the order of the file; all of them if there are
+            fewer.
+        seed: decides the sample.
+        bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
+        progress: called with the number of documents tokenised since the last call; not called on a cached
+            run.
+
+    Returns:
+        Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
+        ``length`` (int32, the number of ids), memory-mapped.
+
+    Raises:
+        InputError: as `DataFolder.documents`; if ``max_length`` or ``limit`` leaves nothing; for a slow
+            tokenizer.
+        MissingExtraError: if the ``train`` extra is not installed.
+    """
+    require_extra("datasets", extra="train", capability="Tokenising a data set")
+    import datasets
+
+    if limit is not None and limit < 1:
+        raise InputError(f"the limit of documents is {limit}", remedy="use 1 or more, or no limit")
+    backend = _backend(tokenizer, max_length)
+    path = folder.split_path(split)
+    sample = None if limit is None else (limit, seed)
+    target = (cache or cache_dir()) / "tokens" / _key(folder, path, backend, sample)
+    if not (target / TOKENS).is_file():
+        with atomic_folder(target) as temporary:
+            if not _write(folder, split, backend, sample, temporary, progress):
+                raise empty_split(path, _report_bad_rows(temporary, path, bad_rows))
+    _report_bad_rows(target, path, bad_rows)
+    return datasets.Dataset.from_file(str(target / TOKENS))
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.Tokenizer:
+    """Return a copy of the tokenizer's Rust half that truncates to ``max_length`` and never pads."""
+    from tokenizers import Tokenizer
+
+    rust = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(rust, Tokenizer):
+        raise InputError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer", remedy="use one with a tokenizer.json"
+        )
+    backend = Tokenizer.from_str(rust.to_str())
+    special = backend.num_special_tokens_to_add(False)
+    if max_length <= special:
+        raise InputError(
+            f"a maximum length of {max_length} tokens leaves no room for text",
+            remedy=f"use more than {special}, the number of special tokens",
+        )
+    backend.no_padding()
+    backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
+    return backend
+
+
+def _key(
+    folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: tuple[int, int] | None
+) -> str:
+    """Return the name of the cache entry: a hash of everything that decides what is in it."""
+    digest = hashlib.sha256()
+    taxonomy = folder.taxonomy
+    settings = {
+        "format": FORMAT,
+        "taxonomy": [taxonomy.ids, taxonomy.names, taxonomy.parents.tolist()],
+        "columns": [folder.text_column, folder.label_column],
+        "separators": [folder.label_separator, folder.path_separator],
+        "add_ancestors": folder.add_ancestors,
+        "skip_bad_rows": folder.skip_bad_rows,
+        "tokenizer": backend.to_str(),  # holds the maximum length
+        "sample": sample,
+    }
+    digest.update(json.dumps(settings).encode())
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    for file in files:
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        # The name counts too: its suffix decides how the bytes are read.
+        digest.update(f"\n{file.relative_to(path.parent)}\t{content}".encode())
+    return digest.hexdigest()
+
+
+def _write(
+    folder: DataFolder,
+    split: str,
+    backend: tokenizers.Tokenizer,
+    sample: tuple[int, int] | None,
+    target: Path,
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Write tokens and bad rows into the folder ``target`` and return the number of documents."""
+    import datasets
+    from datasets.arrow_writer import ArrowWriter
+
+    numbers = datasets.List(datasets.Value("int32"))
+    features = datasets.Features(input_ids=numbers, labels=numbers, length=datasets.Value("int32"))
+    count = 0
+    with (
+        (target / BAD_ROWS).open("w", encoding="utf-8") as record,
+        ArrowWriter(features=features, path=str(target / TOKENS)) as writer,
+    ):
+        documents = _good_rows(folder, split, record)
+        if sample is not None:
+            # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in
+            # memory.
+            chosen = _choose(sum(1 for _ in documents), *sample)
+            documents = _at(_good_rows(folder, split, None), chosen)
+        while batch := list(islice(documents, BATCH)):
+            writer.write_table(_table(batch, backend))
+            count += len(batch)
+            if progress is not None:
+                progress(len(batch))
+        writer.finalize()
+    return count
+
+
+def _good_rows(folder: DataFolder, split: str, record: IO[str] | None) -> Iterator[Document]:
+    """Yield the documents of a split; stop at a bad row, or record it if the folder may skip it."""
+    for item in folder.scan(split):
+        if isinstance(item, Document):
+            yield item
+        elif not folder.skip_bad_rows:
+            raise item.error()
+        elif record is not None:
+            record.write(item.to_json() + "\n")
+
+
+def _choose(count: int, limit: int, seed: int) -> NDArray[np.int64]:
+    """Return ``limit`` of ``count`` places, drawn without replacement and sorted; all if there are fewer."""
+    if limit >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, size=limit, replace=False))
+
+
+def _at(documents: Iterator[Document], places: NDArray[np.int64]) -> Iterator[Document]:
+    """Yield the documents at sorted places."""
+    position = 0
+    for place in places.tolist():
+        yield next(islice(documents, place - position, None))
+        position = place + 1
+
+
+def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.Table:
+    """Tokenise a batch of documents into a table."""
+    import pyarrow
+
+    encodings = backend.encode_batch_fast([document.text for document in batch])
+    ids = [encoding.ids for encoding in encodings]
+    return pyarrow.table(
+        {
+            "input_ids": pyarrow.array(ids, pyarrow.list_(pyarrow.int32())),
+            "labels": pyarrow.array([document.labels for document in batch], pyarrow.list_(pyarrow.int32())),
+            "length": pyarrow.array([len(row) for row in ids], pyarrow.int32()),
+        }
+    )
+
+
+def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
+    """Warn of the bad rows recorded in a cache entry, copy them to a side file, and return their number."""
+    with BadRowLog(target) as log:
+        for row in read_bad_rows(source / BAD_ROWS, path):
+            log.add(row)
+    log.warn()
+    return log.count

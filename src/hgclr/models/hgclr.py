@@ -1,0 +1,182 @@
+"""HGCLR: train a text encoder so that it absorbs the label tree (Wang et al., ACL 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+from transformers import initialization as init
+
+from hgclr.config import HGCLRConfig
+from hgclr.errors import InputError
+from hgclr.models.flat import ClassifierOutput, FlatModel
+from hgclr.nn.label_encoder import Graphormer, StructuralBias
+from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
+from hgclr.nn.positive_samples import (
+    KeepByFraction,
+    KeepByThreshold,
+    TokenLabelAttention,
+    gold_probability,
+    gumbel_noise,
+    keep_weights,
+)
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["HGCLRModel", "name_tokens"]
+
+
+class HGCLRModel(FlatModel):
+    """Train encoder and head on each text and on a shortened positive sample of it, and pull the two together.
+
+    ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent between
+    them. The label side is needed for training only; without labels the model is a :class:`FlatModel`.
+    """
+
+    def __init__(self, config: HGCLRConfig) -> None:
+        super().__init__(config)
+        width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
+        label_heads = config.label_heads or config.encoder_config.num_attention_heads
+        for name, heads in (("label_heads", label_heads), ("token_label_heads", config.token_label_heads)):
+            if width % heads:
+                raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
+        self.label_encoder = Graphormer(
+            config.taxonomy,
+            width,
+            layers=config.label_layers,
+            heads=label_heads,
+            label_embedding=config.label_embedding,
+            spatial=config.spatial_encoding,
+            edge=config.edge_encoding,
+            scale_by=config.attention_scale,
+            bias=config.attention_bias,
+            output_projection=config.label_output_projection,
+            dropout=config.label_dropout,
+            layer_norm_eps=getattr(config.encoder_config, "layer_norm_eps", 1e-12),
+        )
+        self.token_label_attention = TokenLabelAttention(
+            width,
+            width,
+            heads=config.token_label_heads,
+            scale_by=config.attention_scale,
+            bias=config.attention_bias,
+            probabilities=config.guidance == "probabilities",
+        )
+        self.projection = ProjectionHead(
+            config.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
+        )
+        self.keep = (
+            KeepByThreshold(config.keep_threshold)
+            if config.keep_threshold is not None
+            else KeepByFraction(config.keep_fraction, config.keep_at_least)
+        )
+        self.register_buffer("name_tokens", torch.full((config.num_labels, config.label_name_length), -1))
+        if config.name_embedding == "layer" and not hasattr(self.encoder, "embeddings"):
+            raise InputError(
+                f"a {config.encoder_config.model_type} encoder has no embedding layer of its own",
+                remedy="set model.name_embedding to words",
+            )
+        self.post_init()
+
+    @classmethod
+    def from_encoder(
+        cls, encoder: str, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Put a new model on a pretrained encoder, see :meth:`FlatModel.from_encoder`; label names are tokenised here."""
+        names = name_tokens(taxonomy.names, tokenizer)
+        model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
+        model.name_tokens.copy_(names)
+        return model
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw new weights from N(0, 0.02), the structural scalars included."""
+        if isinstance(module, StructuralBias):
+            for weight in (module.spatial, module.edge):
+                if weight is not None:
+                    init.normal_(weight, std=0.02)
+        elif module is self:
+            init.constant_(self.name_tokens, -1)
+        else:
+            super()._init_weights(module)
+
+    def label_features(self) -> Tensor:
+        """Return the label features L, (K, H); they depend on no document."""
+        return self.label_encoder(self.name_embeddings())
+
+    def name_embeddings(self) -> Tensor | None:
+        """Return the label names' embeddings, (K, H), from the text encoder's own embedding weights."""
+        if self.config.name_embedding == "none":
+            return None
+        real = self.name_tokens >= 0  # (K, T)
+        if self.config.name_embedding == "layer":
+            pad = getattr(self.config.encoder_config, "pad_token_id", None) or 0
+            embedded = self.encoder.embeddings(self.name_tokens.masked_fill(~real, pad))  # (K, T, H)
+        else:
+            embedded = self.encoder.get_input_embeddings()(self.name_tokens.clamp(min=0))
+            position = torch.arange(real.shape[1], device=real.device)
+            real = real & (position > 0) & (position < real.sum(1, keepdim=True) - 1)  # no special tokens
+        weights = real.unsqueeze(-1).to(embedded.dtype)
+        return (embedded * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, noise: Tensor | None = None
+    ) -> ClassifierOutput:
+        """Classify texts; in training mode with labels, compute the three-term objective.
+
+        The choice of tokens needs word embeddings and label features only, so that text and positive sample go
+        through the encoder together, as one batch of 2B.
+
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 on real tokens, (B, L).
+            labels: gold labels as 0/1, (B, K).
+            noise: Gumbel noise, (B, L, K); drawn if not given.
+        """
+        if labels is None or not self.training:
+            return super().forward(input_ids, attention_mask, labels)
+        words = self.encoder.get_input_embeddings()(input_ids)  # e, (B, L, H)
+        weights, kept = self.positive_weights(input_ids, words, attention_mask, labels, noise)  # (B, L), ()
+        both = torch.cat([words, words * weights.unsqueeze(-1)])  # (2B, L, H)
+        vectors = self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)  # h and ĥ, (2B, H)
+        logits, positive_logits = self.classifier(vectors).chunk(2)  # (B, K) each
+
+        reduction = self.config.classification_loss
+        loss_original = classification_loss(logits, labels, reduction)
+        loss_positive = classification_loss(positive_logits, labels, reduction)
+        loss_contrastive = nt_xent(*self.projection(vectors).chunk(2), self.config.contrastive_temperature)
+        return ClassifierOutput(
+            loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
+            logits=logits,
+            loss_original=loss_original.detach(),
+            loss_positive=loss_positive.detach(),
+            loss_contrastive=loss_contrastive.detach(),
+            kept=kept,
+        )
+
+    def positive_weights(
+        self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Choose the tokens of the positive samples.
+
+        Returns:
+            What the word embeddings are multiplied by, (B, L), and the share of real tokens kept, ().
+        """
+        scores = self.token_label_attention(words, self.label_features())  # A, (B, L, K)
+        noise = gumbel_noise(scores) if noise is None else noise
+        probability = gold_probability(scores, labels, noise, self.config.gumbel_temperature)  # P_i, (B, L)
+        real = attention_mask.bool()
+        special = torch.zeros_like(real)
+        if self.config.keep_special_tokens:
+            special = torch.isin(input_ids, torch.tensor(self.config.special_token_ids, device=real.device)) & real
+        kept = self.keep(probability, real & ~special)
+        weights = keep_weights(probability, kept).masked_fill(special, 1.0)
+        return weights, (kept | special).sum() / real.sum()
+
+
+def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return the tokens of label names with special tokens, (K, T), padded with -1; long names are cut at 64 tokens."""
+    encoded = tokenizer(list(names), add_special_tokens=True, truncation=True, max_length=64)["input_ids"]
+    return nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in encoded], batch_first=True, padding_value=-1)

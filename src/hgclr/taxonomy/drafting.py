@@ -1,0 +1,193 @@
+"""Put labels together while a file is read, and refuse what makes no tree, with the lines concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hgclr.errors import InputError
+from hgclr.taxonomy.resolving import close_matches
+from hgclr.taxonomy.source import Source, at_line
+from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
+
+__all__ = ["Draft", "Entry", "Labels", "link"]
+
+SHOWN = 8
+"""How many labels of a cycle an error message lists."""
+
+
+class Labels(NamedTuple):
+    """What makes a taxonomy, by index."""
+
+    ids: list[str]
+    parents: list[int]
+    names: list[str]
+
+
+class Entry(NamedTuple):
+    """One label of a file that gives parents by id; a top label's parent is None."""
+
+    id: str
+    name: str
+    parent: str | None
+    line: int | None
+
+
+class Draft:
+    """Labels that are added one by one, each under a parent that is already there.
+
+    Args:
+        source: the file, for error messages.
+        separator: joins the names of a path to the id of a label that has no id of its own.
+    """
+
+    def __init__(self, source: Source, separator: str) -> None:
+        self._source, self._separator = source, separator
+        self._labels = Labels([], [], [])
+        self._lines: list[int] = []
+        self._paths: list[str] = []
+        self._by_id: dict[str, int] = {}
+        self._by_parent: dict[tuple[int, str], int] = {}
+
+    def find(self, path: str) -> int | None:
+        """Return the label with this id."""
+        return self._by_id.get(path)
+
+    def child(self, parent: int, name: str) -> int | None:
+        """Return the child of ``parent`` (-1: the top) with this name."""
+        return self._by_parent.get((parent, name))
+
+    def add(self, name: str, parent: int, line: int, identifier: str | None = None) -> int:
+        """Add a label and return its index.
+
+        Raises:
+            InputError: if the name is empty, or a sibling has this name, or another label this id.
+        """
+        if not name.strip():
+            raise self._source.error("empty label name", line, "fill in the name or delete the entry")
+        path = name if parent < 0 else self._paths[parent] + self._separator + name
+        label = path if identifier is None else identifier
+        if not label.strip():
+            raise self._source.error(
+                f"label {name!r} has an empty id", line, "fill in the id or leave it out"
+            )
+        if (twin := self.child(parent, name)) is not None:
+            raise duplicate_sibling(self._source, name, self._place(parent), line, self._lines[twin])
+        if (twin := self.find(label)) is not None:
+            raise self._source.error(
+                f"two labels have the id {label!r}, the first{at_line(self._lines[twin]) or ' above'}",
+                line,
+                "give one an id of its own, or choose a separator that occurs in no name",
+            )
+        index = len(self._paths)
+        self._labels.ids.append(label)
+        self._labels.parents.append(parent)
+        self._labels.names.append(name)
+        self._lines.append(line)
+        self._paths.append(path)
+        self._by_id[label] = self._by_parent[parent, name] = index
+        return index
+
+    def labels(self) -> Labels:
+        """Return all labels; refuse an empty tree."""
+        if not self._paths:
+            raise empty_tree(self._source)
+        return self._labels
+
+    def _place(self, parent: int) -> str | None:
+        return None if parent < 0 else self._labels.ids[parent]
+
+
+def link(entries: Sequence[Entry], source: Source) -> Labels:
+    """Turn entries, in any order, into labels in the order of the entries.
+
+    Raises:
+        InputError: for an empty id or name, two parents, a duplicate sibling, an unknown parent, a cycle, or
+            no entry at all.
+    """
+    if not entries:
+        raise empty_tree(source)
+    by_id: dict[str, int] = {}
+    by_name: dict[tuple[str | None, str], Entry] = {}
+    for index, entry in enumerate(entries):
+        if not entry.id.strip():
+            raise source.error(
+                "empty label name", entry.line, "fill in the label or delete the extra separator"
+            )
+        if not entry.name.strip():
+            raise source.error(f"label {entry.id!r} has an empty name", entry.line, "fill in the name")
+        if (twin := by_id.setdefault(entry.id, index)) != index:
+            raise _listed_twice(source, entries[twin], entry)
+        if (other := by_name.setdefault((entry.parent, entry.name), entry)) is not entry:
+            raise duplicate_sibling(source, entry.name, entry.parent, entry.line, other.line)
+    parents = []
+    for entry in entries:
+        if entry.parent is not None and entry.parent not in by_id:
+            raise _unknown_parent(source, entry, list(by_id))
+        parents.append(-1 if entry.parent is None else by_id[entry.parent])
+    _refuse_cycle(source, entries, parents)
+    return Labels([entry.id for entry in entries], parents, [entry.name for entry in entries])
+
+
+def empty_tree(source: Source) -> InputError:
+    """Return the error for a file without labels."""
+    return source.error("the label tree is empty", remedy="list at least one label under the root")
+
+
+def duplicate_sibling(
+    source: Source, name: str, parent: str | None, line: int | None, first: int | None
+) -> InputError:
+    """Return the error for two children of one parent with the same name."""
+    place = "at the top" if parent is None else f"under {parent!r}"
+    return source.error(
+        f"the label {name!r} is listed twice {place}, first{at_line(first) or ' above'}",
+        line,
+        "delete or rename one of the two",
+    )
+
+
+def _listed_twice(source: Source, first: Entry, second: Entry) -> InputError:
+    """Return the error for an id that occurs twice, under one parent or under two."""
+    if first.parent == second.parent:
+        return duplicate_sibling(source, second.id, second.parent, second.line, first.line)
+    one, other = (
+        ("the top" if entry.parent is None else repr(entry.parent)) + at_line(entry.line)
+        for entry in (first, second)
+    )
+    return source.error(
+        f"the label {second.id!r} has two parents, {one} and {other}",
+        second.line,
+        "choose one parent and delete the other entry, or duplicate the label: list it under the second"
+        f" parent with an id of its own, such as {f'{second.id} ({second.parent or 2})'!r}",
+    )
+
+
+def _unknown_parent(source: Source, entry: Entry, known: list[str]) -> InputError:
+    """Return the error for a parent that is listed nowhere as a label."""
+    parent = str(entry.parent)
+    near = close_matches(parent, known)
+    hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
+    return source.error(
+        f"the parent {parent!r} of {entry.id!r} is not listed as a label",
+        entry.line,
+        f"{hint}list {parent!r} under a parent of its own or at the top",
+    )
+
+
+def _refuse_cycle(source: Source, entries: Sequence[Entry], parents: list[int]) -> None:
+    """Raise an error that names a cycle's labels and lines, if there is a cycle."""
+    reached = np.zeros(len(parents), dtype=bool)
+    for level in levels_from_top(Children(np.array(parents, dtype=np.int64))):
+        reached[level] = True
+    if reached.all():
+        return
+    cycle = [entries[node] for node in find_cycle(parents, int(np.argmin(reached)))]
+    shown = [f"{entry.id!r}{at_line(entry.line)}" for entry in cycle[:SHOWN]]
+    left_out = [f"... {len(cycle) - SHOWN} more ..."] if len(cycle) > SHOWN else []
+    raise source.error(
+        f"labels form a cycle, each below the next: {' < '.join([*shown, *left_out, repr(cycle[0].id)])}",
+        cycle[0].line,
+        "give one of them a parent outside the cycle",
+    )

@@ -1,0 +1,308 @@
+"""The label tree: which labels there are, in which order, and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hgclr.errors import InputError
+from hgclr.files import atomic_file
+from hgclr.taxonomy.checking import check_labels, checked_parents
+from hgclr.taxonomy.json_tree import link_flat, write_json
+from hgclr.taxonomy.literature import write_literature
+from hgclr.taxonomy.reading import FileFormat, read_labels
+from hgclr.taxonomy.resolving import LabelIndex
+from hgclr.taxonomy.source import Source
+from hgclr.taxonomy.structure import Children, LowestCommonAncestor, find_cycle, levels_from_top, read_only
+
+__all__ = ["Taxonomy"]
+
+
+class Taxonomy:
+    """A tree (or forest) of K labels in a fixed order; the position of a label is its index in every model.
+
+    A virtual root stands above the top labels. It is no label; where an index is needed it is -1, at depth 0.
+
+    Args:
+        ids: K unique ids.
+        parents: index of each label's parent, -1 for a top label; any order, a parent may follow its child.
+        names: K names for people and for the name embedding, the ids if left out. Names may repeat in the
+            tree, but not among the children of one label.
+
+    Raises:
+        InputError: if an id or name is empty or repeated where it must not be, a parent is out of range,
+            labels form a cycle, or there are no labels.
+
+    Example:
+        >>> tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
+        >>> tree.path_name(2)
+        'science > physics > optics'
+        >>> int(tree.distance(2, 3))
+        4
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        parents: Sequence[int] | NDArray[np.int64],
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self._ids = tuple(ids)
+        self._names = self._ids if names is None else tuple(names)
+        self._parents = checked_parents(parents, len(self._ids))
+        check_labels(self._ids, self._names, self._parents)
+        self._children = Children(self._parents)
+        self._levels = tuple(levels_from_top(self._children))
+        depths = np.zeros(len(self._ids), dtype=np.int64)
+        for depth, level in enumerate(self._levels, start=1):
+            depths[level] = depth
+        self._depths = read_only(depths)
+        if (depths == 0).any():
+            cycle = find_cycle(self._parents.tolist(), int(np.argmin(depths)))
+            raise InputError(
+                f"labels form a cycle: {' < '.join(repr(self._ids[node]) for node in [*cycle, cycle[0]])}",
+                remedy="give one of them a parent outside the cycle",
+            )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The label ids, by index."""
+        return self._ids
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The label names, by index."""
+        return self._names
+
+    @property
+    def parents(self) -> NDArray[np.int64]:
+        """The index of each label's parent, -1 for a top label; shape (K,), read-only."""
+        return self._parents
+
+    @property
+    def depths(self) -> NDArray[np.int64]:
+        """The depth of each label, 1 for a top label; shape (K,), read-only."""
+        return self._depths
+
+    @property
+    def depth(self) -> int:
+        """The depth of the deepest label."""
+        return len(self._levels)
+
+    @property
+    def levels(self) -> tuple[NDArray[np.int64], ...]:
+        """The indices at each depth, in index order; ``levels[0]`` are the top labels."""
+        return self._levels
+
+    @cached_property
+    def leaves(self) -> NDArray[np.int64]:
+        """The indices of the labels without children."""
+        return read_only(np.flatnonzero(self._children.counts() == 0))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Taxonomy):
+            return NotImplemented
+        return (
+            self._ids == other._ids
+            and self._names == other._names
+            and np.array_equal(self._parents, other._parents)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._ids, self._names))
+
+    def __repr__(self) -> str:
+        return f"Taxonomy({len(self)} labels, depth {self.depth})"
+
+    def __reduce__(self) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str]]]:
+        # Built anew, because numpy forgets on copying and pickling that an array is read-only.
+        return Taxonomy, (self._ids, self._parents, self._names)
+
+    def children(self, index: int) -> NDArray[np.int64]:
+        """Return the children of a label in index order; -1 gives the top labels."""
+        return self._children.of(int(self._checked(index)))
+
+    def ancestors(self, index: int) -> NDArray[np.int64]:
+        """Return the ancestors of a label, nearest first, without the label itself."""
+        return np.array(self._climb(index)[1:], dtype=np.int64)
+
+    def path(self, index: int) -> NDArray[np.int64]:
+        """Return the labels from the top down to and including this one."""
+        return np.array(self._climb(index)[::-1], dtype=np.int64)
+
+    def path_name(self, index: int, separator: str = " > ") -> str:
+        """Return the names on the path to a label, joined by ``separator``."""
+        return separator.join(self._names[node] for node in reversed(self._climb(index)))
+
+    def lca(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
+        """Return the lowest common ancestors, -1 where only the virtual root is shared.
+
+        Args:
+            first: indices of any shape; -1 is the virtual root.
+            second: indices of a shape that broadcasts with ``first``.
+        """
+        return self._lowest(*np.broadcast_arrays(self._checked(first), self._checked(second)))
+
+    def distance(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of edges between labels, through the virtual root if need be.
+
+            distance(i, j) = depth(i) + depth(j) - 2 depth(lca(i, j))
+
+        Args:
+            first: indices of any shape; -1 is the virtual root.
+            second: indices of a shape that broadcasts with ``first``.
+        """
+        one, other = np.broadcast_arrays(self._checked(first), self._checked(second))
+        depth = self._lowest.depth
+        return depth(one) + depth(other) - 2 * depth(self._lowest(one, other))
+
+    def closure(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """Return the given labels and all their ancestors, sorted."""
+        closed: set[int] = set()
+        for node in self._checked(indices).ravel().tolist():
+            while node != -1 and node not in closed:
+                closed.add(node)
+                node = self._parent_list[node]
+        return np.array(sorted(closed), dtype=np.int64)
+
+    def close(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a copy of a label matrix in which every label brings its ancestors.
+
+        Args:
+            matrix: (N, K) bool, one row per document.
+
+        Returns:
+            (N, K) bool.
+        """
+        if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
+            raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
+        closed = matrix.copy()
+        for level in self._levels[:0:-1]:
+            by_parent = level[np.argsort(self._parents[level], kind="stable")]
+            parents, starts = np.unique(self._parents[by_parent], return_index=True)
+            closed[:, parents] |= np.logical_or.reduceat(closed[:, by_parent], starts, axis=1)
+        return closed
+
+    def resolve(self, label: str, separator: str = " > ") -> int:
+        """Return the index of a label given by id, by name, or by its path of names.
+
+        An id comes first. Otherwise exactly one label must have this name or this path.
+
+        Args:
+            label: an id, a name that one label alone has, or names from the top down joined by ``separator``.
+            separator: what stands between the names of a path.
+
+        Raises:
+            InputError: if there is no such label (with the nearest ones) or several (with ids and paths).
+        """
+        if (index := self._by_id.get(label)) is not None:
+            return index
+        if separator not in self._indexes:
+            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator)
+        return self._indexes[separator].resolve(label)
+
+    @classmethod
+    def read(cls, path: str | Path, *, format: FileFormat = "auto", separator: str = " > ") -> Taxonomy:  # noqa: A002
+        """Read a label tree from a UTF-8 file.
+
+        Args:
+            path: the file; its name does not matter.
+            format: ``literature`` (lines ``parent<TAB>child...``), ``table`` (CSV or TSV with the columns
+                ``child`` and ``parent``), ``json``, ``paths`` (lines ``A > B > C``), or ``auto``, which looks
+                at the content.
+            separator: stands between the names of a path.
+
+        Raises:
+            InputError: with file, line and remedy, if the file is no tree.
+        """
+        return cls(*read_labels(path, format, separator))
+
+    def write(self, path: str | Path) -> None:
+        """Write the tree, whole or not at all: as JSON if ``path`` ends in ``.json``, else in the tab format.
+
+        JSON keeps everything. The literature's tab format keeps ids and structure; names of their own, and an
+        order of the labels that is not by level, are not part of it.
+
+        Raises:
+            InputError: if the file cannot be written or an id cannot stand in the tab format.
+        """
+        if Path(path).suffix.lower() == ".json":
+            text = write_json(self._flat())
+        else:
+            has_children = self._children.counts() > 0
+            inner = [-1, *(node for level in self._levels for node in level[has_children[level]].tolist())]
+            text = write_literature(self._ids, [(node, self._children.of(node).tolist()) for node in inner])
+        try:
+            with atomic_file(path) as temporary:
+                temporary.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise InputError(f"the label tree cannot be written: {error.strerror}", path=path) from error
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, object]) -> Taxonomy:
+        """Build a taxonomy from what :meth:`to_json` returned.
+
+        Raises:
+            InputError: if it is not of that form.
+        """
+        labels = tree.get("labels")
+        if not isinstance(labels, list) or not all(isinstance(label, Mapping) for label in labels):
+            raise InputError(
+                "not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}'
+            )
+        return cls(*link_flat(((label, None) for label in labels), Source("")))
+
+    def to_json(self) -> dict[str, object]:
+        """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None."""
+        return {"labels": self._flat()}
+
+    def _flat(self) -> list[dict[str, str | None]]:
+        return [
+            {"id": identifier, "name": name, "parent": None if parent < 0 else self._ids[parent]}
+            for identifier, name, parent in zip(self._ids, self._names, self._parent_list, strict=True)
+        ]
+
+    @cached_property
+    def _parent_list(self) -> list[int]:
+        """The parents as Python numbers: climbing one label's path is faster on these."""
+        parents: list[int] = self._parents.tolist()
+        return parents
+
+    @cached_property
+    def _lowest(self) -> LowestCommonAncestor:
+        return LowestCommonAncestor(self._parents, self._depths)
+
+    @cached_property
+    def _by_id(self) -> dict[str, int]:
+        return {identifier: index for index, identifier in enumerate(self._ids)}
+
+    @cached_property
+    def _indexes(self) -> dict[str, LabelIndex]:
+        return {}
+
+    def _climb(self, index: int) -> list[int]:
+        """Return a label and its ancestors, nearest first."""
+        node = int(self._checked(index))
+        nodes = []
+        while node != -1:
+            nodes.append(node)
+            node = self._parent_list[node]
+        return nodes
+
+    def _checked(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """Return indices as an array; refuse what is neither a label nor the virtual root."""
+        array = np.asarray(indices)
+        if array.size == 0:
+            return array.astype(np.int64)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"label indices must be integers, got {array.dtype}")
+        if array.min() < -1 or array.max() >= len(self):
+            raise IndexError(f"label index out of range for {len(self)} labels")
+        return array.astype(np.int64, copy=False)

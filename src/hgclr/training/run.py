@@ -1,0 +1,251 @@
+"""Train a model from its settings: tokens, recipe, trainer, the best epoch, the deployable result."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
+
+from hgclr.config import method_settings
+from hgclr.data.folder import DataFolder
+from hgclr.data.tokens import tokenize_split
+from hgclr.encoders import encoder_load_error, resolve_encoder
+from hgclr.errors import InputError
+from hgclr.files import atomic_file, atomic_folder
+from hgclr.hardware import choose_precision, machine
+from hgclr.models import ARCHITECTURES, FlatModel
+from hgclr.training.callbacks import CollapseWatch, EarlyStop
+from hgclr.training.checkpoints import latest_complete
+from hgclr.training.recipes import Recipe, make_recipe
+from hgclr.training.settings import RunConfig
+from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores
+
+__all__ = ["TrainingResult", "train"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run leaves behind: folders and scores."""
+
+    model: Path
+    training_model: Path
+    metrics: dict[str, Any]
+
+
+def train(
+    run: RunConfig,
+    *,
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+    on_documents: Callable[[int], None] | None = None,
+) -> TrainingResult:
+    """Train on ``train``, select the best epoch on ``dev``, score ``test`` once, save the result.
+
+    Writes into ``run.output``: ``model`` (encoder and head, for prediction), ``training-model`` (with the label side,
+    for training on and for explanations), ``metrics.json``, ``config.yaml``, ``checkpoints``.
+
+    Args:
+        run: the settings.
+        resume: go on from the newest whole checkpoint in ``run.output``.
+        callbacks: further Trainer callbacks, such as a progress bar.
+        on_documents: called with the number of documents tokenised, as it grows.
+
+    Raises:
+        InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
+    """
+    started = time.monotonic()
+    settings = method_settings(run.model.preset, run.model.overrides)
+    checkpoints = run.output / "checkpoints"
+    if checkpoints.exists() and not resume:
+        raise InputError(
+            f"{run.output} holds a run already", remedy="give --resume to go on with it, or another --output"
+        )
+    set_seed(run.training.seed)
+    folder = DataFolder(
+        run.data.path, **run.data.model_dump(exclude={"path", "limit", "dev_limit", "test_limit", "dev_share"})
+    )
+    tokenizer = load_tokenizer(run.model.encoder)
+    model = ARCHITECTURES[run.model.architecture].from_encoder(
+        run.model.encoder, folder.taxonomy, tokenizer, **settings
+    )
+    tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
+    recipe = make_recipe(
+        run.training, documents=len(tokens["train"]), encoder_parameters=count_parameters(model.encoder)
+    )
+    if recipe.base_rate_bias:
+        model.set_base_rates(base_rates(tokens["train"], len(folder.taxonomy)))
+
+    run.output.mkdir(parents=True, exist_ok=True)
+    run.write(run.output / "config.yaml")
+    scores = StreamingScores(folder.taxonomy, model.config.threshold)
+    trainer = HierarchicalTrainer(
+        model=model,
+        args=trainer_arguments(run, recipe, checkpoints, steps_per_epoch(recipe, run, len(tokens["train"]))),
+        data_collator=Collator(len(folder.taxonomy), tokenizer.pad_token_id),
+        train_dataset=tokens["train"],
+        eval_dataset=tokens["dev"],
+        compute_metrics=scores,
+        callbacks=[
+            EarlyStop(run.training.patience, list(run.training.patience_metrics)),
+            CollapseWatch(model.config.contrastive_weight if run.model.architecture == "hgclr" else 0.0),
+            *callbacks,
+        ],
+        head_learning_rate=recipe.head_learning_rate,
+    )
+    checkpoint = latest_complete(checkpoints) if resume else None
+    logger.info("training %s with %s", run.model.architecture, recipe)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    trained = time.monotonic() - started
+
+    metrics: dict[str, Any] = {
+        "run": run.model_dump(mode="json", exclude_none=True),
+        "recipe": asdict(recipe),
+        "documents": {name: len(split) for name, split in tokens.items()},
+        "labels": len(folder.taxonomy),
+        "history": history(trainer.state.log_history),
+        "seconds": round(trained, 1),
+        "machine": machine(),
+    }
+    for name in ("dev", "test"):
+        if name in tokens:
+            trainer.evaluate(tokens[name], metric_key_prefix=f"final_{name}")
+            metrics[name] = scores.last.to_json()
+    result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
+    save(model.to_flat(), tokenizer, result.model)
+    save(model, tokenizer, result.training_model)
+    with atomic_file(run.output / "metrics.json") as path:
+        path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
+    """Load the encoder's tokenizer, padding on the right as position counting needs it."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(resolve_encoder(encoder))
+    except (OSError, ValueError) as error:
+        raise encoder_load_error(encoder, error) from error
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def tokenize_all(
+    run: RunConfig,
+    folder: DataFolder,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    on_documents: Callable[[int], None] | None,
+) -> dict[str, datasets.Dataset]:
+    """Tokenise every split, or take it from the cache; hold dev out of train where asked to."""
+    limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
+    if "train" not in folder.splits:
+        raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
+    if "dev" not in folder.splits and run.data.dev_share is None:
+        raise InputError(
+            "there is no dev split to select the best epoch on",
+            path=run.data.path,
+            remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
+        )
+    tokens = {
+        name: tokenize_split(
+            folder,
+            name,
+            tokenizer,
+            max_length=max_length,
+            limit=limits[name],
+            seed=run.training.seed,
+            bad_rows=run.output / f"bad-rows.{name}.jsonl",
+            progress=on_documents,
+        )
+        for name in folder.splits
+    }
+    if "dev" not in tokens:
+        parts = tokens["train"].train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
+        tokens |= {"train": parts["train"], "dev": parts["test"]}
+    return tokens
+
+
+def base_rates(tokens: datasets.Dataset, labels: int) -> Tensor:
+    """Return how often each label occurs in the training set, (K,), as if each had been seen half a time more."""
+    counts = torch.zeros(labels)
+    for batch in tokens.select_columns("labels").iter(batch_size=10_000):
+        for row in batch["labels"]:
+            counts[row] += 1
+    return (counts + 0.5) / (len(tokens) + 1)
+
+
+def count_parameters(encoder: torch.nn.Module) -> int:
+    """Return the encoder's size without word embeddings, which do not make it harder to train."""
+    words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
+    return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)
+
+
+def steps_per_epoch(recipe: Recipe, run: RunConfig, documents: int) -> int:
+    """Return the number of optimiser steps in an epoch."""
+    return -(-documents // (recipe.batch_size * run.training.gradient_accumulation))
+
+
+def trainer_arguments(run: RunConfig, recipe: Recipe, checkpoints: Path, steps: int) -> TrainingArguments:
+    """Translate the recipe into the Trainer's arguments."""
+    precision = choose_precision(run.training.precision)
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        per_device_eval_batch_size=64,
+        gradient_accumulation_steps=run.training.gradient_accumulation,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear" if recipe.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_gradient_norm,
+        train_sampling_strategy="group_by_length",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="macro_f1",
+        greater_is_better=True,
+        batch_eval_metrics=True,
+        label_names=["labels"],
+        logging_steps=max(1, min(50, steps)),
+        logging_nan_inf_filter=False,
+        restore_callback_states_from_checkpoint=True,
+        seed=run.training.seed,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        report_to=["tensorboard"] if run.training.tensorboard else [],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+    )
+
+
+def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return one row per epoch: the dev scores, and the loss terms of the last log before them."""
+    rows: list[dict[str, float]] = []
+    terms: dict[str, float] = {}
+    for entry in log:
+        if "loss" in entry:
+            terms = {name: value for name, value in entry.items() if name.startswith("loss") or name == "kept"}
+        elif "eval_macro_f1" in entry:
+            scores = {name: entry[f"eval_{name}"] for name in ("micro_f1", "macro_f1")}
+            rows.append({"epoch": round(entry["epoch"], 2), **scores, **terms})
+    return rows
+
+
+def save(model: FlatModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only."""
+    with atomic_folder(target) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

@@ -1,0 +1,159 @@
+"""The run's settings: a YAML file with ``data``, ``model`` and ``training``, each value checked before work begins."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hgclr.errors import InputError
+
+__all__ = ["DataSettings", "ModelSettings", "RunConfig", "TrainingSettings"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class DataSettings(_Section):
+    """Where the documents are and how their labels are written; see :class:`~hgclr.data.folder.DataFolder`."""
+
+    path: Path
+    taxonomy: Path | None = None
+    text_column: str = "text"
+    label_column: str = "labels"
+    label_separator: str = ";"
+    path_separator: str = " > "
+    add_ancestors: bool = False
+    skip_bad_rows: bool = False
+    limit: int | None = Field(None, ge=1, description="train on a random sample of this many documents")
+    dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
+    test_limit: int | None = Field(None, ge=1, description="score a random sample of this many test documents")
+    dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
+
+
+class ModelSettings(_Section):
+    """The encoder, the architecture, and any choice of :class:`~hgclr.config.HGCLRConfig` on top of a preset."""
+
+    model_config = ConfigDict(extra="allow")
+
+    encoder: str = "all-MiniLM-L6-v2"
+    architecture: Literal["flat", "hgclr"] = "hgclr"
+    preset: Literal["default", "paper", "published"] = "default"
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Return the choices beside encoder, architecture and preset."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class TrainingSettings(_Section):
+    """How to optimise; what is left out comes from the recipe, see :mod:`hgclr.training.recipes`."""
+
+    recipe: Literal["default", "paper"] = "default"
+    epochs: int | None = Field(None, ge=1)
+    batch_size: int | None = Field(None, ge=2)
+    gradient_accumulation: int = Field(1, ge=1)
+    learning_rate: float | None = Field(None, gt=0)
+    head_learning_rate: float | None = Field(None, gt=0)
+    warmup: float | None = Field(None, ge=0, description="below 1 a share of all steps, from 1 a number of steps")
+    schedule: Literal["linear", "constant"] | None = None
+    weight_decay: float | None = Field(None, ge=0)
+    max_gradient_norm: float | None = Field(None, ge=0, description="0 turns clipping off")
+    base_rate_bias: bool | None = None
+    patience: int = Field(6, ge=1, description="epochs without a better dev score before training stops")
+    patience_metrics: list[Literal["macro_f1", "micro_f1"]] = Field(["macro_f1"], min_length=1)
+    seed: int = Field(0, ge=0)
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    tensorboard: bool = False
+
+
+class RunConfig(_Section):
+    """A whole run.
+
+    Example:
+        >>> run = RunConfig(data={"path": "my-data"}, output="runs/first")
+        >>> run.model.encoder
+        'all-MiniLM-L6-v2'
+    """
+
+    data: DataSettings
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    output: Path
+
+    @classmethod
+    def read(cls, path: str | Path, overrides: list[str] | None = None, output: str | Path | None = None) -> RunConfig:
+        """Read a YAML file and put ``key=value`` overrides such as ``training.seed=3`` on top.
+
+        Raises:
+            InputError: if the file cannot be read, a setting is unknown, or a value does not fit.
+        """
+        path = Path(path)
+        try:
+            tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", path=path) from error
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = None if mark is None else mark.line + 1
+            raise InputError(f"no valid YAML: {getattr(error, 'problem', error)}", path=path, line=line) from error
+        if not isinstance(tree, dict):
+            raise InputError("expected the sections data, model, training", path=path)
+        for override in overrides or []:
+            _override(tree, override)
+        if output is not None:
+            tree["output"] = str(output)
+        tree.setdefault("output", str(Path("runs") / path.stem))
+        try:
+            return cls.model_validate(tree)
+        except ValidationError as error:
+            raise InputError(_first_problem(error), path=path) from None
+
+    def write(self, path: str | Path) -> None:
+        """Write the settings as YAML, readable by :meth:`read`."""
+        tree = self.model_dump(mode="json", exclude_none=True)
+        Path(path).write_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    """Set one ``section.key=value`` in ``tree``, the value read as YAML."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {override!r} is no key=value", remedy="write for example --set training.seed=3")
+    *sections, name = key.strip().split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise InputError(f"--set {override!r}: {section!r} is no section")
+    try:
+        tree[name] = _number(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {override!r}: the value is no valid YAML") from error
+
+
+def _number(value: Any) -> Any:
+    """Read 3e-5 as a number; YAML 1.1 takes it for a word."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Say in one line what pydantic found first, with the nearest known name for an unknown setting."""
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] != "extra_forbidden":
+        return f"{place}: {problem['msg'][0].lower() + problem['msg'][1:]} (got {problem['input']!r})"
+    section: type[BaseModel] = RunConfig
+    for part in problem["loc"][:-1]:
+        section = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}[str(part)]
+    known = list(section.model_fields)
+    near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
+    return f"{place}: unknown setting; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")

@@ -1,0 +1,142 @@
+"""Fixtures that need no network: a tiny vocabulary, tiny random encoders, a toy tree and toy documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+WORDS = {
+    "physics": "atom laser quantum",
+    "optics": "lens mirror prism",
+    "chemistry": "acid salt molecule",
+    "law": "court judge contract",
+    "sports": "goal match referee",
+    "tennis": "racket serve net",
+    "rowing": "boat oar lake",
+}
+TREE = {
+    "science": None,
+    "physics": "science",
+    "optics": "physics",
+    "chemistry": "science",
+    "society": None,
+    "law": "society",
+    "sports": "society",
+    "tennis": "sports",
+    "rowing": "sports",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the tests out of the user's cache."""
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path_factory.getbasetemp() / "hgclr-cache"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The benchmark sets beside the repository."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the benchmark data (../shared/data) is not on this machine")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def taxonomy():
+    """A tree of nine labels and three levels in which some parents come after their children."""
+    from hgclr.taxonomy import Taxonomy
+
+    ids = sorted(TREE)
+    return Taxonomy(ids, [ids.index(TREE[i]) if TREE[i] else -1 for i in ids])
+
+
+@pytest.fixture(scope="session")
+def vocabulary() -> list[str]:
+    words = sorted({word for text in WORDS.values() for word in text.split()} | set(TREE))
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "of", "in", "is", *words]
+
+
+@pytest.fixture(scope="session")
+def make_encoder(tmp_path_factory: pytest.TempPathFactory, vocabulary: list[str]) -> Callable[[str], str]:
+    """Return a function that writes a tiny random encoder of a kind (bert, mpnet, …) and gives its folder."""
+    made: dict[str, str] = {}
+
+    def make(kind: str) -> str:
+        if kind not in made:
+            made[kind] = _write_encoder(kind, vocabulary, tmp_path_factory.mktemp(kind))
+        return made[kind]
+
+    return make
+
+
+def _write_encoder(kind: str, vocabulary: list[str], folder: Path) -> str:
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+    # MPNet and RoBERTa: <s> = 0, pad = 1, positions start at pad + 1; nothing may assume BERT's numbers.
+    pad, first, last = ("[PAD]", "[CLS]", "[SEP]") if kind in ("bert", "distilbert", "electra") else ("<pad>", "<s>", "</s>")
+    if pad != "[PAD]":
+        vocabulary = [first, pad, last, "[UNK]", *vocabulary[4:]]
+    ids = {word: index for index, word in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}", special_tokens=[(first, ids[first]), (last, ids[last])]
+    )
+    # Published tokenizer files carry a truncation and a padding of their own, which we must not obey.
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding(length=5, pad_id=ids[pad], pad_token=pad)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token=pad, cls_token=first, sep_token=last, mask_token="[MASK]"
+    ).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    if kind == "distilbert":
+        sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    if kind == "electra":
+        sizes["embedding_size"] = 16  # word embeddings narrower than the text vectors
+    torch.manual_seed(7)
+    positions = 64 if pad == "[PAD]" else 66
+    config = AutoConfig.for_model(
+        kind, vocab_size=len(vocabulary), max_position_embeddings=positions, pad_token_id=ids[pad], **sizes
+    )
+    AutoModel.from_config(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(make_encoder: Callable[[str], str]):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(make_encoder("bert"))
+
+
+@pytest.fixture(scope="session")
+def toy_data(tmp_path_factory: pytest.TempPathFactory, taxonomy) -> Path:
+    """A data folder whose texts give their labels away, so that a tiny model can learn it whole."""
+    folder = tmp_path_factory.mktemp("toy")
+    taxonomy.write(folder / "taxonomy.tsv")
+    random = np.random.default_rng(5)
+    for split, count in (("train", 96), ("dev", 24), ("test", 24)):
+        with gzip.open(folder / f"{split}.jsonl.gz", "wt", encoding="utf-8") as file:
+            for number in range(count):
+                topics = random.choice(sorted(WORDS), size=1 + number % 2, replace=False)
+                labels = taxonomy.closure([taxonomy.resolve(str(topic)) for topic in topics])
+                words = [w for topic in topics for w in random.choice(WORDS[str(topic)].split(), 3)]
+                words += list(random.choice(["the", "a", "of", "in", "is"], 1 + number % 7))
+                random.shuffle(words)
+                row = {"text": " ".join(words), "labels": [taxonomy.ids[label] for label in labels]}
+                file.write(json.dumps(row) + "\n")
+    return folder

@@ -1,0 +1,257 @@
+"""HGCLR as a whole: against a literal second implementation, invariances, encoders of several kinds, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from literal import training_step
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+from hgclr.config import PRESETS
+from hgclr.errors import InputError
+from hgclr.models import FlatModel, HGCLRModel
+from hgclr.taxonomy import Taxonomy
+
+TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
+GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
+NO_DROPOUT = {"classifier_dropout": 0.0, "label_dropout": 0.0, "contrastive_dropout": 0.0}
+
+
+def still(model: HGCLRModel) -> HGCLRModel:
+    """Training mode without the randomness: the objective is computed and the encoder has no dropout."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.encoder.eval()
+    return model
+
+
+def make_model(make_encoder, taxonomy, kind: str = "bert", **settings) -> tuple[HGCLRModel, object]:
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
+    torch.manual_seed(0)
+    model = HGCLRModel.from_encoder(make_encoder(kind), taxonomy, tokenizer, **(settings | NO_DROPOUT))
+    for parameter in model.label_encoder.structure.parameters():
+        torch.nn.init.normal_(parameter)  # large enough to matter
+    for part in (model.token_label_attention, model.projection, model.classifier):
+        for parameter in part.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    return still(model), tokenizer
+
+
+def batch_of(tokenizer, taxonomy, texts=TEXTS, gold=GOLD, extra_padding: int = 0) -> dict[str, torch.Tensor]:
+    encoded = tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = torch.zeros(len(texts), len(taxonomy))
+    for row, names in enumerate(gold):
+        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
+    pad = torch.full((len(texts), extra_padding), tokenizer.pad_token_id)
+    return {
+        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
+        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
+        "labels": labels,
+    }
+
+
+def noise_for(batch: dict[str, torch.Tensor], labels: int, seed: int = 0) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return -torch.empty(*batch["input_ids"].shape, labels).exponential_().log()
+
+
+def test_the_published_preset_equals_a_literal_second_implementation(make_encoder, taxonomy) -> None:
+    settings = PRESETS["published"] | {"keep_threshold": 0.2, "contrastive_weight": 0.3}
+    model, tokenizer = make_model(make_encoder, taxonomy, **settings)
+    batch = batch_of(tokenizer, taxonomy)
+    model.double()  # so that the two may be compared sharply
+    noise = noise_for(batch, len(taxonomy)).double()
+    lengths = batch["attention_mask"].sum(1).tolist()
+    ours = model(**batch, noise=noise)
+    weights = dict(model.named_parameters())
+    expected = training_step(
+        weights,
+        model.encoder,
+        [ids[:n].tolist() for ids, n in zip(batch["input_ids"], lengths, strict=True)],
+        [row.nonzero()[:, 0].tolist() for row in batch["labels"]],
+        model.name_tokens,
+        taxonomy.parents.tolist(),
+        noise,
+        label_heads=4,
+        token_heads=8,
+        gamma=0.2,
+        contrastive_weight=0.3,
+    )
+    assert 0.05 < float(expected["kept"]) < 0.95  # else the threshold is not exercised
+    for name, value in expected.items():
+        torch.testing.assert_close(
+            ours[name].double(), value.double(), atol=1e-8, rtol=1e-6, msg=lambda m, n=name: f"{n}: {m}"
+        )
+    trained = [name for name, parameter in weights.items() if parameter.requires_grad]
+    slow = torch.autograd.grad(expected["loss"], [weights[n] for n in trained], allow_unused=True)
+    fast = torch.autograd.grad(ours.loss, [weights[n] for n in trained], allow_unused=True)
+    for name, one, other in zip(trained, fast, slow, strict=True):
+        assert (one is None) == (other is None), name
+        if one is not None:
+            torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "published"])
+def test_one_pass_of_2b_equals_two_passes(make_encoder, taxonomy, preset: str) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])
+    batch = batch_of(tokenizer, taxonomy)
+    noise = noise_for(batch, len(taxonomy))
+    words = model.encoder.get_input_embeddings()(batch["input_ids"])
+    weights, _ = model.positive_weights(batch["input_ids"], words, batch["attention_mask"], batch["labels"], noise)
+    first = model.encode(batch["attention_mask"], input_ids=batch["input_ids"])
+    second = model.encode(batch["attention_mask"], inputs_embeds=words * weights.unsqueeze(-1))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits
+    reduce = {"default": lambda x: x / len(TEXTS), "paper": lambda x: x, "published": lambda x: x / batch["labels"].numel()}
+    expected_original = reduce[preset](loss(model.classifier(first), batch["labels"], reduction="sum"))
+    expected_positive = reduce[preset](loss(model.classifier(second), batch["labels"], reduction="sum"))
+    output = model(**batch, noise=noise)
+    torch.testing.assert_close(output.loss_original, expected_original.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(output.loss_positive, expected_positive.detach(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "published"])
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_padding_and_batch_order_change_nothing(make_encoder, taxonomy, preset: str, kind: str) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, kind, **PRESETS[preset])
+    batch = batch_of(tokenizer, taxonomy)
+    noise = noise_for(batch, len(taxonomy))
+    plain = model(**batch, noise=noise)
+
+    padded = batch_of(tokenizer, taxonomy, extra_padding=5)
+    wider = torch.cat([noise, torch.randn(len(TEXTS), 5, len(taxonomy))], 1)
+    with_padding = model(**padded, noise=wider)
+
+    order = [2, 0, 3, 1]
+    shuffled = model(**{name: value[order] for name, value in batch.items()}, noise=noise[order])
+    for name in ("loss", "loss_original", "loss_positive", "loss_contrastive", "kept"):
+        torch.testing.assert_close(with_padding[name], plain[name], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(shuffled[name], plain[name], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(shuffled.logits, plain.logits[order], atol=1e-5, rtol=1e-5)
+
+
+def test_permuting_label_ids_permutes_the_outputs(make_encoder, taxonomy) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy)
+    order = np.random.default_rng(3).permutation(len(taxonomy))
+    where = np.argsort(order)
+    parents = taxonomy.parents[order]
+    other_tree = Taxonomy([taxonomy.ids[i] for i in order], np.where(parents < 0, -1, where[parents]))
+    other, _ = make_model(make_encoder, other_tree)
+    state = model.state_dict()
+    for name in (
+        "classifier.weight",
+        "classifier.bias",
+        "name_tokens",
+        "label_encoder.label_embedding.weight",
+        "label_encoder.structure.edge",
+    ):
+        state[name] = state[name][order]
+    other.load_state_dict(state)
+    batch = batch_of(tokenizer, taxonomy)
+    noise = noise_for(batch, len(taxonomy))
+    one = model(**batch, noise=noise)
+    two = still(other)(**(batch | {"labels": batch["labels"][:, order]}), noise=noise[..., order])
+    torch.testing.assert_close(two.logits, one.logits[:, order], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(two.loss, one.loss, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "roberta", "distilbert", "electra"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_any_encoder_trains_saves_and_loads(make_encoder, taxonomy, tmp_path: Path, kind: str, pooling: str) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, kind, pooling=pooling)
+    assert model.config.max_length == 64
+    batch = batch_of(tokenizer, taxonomy)
+    model(**batch).loss.backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not without, "every parameter is trained"
+
+    model.eval()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    expected = model(**inputs).logits
+    model.save_pretrained(tmp_path / "full")
+    model.to_flat().save_pretrained(tmp_path / "flat")
+    assert not list(tmp_path.rglob("*.bin"))
+    again = HGCLRModel.from_pretrained(tmp_path / "full").eval()
+    torch.testing.assert_close(again(**inputs).logits, expected)
+    torch.testing.assert_close(again.label_features(), model.label_features())
+    flat = FlatModel.from_pretrained(tmp_path / "flat").eval()
+    torch.testing.assert_close(flat(**inputs).logits, expected)
+    assert flat.config.taxonomy == taxonomy
+    names = set(load_file(tmp_path / "flat" / "model.safetensors"))
+    assert all(name.startswith(("encoder.", "classifier.")) for name in names)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "roberta", "distilbert", "electra"])
+def test_word_embeddings_and_ids_are_the_same_input(make_encoder, taxonomy, kind: str) -> None:
+    """Training feeds embeddings, prediction ids: both must see the same positions and types."""
+    model, tokenizer = make_model(make_encoder, taxonomy, kind)
+    batch = batch_of(tokenizer, taxonomy, extra_padding=3)
+    words = model.encoder.get_input_embeddings()(batch["input_ids"])
+    torch.testing.assert_close(
+        model.encode(batch["attention_mask"], inputs_embeds=words),
+        model.encode(batch["attention_mask"], input_ids=batch["input_ids"]),
+        atol=1e-5,
+        rtol=1e-5,
+    )
+
+
+def test_special_tokens_are_kept_only_where_asked(make_encoder, taxonomy) -> None:
+    for keep in (True, False):
+        model, tokenizer = make_model(
+            make_encoder, taxonomy, keep_threshold=0.999999, keep_fraction=None, keep_special_tokens=keep
+        )
+        batch = batch_of(tokenizer, taxonomy)
+        words = model.encoder.get_input_embeddings()(batch["input_ids"])
+        weights, kept = model.positive_weights(batch["input_ids"], words, batch["attention_mask"], batch["labels"])
+        special = (batch["input_ids"] == tokenizer.cls_token_id) | (batch["input_ids"] == tokenizer.sep_token_id)
+        assert torch.equal(weights > 0, special if keep else torch.zeros_like(special))
+        assert float(kept) == pytest.approx(8 / int(batch["attention_mask"].sum()) if keep else 0.0)
+
+
+def test_name_embedding_by_words_averages_the_names_word_embeddings(make_encoder, taxonomy) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, name_embedding="words")
+    embeddings = model.name_embeddings()
+    table = model.encoder.get_input_embeddings().weight
+    for row, name in enumerate(taxonomy.names):
+        ids = tokenizer(name, add_special_tokens=False)["input_ids"]
+        torch.testing.assert_close(embeddings[row], table[ids].mean(0))
+
+
+def test_evaluation_mode_is_the_flat_model(make_encoder, taxonomy) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy)
+    model.eval()
+    batch = batch_of(tokenizer, taxonomy)
+    output, flat = model(**batch), model.to_flat()(**batch)
+    assert output.loss_contrastive is None
+    torch.testing.assert_close(output.logits, flat.logits)
+    torch.testing.assert_close(output.loss, flat.loss)
+
+
+def test_base_rates_become_the_first_predictions(make_encoder, taxonomy) -> None:
+    model, _ = make_model(make_encoder, taxonomy)
+    rates = torch.linspace(0.01, 0.9, len(taxonomy))
+    model.set_base_rates(rates)
+    torch.testing.assert_close(torch.sigmoid(model.classifier.bias), rates)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(make_encoder, taxonomy) -> None:
+    with pytest.raises(InputError, match=r"label_heads is 5, which does not divide the width 32; set model.label_heads"):
+        make_model(make_encoder, taxonomy, label_heads=5)
+
+
+def test_an_encoder_decoder_is_refused(make_encoder, taxonomy, tmp_path: Path, tokenizer) -> None:
+    from transformers import T5Config
+
+    T5Config(d_model=8, d_ff=8, num_layers=1, num_heads=1, vocab_size=50).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="encoder-decoder"):
+        FlatModel.from_encoder(str(tmp_path), taxonomy, tokenizer)
+
+
+def test_a_missing_encoder_names_the_remedy(taxonomy, tokenizer) -> None:
+    with pytest.raises(InputError, match="no-such/encoder"):
+        FlatModel.from_encoder("no-such/encoder", taxonomy, tokenizer)

@@ -1,0 +1,64 @@
+"""The loss terms against loops and pytorch-metric-learning."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from pytorch_metric_learning.losses import NTXentLoss
+
+from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_nt_xent_by_loops(temperature: float) -> None:
+    torch.manual_seed(0)
+    original, positive = torch.randn(5, 8), torch.randn(5, 8)
+    vectors = [*original, *positive]
+    total = 0.0
+    for m in range(10):
+        similarity = [float(torch.cosine_similarity(vectors[m], z, dim=0)) / temperature for z in vectors]
+        others = sum(math.exp(s) for i, s in enumerate(similarity) if i != m)
+        total -= math.log(math.exp(similarity[(m + 5) % 10]) / others)
+    assert float(nt_xent(original, positive, temperature)) == pytest.approx(total / 10, rel=1e-5)
+
+
+@pytest.mark.parametrize("batch", [2, 12])
+def test_nt_xent_and_its_gradient_equal_pytorch_metric_learning(batch: int) -> None:
+    torch.manual_seed(1)
+    ours = torch.randn(2 * batch, 16, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    loss = nt_xent(*ours.chunk(2), 0.5)
+    other = NTXentLoss(temperature=0.5)(theirs, torch.arange(batch).repeat(2))
+    torch.testing.assert_close(loss, other)
+    loss.backward()
+    other.backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_nt_xent_of_equal_vectors_is_the_log_of_the_number_of_others() -> None:
+    same = torch.ones(6, 4)
+    assert float(nt_xent(same, same)) == pytest.approx(math.log(11))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "document"])
+def test_classification_loss_by_loops(reduction: str) -> None:
+    torch.manual_seed(2)
+    logits, gold = torch.randn(3, 5), (torch.rand(3, 5) > 0.5).float()
+    total = 0.0
+    for i in range(3):
+        for j in range(5):
+            p = 1 / (1 + math.exp(-float(logits[i, j])))
+            total -= math.log(p if gold[i, j] else 1 - p)
+    expected = total / {"sum": 1, "mean": 15, "document": 3}[reduction]
+    assert float(classification_loss(logits, gold, reduction)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_projection_is_two_layers_with_a_relu() -> None:
+    torch.manual_seed(3)
+    head = ProjectionHead(6, bias=False, dropout=0.0)
+    first, second = (parameter for parameter in head.parameters())
+    vectors = torch.randn(4, 6)
+    expected = torch.stack([second @ torch.clamp(first @ vector, min=0) for vector in vectors])
+    torch.testing.assert_close(head(vectors), expected)

