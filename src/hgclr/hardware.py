@@ -30,22 +30,24 @@ WORTHWHILE = 1.2  # how many times as fast as fp32 bf16 must be to be chosen
 PATIENCE = 120  # seconds for a probe that needs two or three
 
 # Times a layer of an encoder, forward and backward, as the trainer runs it: fp32 weights under autocast.
-# The two precisions take turns and the best time counts: other work on the machine disturbs both alike.
+# One thread, processor time, turns, and the best of many: so that the answer, on which the weights of a
+# training run depend, does not change with what else the machine is doing.
 _PROBE = """
 import json, time, torch
+torch.set_num_threads(1)
 size = 384
-layer = torch.nn.TransformerEncoderLayer(size, 12, 4 * size, dropout=0.0, batch_first=True)
-texts = torch.randn(8, 64, size)
 weight = torch.randn(size, size, dtype=torch.bfloat16)
 (weight @ weight).sum().item()
+layer = torch.nn.TransformerEncoderLayer(size, 12, 4 * size, dropout=0.0, batch_first=True)
+texts = torch.randn(4, 64, size)
 def seconds(bf16):
-    start = time.perf_counter()
+    start = time.process_time()
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         loss = layer(texts).float().square().mean()
     loss.backward()
-    return time.perf_counter() - start
-times = [(seconds(False), seconds(True)) for _ in range(8)][2:]
-print(json.dumps({"fp32": min(t[0] for t in times), "bf16": min(t[1] for t in times)}))
+    return time.process_time() - start
+times = [(seconds(False), seconds(True)) for _ in range(20)]
+print(json.dumps({"fp32": min(pair[0] for pair in times), "bf16": min(pair[1] for pair in times)}))
 """
 
 
@@ -65,14 +67,12 @@ class Probe:
     ratio: float | None = None
 
 
-def bf16_probe(*, again: bool = False) -> Probe:
+def bf16_probe() -> Probe:
     """Find out, in a process of its own, whether bfloat16 runs on this processor and gains anything.
 
     Some virtual machines advertise instructions that they cannot run; the first product in bfloat16 then
-    kills the process. The answer is cached per processor, torch version and ``ONEDNN_MAX_CPU_ISA``.
-
-    Args:
-        again: measure even if the cache has an answer.
+    kills the process. The answer is kept per processor, torch version and ``ONEDNN_MAX_CPU_ISA`` in
+    ``hardware.json`` in the cache; delete that file to measure again.
     """
     if importlib.util.find_spec("torch") is None:
         return Probe("unsupported", "torch is not installed")
@@ -85,7 +85,7 @@ def bf16_probe(*, again: bool = False) -> Probe:
     key = " | ".join([_processor_model(), *usable, f"torch {importlib.metadata.version('torch')}", limit])
     cache = cache_dir() / "hardware.json"
     known = _read_cache(cache)
-    if not again and key in known:
+    if key in known:
         return known[key]
     probe = _run_probe()
     if probe.status != "unsupported":  # for which the cause may be gone the next time
@@ -121,9 +121,7 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
     if requested == "auto":
         return "bf16" if probe.status == "fast" else "fp32"
     if probe.status in ("crashes", "unsupported"):
-        raise InputError(
-            f"precision bf16 does not run here: {probe.detail}", remedy="use precision auto or fp32"
-        )
+        raise InputError(f"precision bf16 does not run here: {probe.detail}", remedy="use precision auto or fp32")
     if probe.status == "slow":
         logger.warning("bf16 gains nothing here (%s); precision auto would use fp32", probe.detail)
     return "bf16"
@@ -159,9 +157,7 @@ def _run_probe() -> Probe:
         return Probe("crashes", f"the trial was killed by {known.get(number, f'signal {number}')}{advice}")
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        return Probe(
-            "unsupported", lines[-1] if lines else f"the trial ended with exit code {done.returncode}"
-        )
+        return Probe("unsupported", lines[-1] if lines else f"the trial ended with exit code {done.returncode}")
     seconds = json.loads(done.stdout.splitlines()[-1])
     ratio = round(seconds["fp32"] / seconds["bf16"], 2)
     return Probe("fast" if ratio > WORTHWHILE else "slow", f"{ratio:.2f} times the speed of fp32", ratio)

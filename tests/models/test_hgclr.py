@@ -16,7 +16,12 @@ from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel
 from hgclr.taxonomy import Taxonomy
 
-TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
+TEXTS = [
+    "quantum laser of the atom",
+    "judge",
+    "serve the racket in the net of the lake",
+    "salt is a molecule",
+]
 GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
 NO_DROPOUT = {"classifier_dropout": 0.0, "label_dropout": 0.0, "contrastive_dropout": 0.0}
 
@@ -107,7 +112,11 @@ def test_one_pass_of_2b_equals_two_passes(make_encoder, taxonomy, preset: str) -
     first = model.encode(batch["attention_mask"], input_ids=batch["input_ids"])
     second = model.encode(batch["attention_mask"], inputs_embeds=words * weights.unsqueeze(-1))
     loss = torch.nn.functional.binary_cross_entropy_with_logits
-    reduce = {"default": lambda x: x / len(TEXTS), "paper": lambda x: x, "published": lambda x: x / batch["labels"].numel()}
+    reduce = {
+        "default": lambda x: x / len(TEXTS),
+        "paper": lambda x: x,
+        "published": lambda x: x / batch["labels"].numel(),
+    }
     expected_original = reduce[preset](loss(model.classifier(first), batch["labels"], reduction="sum"))
     expected_positive = reduce[preset](loss(model.classifier(second), batch["labels"], reduction="sum"))
     output = model(**batch, noise=noise)
@@ -240,7 +249,9 @@ def test_base_rates_become_the_first_predictions(make_encoder, taxonomy) -> None
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(make_encoder, taxonomy) -> None:
-    with pytest.raises(InputError, match=r"label_heads is 5, which does not divide the width 32; set model.label_heads"):
+    with pytest.raises(
+        InputError, match=r"label_heads is 5, which does not divide the width 32; set model.label_heads"
+    ):
         make_model(make_encoder, taxonomy, label_heads=5)
 
 

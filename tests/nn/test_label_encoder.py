@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import networkx
 import numpy as np
 import pytest
@@ -40,7 +42,7 @@ def test_structural_bias_is_the_spatial_scalar_plus_the_mean_edge_weight_on_the_
     for i in range(labels):
         for j in range(labels):
             path = networkx.shortest_path(graph, i, j)
-            edges = [graph.edges[pair]["edge"] for pair in zip(path, path[1:], strict=False)]
+            edges = [graph.edges[pair]["edge"] for pair in itertools.pairwise(path)]
             expected[i, j] = module.spatial[len(edges)]
             if edges:
                 expected[i, j] += sum(module.edge[e] for e in edges) / len(edges)

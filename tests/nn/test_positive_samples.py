@@ -78,7 +78,13 @@ def test_the_gradient_reaches_the_probability_exactly_where_a_token_is_kept() ->
 
 @pytest.mark.parametrize(
     ("fraction", "at_least", "expected"),
-    [(0.5, 0, [5, 2, 1]), (0.3, 0, [3, 1, 1]), (0.7, 0, [7, 3, 1]), (0.1, 4, [4, 3, 1]), (1.0, 0, [10, 3, 1])],
+    [
+        (0.5, 0, [5, 2, 1]),
+        (0.3, 0, [3, 1, 1]),
+        (0.7, 0, [7, 3, 1]),
+        (0.1, 4, [4, 3, 1]),
+        (1.0, 0, [10, 3, 1]),
+    ],
 )
 def test_keep_by_fraction_keeps_the_most_probable(fraction: float, at_least: int, expected: list[int]) -> None:
     torch.manual_seed(3)

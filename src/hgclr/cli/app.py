@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.core import TyperGroup
 
-from hgclr.cli import data, doctor, taxonomy
+from hgclr.cli import data, doctor, encoders, evaluate, import_published, predict, quickstart, taxonomy, train
 from hgclr.errors import HGCLRError
 
 __all__ = ["app"]
@@ -16,22 +16,60 @@ __all__ = ["app"]
 class Commands(TyperGroup):
     """Turn our errors into one line on standard error and exit code 2."""
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
             return super().invoke(ctx)
         except HGCLRError as error:
-            Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            from rich.markup import escape
+
+            from hgclr.cli.console import standard_error
+
+            standard_error().print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             raise typer.Exit(2) from None
+        except BrokenPipeError:  # the reader of our output wants no more, as in `hgclr predict … | head`
+            import os
+            import sys
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
 
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    help="Sort text into a tree of labels.",
     rich_markup_mode="rich",
+    epilog="First time? [b]hgclr quickstart[/b] trains and tries a model in a few minutes.",
 )
-app.add_typer(taxonomy.app, name="taxonomy")
-app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.doctor)
+
+
+@app.callback()
+def main(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    """Sort text into a tree of labels.
+
+    Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
+    """
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"hgclr {installed('hgclr')}")
+        raise typer.Exit
+    from hgclr.cli.console import show_log
+
+    show_log(verbose)
+
+
+USE, DATA, MACHINE = "Train and use", "Data", "This machine"
+app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
+app.command("train", rich_help_panel=USE)(train.train)
+app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
+app.command("predict", rich_help_panel=USE)(predict.predict)
+app.command("import-published", rich_help_panel=USE)(import_published.import_published)
+app.add_typer(taxonomy.app, name="taxonomy", rich_help_panel=DATA)
+app.add_typer(data.app, name="data", rich_help_panel=DATA)
+app.add_typer(encoders.app, name="encoders", rich_help_panel=MACHINE)
+app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)

@@ -26,9 +26,7 @@ app.add_typer(prepare, name="prepare")
 
 @app.command()
 def check(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")],
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Bad rows are no failure.")] = False,
     bad_rows: Annotated[
         Path | None,
@@ -39,12 +37,8 @@ def check(
     ] = False,
     text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels",
-    label_separator: Annotated[
-        str, typer.Option(help="Between labels that are one string, as in CSV.")
-    ] = ";",
-    path_separator: Annotated[
-        str, typer.Option(help="Between the names of a label given as a path.")
-    ] = " > ",
+    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";",
+    path_separator: Annotated[str, typer.Option(help="Between the names of a label given as a path.")] = " > ",
     taxonomy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The label tree, if it is not in the folder.")
     ] = None,

@@ -119,9 +119,7 @@ def show(
 @app.command()
 def convert(
     file: File,
-    output: Annotated[
-        Path, typer.Argument(help="The file to write; .json for JSON, else the literature's format.")
-    ],
+    output: Annotated[Path, typer.Argument(help="The file to write; .json for JSON, else the literature's format.")],
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
@@ -148,9 +146,7 @@ def convert(
         if not kept
     ]
     if lost:
-        console.print(
-            Text(f"note: this format does not keep {' and '.join(lost)}; .json does"), soft_wrap=True
-        )
+        console.print(Text(f"note: this format does not keep {' and '.join(lost)}; .json does"), soft_wrap=True)
 
 
 def _names_by_id(taxonomy: Taxonomy) -> dict[str, str]:
@@ -206,9 +202,7 @@ def _rows(
     """Yield a row per label under ``top``, depth first; no recursion, a tree may be 1,000 levels deep."""
     fork, end, line = ("+-- ", "`-- ", "|   ") if ascii_only else ("├── ", "└── ", "│   ")
 
-    def pending(
-        node: int, guides: tuple[str, ...], depth: int
-    ) -> list[tuple[int, tuple[str, ...], bool, int]]:
+    def pending(node: int, guides: tuple[str, ...], depth: int) -> list[tuple[int, tuple[str, ...], bool, int]]:
         children = taxonomy.children(node).tolist()
         return [(child, guides, child == children[-1], depth) for child in reversed(children)]
 

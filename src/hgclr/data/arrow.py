@@ -29,7 +29,8 @@ def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
 
     first = 1
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
             require_columns(file.schema_arrow.names, columns, path=path)
             for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
                 yield from _rows(batch, path, first, {})
@@ -47,10 +48,15 @@ def dataset_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
     import pyarrow
 
     remedy = "write it again with save_to_disk"
+    bars = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
     try:
         dataset = datasets.load_from_disk(str(path))
     except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"damaged, or no datasets folder: {error}", path=path, remedy=remedy) from None
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
     require_columns(dataset.column_names, columns, path=path)
     decoders = _class_label_decoders(dataset.features, columns)
     first = 1
@@ -87,9 +93,7 @@ def _rows_one_by_one(
             values = {name: scalar.as_py() for name, scalar in scalars.items()}
         except UnicodeDecodeError as error:
             content = {name: _readable(scalar) for name, scalar in scalars.items()}
-            yield BadRow(
-                path, first + place, f"not UTF-8: {error.reason}", content, "store the text as UTF-8"
-            )
+            yield BadRow(path, first + place, f"not UTF-8: {error.reason}", content, "store the text as UTF-8")
         else:
             yield Row(first + place, _decoded(values, decoders))
 

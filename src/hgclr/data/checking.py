@@ -82,9 +82,7 @@ class CheckReport:
         splits = {}
         for name, split in self.splits.items():
             values = asdict(split)
-            values["first_bad_rows"] = [
-                {"row": row.number, "reason": row.reason} for row in split.first_bad_rows
-            ]
+            values["first_bad_rows"] = [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows]
             splits[name] = values
         shared = [{"splits": list(pair), "texts": count} for pair, count in self.shared_texts.items()]
         return {

@@ -10,9 +10,7 @@ from hgclr.errors import InputError
 __all__ = ["require_columns"]
 
 
-def require_columns(
-    found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None
-) -> None:
+def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None) -> None:
     """Refuse a table in which a wanted column is absent or stands twice.
 
     Args:
@@ -28,14 +26,10 @@ def require_columns(
         times = found.count(column)
         if times == 1:
             continue
-        what = (
-            f"column {column!r} stands {times} times in the header" if times else f"missing column {column!r}"
-        )
+        what = f"column {column!r} stands {times} times in the header" if times else f"missing column {column!r}"
         raise InputError(
             f"{what} (the table has: {', '.join(map(repr, found)) or 'none'})",
             path=path,
             line=line,
-            remedy="rename one of them"
-            if times
-            else "name the right column with --text-column or --label-column",
+            remedy="rename one of them" if times else "name the right column with --text-column or --label-column",
         )

@@ -90,9 +90,7 @@ class DataFolder:
             InputError: if the folder has no such split, naming those it has.
         """
         if split not in self.splits:
-            raise InputError(
-                f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}"
-            )
+            raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
         return self.splits[split]
 
     def scan(self, split: str) -> Iterator[Document | BadRow]:
@@ -154,9 +152,7 @@ class DataFolder:
             cell.encode()
         except UnicodeEncodeError as error:
             # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
-            raise RowProblem(
-                f"not UTF-8: the text has a lone surrogate at character {error.start + 1}"
-            ) from None
+            raise RowProblem(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
         return cell
 
 
@@ -201,7 +197,5 @@ def _only(candidates: list[Path], folder: Path, what: str) -> Path:
     """Return the only candidate."""
     if len(candidates) > 1:
         names = " and ".join(candidate.name for candidate in candidates)
-        raise InputError(
-            f"several files for {what}: {names}", path=folder, remedy="keep one of them in the folder"
-        )
+        raise InputError(f"several files for {what}: {names}", path=folder, remedy="keep one of them in the folder")
     return candidates[0]

@@ -82,8 +82,7 @@ def build_icd10cm(
             # No time stamp and no name inside: the same book and seed give the same bytes.
             raw = {name: stack.enter_context((folder / name).open("wb")) for name in (TRAIN, DEV, TEST)}
             files = {
-                name: stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
-                for name, file in raw.items()
+                name: stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) for name, file in raw.items()
             }
             always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
             for key, (text, labels) in book.texts.items():
@@ -95,7 +94,7 @@ def build_icd10cm(
 
 
 class _Book:
-    """The labels in the order of the book, and the texts, by their case-folded form, with their deepest labels.
+    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels.
 
     Args:
         categories: whether categories are labels.

@@ -34,9 +34,7 @@ class LabelReader:
         add_ancestors: add the ancestors of every label, for data that names only the deepest ones.
     """
 
-    def __init__(
-        self, taxonomy: Taxonomy, *, separator: str, path_separator: str, add_ancestors: bool
-    ) -> None:
+    def __init__(self, taxonomy: Taxonomy, *, separator: str, path_separator: str, add_ancestors: bool) -> None:
         self._taxonomy = taxonomy
         self._separator, self._path_separator = separator, path_separator
         self._add_ancestors = add_ancestors
@@ -77,9 +75,7 @@ class LabelReader:
             raise RowProblem(f"wrong type: the labels are {cell!r}, neither a list nor a string")
         for label in cell:
             if not isinstance(label, str):
-                raise RowProblem(
-                    f"wrong type: the label {label!r} is not a string", "write ids and names as strings"
-                )
+                raise RowProblem(f"wrong type: the label {label!r} is not a string", "write ids and names as strings")
         return cell
 
     def _resolve(self, label: str) -> tuple[int, ...]:

@@ -88,25 +88,19 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             yield BadRow(path, number, f"broken JSON: {error}", text.rstrip("\r\n"))
             continue
         if not isinstance(values, dict):
-            reason = (
-                f"wrong type: the row is a {type(values).__name__}, not an object with {', '.join(columns)}"
-            )
+            reason = f"wrong type: the row is a {type(values).__name__}, not an object with {', '.join(columns)}"
             yield BadRow(path, number, reason, values)
             continue
         missing = [column for column in columns if column not in values]
         if missing:
             found = ", ".join(map(repr, values)) or "none"
             reason = f"missing column {missing[0]!r} (the row has: {found})"
-            yield BadRow(
-                path, number, reason, values, "name the right column with --text-column or --label-column"
-            )
+            yield BadRow(path, number, reason, values, "name the right column with --text-column or --label-column")
             continue
         yield Row(number, values)
 
 
-def table_rows(
-    lines: Iterable[str], path: Path, columns: Sequence[str], *, delimiter: str
-) -> Iterator[Row | BadRow]:
+def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, delimiter: str) -> Iterator[Row | BadRow]:
     """Yield one row per record of a table with a header; cells in double quotes may span lines.
 
     Args:
@@ -141,9 +135,7 @@ def table_rows(
         if reason := _encoding_problem(cells):
             if header is None:
                 raise InputError(reason, path=path, line=number, remedy="save the file as UTF-8")
-            content = [
-                cell.encode(errors="surrogateescape").decode(errors="backslashreplace") for cell in cells
-            ]
+            content = [cell.encode(errors="surrogateescape").decode(errors="backslashreplace") for cell in cells]
             yield BadRow(path, number, reason, content, "save the file as UTF-8")
         elif header is None:
             header = [cell.strip() for cell in cells]
@@ -198,12 +190,16 @@ def _text_lines(path: Path) -> Iterator[str]:
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, unpacking gzip."""
-    if not path.name.lower().endswith(".gz"):
-        with path.open("rb") as stream:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+    with file:
+        if not path.name.lower().endswith(".gz"):
+            yield file
+            return
+        with io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)), 2**18) as stream:
             yield stream
-        return
-    with gzip.open(path, "rb") as packed, io.BufferedReader(cast(io.RawIOBase, packed), 2**18) as stream:
-        yield stream
 
 
 @contextmanager

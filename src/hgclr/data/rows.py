@@ -115,9 +115,7 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
             shown = "; ".join(f"{row.path}:{row.number}: {row.reason}" for row in self._first)
             more = f" and {self.count - SHOWN} more" if self.count > SHOWN else ""
             kept = f"; all of them are in {self.target}" if self.target is not None else ""
-            logger.warning(
-                "skipped %d bad row%s: %s%s%s", self.count, "s"[: self.count > 1], shown, more, kept
-            )
+            logger.warning("skipped %d bad row%s: %s%s%s", self.count, "s"[: self.count > 1], shown, more, kept)
 
 
 def read_bad_rows(source: Path, path: Path) -> Iterator[BadRow]:

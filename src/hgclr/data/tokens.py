@@ -96,9 +96,7 @@ def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.
 
     rust = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(rust, Tokenizer):
-        raise InputError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer", remedy="use one with a tokenizer.json"
-        )
+        raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer", remedy="use one with a tokenizer.json")
     backend = Tokenizer.from_str(rust.to_str())
     special = backend.num_special_tokens_to_add(False)
     if max_length <= special:
@@ -111,9 +109,7 @@ def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.
     return backend
 
 
-def _key(
-    folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: tuple[int, int] | None
-) -> str:
+def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: tuple[int, int] | None) -> str:
     """Return the name of the cache entry: a hash of everything that decides what is in it."""
     digest = hashlib.sha256()
     taxonomy = folder.taxonomy

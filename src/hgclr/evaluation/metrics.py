@@ -134,9 +134,7 @@ class MultiLabelScores:
             "hierarchical": asdict(self.hierarchical()),
             "inconsistency_rate": self.inconsistency_rate(),
             "subset_accuracy": self.subset_accuracy(),
-            "levels": [
-                {"depth": depth, **self._summary(depth)} for depth in range(1, len(self.taxonomy.levels) + 1)
-            ],
+            "levels": [{"depth": depth, **self._summary(depth)} for depth in range(1, len(self.taxonomy.levels) + 1)],
         }
 
     def _summary(self, depth: int | None) -> dict[str, Any]:

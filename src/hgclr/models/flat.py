@@ -8,8 +8,15 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import ModelOutput
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils.generic import ModelOutput
 
 from hgclr.config import HGCLRConfig
 from hgclr.encoders import encoder_load_error, resolve_encoder
@@ -41,17 +48,20 @@ class FlatModel(PreTrainedModel):
         torch.Size([2, 141])
     """
 
+    config: HGCLRConfig
     config_class = HGCLRConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
     _supports_sdpa = True
+    # A training model can be loaded as a flat one: its label side is left out without a word.
+    _keys_to_ignore_on_load_unexpected = [r"^(label_encoder|token_label_attention|projection|name_tokens)"]  # noqa: RUF012
 
     def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
-        self.encoder = AutoModel.from_config(config.encoder_config, **_without_pooler(config.encoder_config))
+        self.encoder = AutoModel.from_config(config.text_encoder, **_without_pooler(config.text_encoder))
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # W_c, b_c
+        self.classifier = nn.Linear(config.text_encoder.hidden_size, config.label_count)  # W_c, b_c
         self.post_init()
 
     @classmethod
@@ -75,13 +85,21 @@ class FlatModel(PreTrainedModel):
             pretrained = AutoModel.from_pretrained(location, **_without_pooler(encoder_config))
         except (OSError, ValueError) as error:
             raise encoder_load_error(encoder, error) from error
+        model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
+        model.encoder = pretrained
+        return model
+
+    @classmethod
+    def from_encoder_config(
+        cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Build a model with random weights, the encoder's included; see :meth:`from_encoder`."""
         config = HGCLRConfig(encoder_config=encoder_config, **settings)
         config.set_taxonomy(taxonomy)
         config.problem_type = "multi_label_classification"
         config.special_token_ids = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
-        config.max_length = min(config.max_length, _positions(pretrained))
         model = cls(config)
-        model.encoder = pretrained
+        model.config.max_length = min(config.max_length, _positions(model.encoder))
         return model
 
     def set_base_rates(self, rates: Tensor) -> None:
@@ -97,11 +115,10 @@ class FlatModel(PreTrainedModel):
         else:
             real = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, L, 1)
             pooled = (hidden * real).sum(1) / real.sum(1)
-        return self.dropout(pooled)
+        vectors: Tensor = self.dropout(pooled)
+        return vectors
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None
-    ) -> ClassifierOutput:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
         """Classify texts.
 
         Args:
@@ -119,17 +136,19 @@ class FlatModel(PreTrainedModel):
         """Return the deployable model: the same encoder and head (shared, not copied), nothing else."""
         flat = FlatModel(self.config)
         flat.encoder, flat.classifier = self.encoder, self.classifier
-        return flat.train(self.training)
+        flat.train(self.training)
+        return flat
 
 
 def _without_pooler(config: Any) -> dict[str, bool]:
     """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
-            f"a {config.model_type} model is an encoder-decoder", remedy="choose an encoder such as bert-base-uncased"
+            f"a {config.model_type} model is an encoder-decoder",
+            remedy="choose an encoder such as bert-base-uncased",
         )
-    model_class = MODEL_MAPPING.get(type(config), None)
-    known = model_class is not None and "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    model_class: Any = MODEL_MAPPING.get(type(config), None)
+    known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
     return {"add_pooling_layer": False} if known else {}
 
 

@@ -31,17 +31,21 @@ __all__ = ["HGCLRModel", "name_tokens"]
 class HGCLRModel(FlatModel):
     """Train encoder and head on each text and on a shortened positive sample of it, and pull the two together.
 
-    ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent between
-    them. The label side is needed for training only; without labels the model is a :class:`FlatModel`.
+    ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
+    between them. The label side is needed for training only; without labels the model is a :class:`FlatModel`.
     """
+
+    name_tokens: Tensor
 
     def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
-        label_heads = config.label_heads or config.encoder_config.num_attention_heads
+        label_heads = config.label_heads or config.text_encoder.num_attention_heads
         for name, heads in (("label_heads", label_heads), ("token_label_heads", config.token_label_heads)):
             if width % heads:
-                raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
+                raise InputError(
+                    f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}"
+                )
         self.label_encoder = Graphormer(
             config.taxonomy,
             width,
@@ -54,7 +58,7 @@ class HGCLRModel(FlatModel):
             bias=config.attention_bias,
             output_projection=config.label_output_projection,
             dropout=config.label_dropout,
-            layer_norm_eps=getattr(config.encoder_config, "layer_norm_eps", 1e-12),
+            layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
         )
         self.token_label_attention = TokenLabelAttention(
             width,
@@ -65,17 +69,17 @@ class HGCLRModel(FlatModel):
             probabilities=config.guidance == "probabilities",
         )
         self.projection = ProjectionHead(
-            config.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
+            config.text_encoder.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
         )
         self.keep = (
             KeepByThreshold(config.keep_threshold)
             if config.keep_threshold is not None
-            else KeepByFraction(config.keep_fraction, config.keep_at_least)
+            else KeepByFraction(config.keep_fraction or 1.0, config.keep_at_least)
         )
-        self.register_buffer("name_tokens", torch.full((config.num_labels, config.label_name_length), -1))
+        self.register_buffer("name_tokens", torch.full((config.label_count, config.label_name_length), -1))
         if config.name_embedding == "layer" and not hasattr(self.encoder, "embeddings"):
             raise InputError(
-                f"a {config.encoder_config.model_type} encoder has no embedding layer of its own",
+                f"a {config.text_encoder.model_type} encoder has no embedding layer of its own",
                 remedy="set model.name_embedding to words",
             )
         self.post_init()
@@ -84,7 +88,7 @@ class HGCLRModel(FlatModel):
     def from_encoder(
         cls, encoder: str, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Put a new model on a pretrained encoder, see :meth:`FlatModel.from_encoder`; label names are tokenised here."""
+        """Put a new model on a pretrained encoder and tokenise the label names; see :meth:`FlatModel.from_encoder`."""
         names = name_tokens(taxonomy.names, tokenizer)
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         model.name_tokens.copy_(names)
@@ -100,11 +104,12 @@ class HGCLRModel(FlatModel):
         elif module is self:
             init.constant_(self.name_tokens, -1)
         else:
-            super()._init_weights(module)
+            super()._init_weights(module)  # type: ignore[no-untyped-call]
 
     def label_features(self) -> Tensor:
         """Return the label features L, (K, H); they depend on no document."""
-        return self.label_encoder(self.name_embeddings())
+        features: Tensor = self.label_encoder(self.name_embeddings())
+        return features
 
     def name_embeddings(self) -> Tensor | None:
         """Return the label names' embeddings, (K, H), from the text encoder's own embedding weights."""
@@ -112,17 +117,22 @@ class HGCLRModel(FlatModel):
             return None
         real = self.name_tokens >= 0  # (K, T)
         if self.config.name_embedding == "layer":
-            pad = getattr(self.config.encoder_config, "pad_token_id", None) or 0
+            pad = getattr(self.config.text_encoder, "pad_token_id", None) or 0
             embedded = self.encoder.embeddings(self.name_tokens.masked_fill(~real, pad))  # (K, T, H)
         else:
             embedded = self.encoder.get_input_embeddings()(self.name_tokens.clamp(min=0))
             position = torch.arange(real.shape[1], device=real.device)
             real = real & (position > 0) & (position < real.sum(1, keepdim=True) - 1)  # no special tokens
         weights = real.unsqueeze(-1).to(embedded.dtype)
-        return (embedded * weights).sum(1) / weights.sum(1).clamp(min=1)
+        mean: Tensor = (embedded * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return mean
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, noise: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor | None = None,
+        noise: Tensor | None = None,
     ) -> ClassifierOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
@@ -146,7 +156,8 @@ class HGCLRModel(FlatModel):
         reduction = self.config.classification_loss
         loss_original = classification_loss(logits, labels, reduction)
         loss_positive = classification_loss(positive_logits, labels, reduction)
-        loss_contrastive = nt_xent(*self.projection(vectors).chunk(2), self.config.contrastive_temperature)
+        projected, positive_projected = self.projection(vectors).chunk(2)  # c and ĉ, (B, H) each
+        loss_contrastive = nt_xent(projected, positive_projected, self.config.contrastive_temperature)
         return ClassifierOutput(
             loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
             logits=logits,
@@ -157,7 +168,12 @@ class HGCLRModel(FlatModel):
         )
 
     def positive_weights(
-        self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        words: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor,
+        noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of the positive samples.
 

@@ -135,7 +135,8 @@ class GraphormerLayer(nn.Module):
         return features
 
     def _split(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)  # (heads, K, H/heads)
+        heads: Tensor = projected.unflatten(-1, (self.heads, -1))
+        return heads.transpose(0, 1)  # (heads, K, H/heads)
 
 
 class Graphormer(nn.Module):

@@ -28,8 +28,8 @@ class ProjectionHead(nn.Sequential):
 def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0) -> Tensor:
     """Pull each text to its positive sample and away from all others in the batch (Eqs. 13 to 15).
 
-    For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} exp(sim(z_m, z_i)/τ)``, sim the
-    cosine; the loss is the mean over all 2N.
+    For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} exp(sim(z_m, z_i)/τ)``,
+    sim the cosine; the loss is the mean over all 2N.
 
     Args:
         original: projected texts, (N, H).

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["KeepByFraction", "KeepByThreshold", "TokenLabelAttention", "gold_probability", "gumbel_noise", "keep_weights"]
+__all__ = [
+    "KeepByFraction",
+    "KeepByThreshold",
+    "TokenLabelAttention",
+    "gold_probability",
+    "gumbel_noise",
+    "keep_weights",
+]
 
 
 class TokenLabelAttention(nn.Module):
@@ -24,7 +31,14 @@ class TokenLabelAttention(nn.Module):
     """
 
     def __init__(
-        self, token_width: int, label_width: int, *, heads: int, scale_by: str, bias: bool, probabilities: bool
+        self,
+        token_width: int,
+        label_width: int,
+        *,
+        heads: int,
+        scale_by: str,
+        bias: bool,
+        probabilities: bool,
     ) -> None:
         super().__init__()
         self.heads, self.probabilities = heads, probabilities
@@ -37,8 +51,9 @@ class TokenLabelAttention(nn.Module):
         query = self.query(tokens).unflatten(-1, (self.heads, -1))  # (B, L, heads, H/heads)
         key = self.key(labels).unflatten(-1, (self.heads, -1))  # (K, heads, H/heads)
         if not self.probabilities:  # the mean of the heads' logits is one product over the whole width
-            return query.flatten(-2) @ key.flatten(-2).T * (self.scale / self.heads)
-        scores = torch.einsum("blhd,khd->bhlk", query, key) * self.scale
+            logits: Tensor = query.flatten(-2) @ key.flatten(-2).T * (self.scale / self.heads)
+            return logits
+        scores: Tensor = torch.einsum("blhd,khd->bhlk", query, key) * self.scale
         return scores.softmax(-1).mean(1)
 
 

@@ -23,9 +23,7 @@ def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> N
         raise InputError("the label tree is empty", remedy="add at least one label")
     array = np.array(parents)
     if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise InputError(
-            f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}"
-        )
+        raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
     outside = np.flatnonzero((array < -1) | (array >= count))
     if outside.size:
         raise InputError(
@@ -49,13 +47,9 @@ def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.i
         if not identifier.strip():
             raise InputError(f"label {index} has an empty id", remedy="give it an id")
         if not name.strip():
-            raise InputError(
-                f"label {identifier!r} has an empty name", remedy="give it a name, or use its id"
-            )
+            raise InputError(f"label {identifier!r} has an empty name", remedy="give it a name, or use its id")
         if identifier in seen:
-            raise InputError(
-                f"the id {identifier!r} is used twice", remedy="give each label an id of its own"
-            )
+            raise InputError(f"the id {identifier!r} is used twice", remedy="give each label an id of its own")
         if (parent, name) in siblings:
             place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
             raise InputError(f"the name {name!r} is used twice {place}", remedy="rename one of the two")

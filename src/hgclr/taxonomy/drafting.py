@@ -70,14 +70,12 @@ class Draft:
         path = name if parent < 0 else self._paths[parent] + self._separator + name
         label = path if identifier is None else identifier
         if not label.strip():
-            raise self._source.error(
-                f"label {name!r} has an empty id", line, "fill in the id or leave it out"
-            )
+            raise self._source.error(f"label {name!r} has an empty id", line, "fill in the id or leave it out")
         if (twin := self.child(parent, name)) is not None:
             raise duplicate_sibling(self._source, name, self._place(parent), line, self._lines[twin])
         if (twin := self.find(label)) is not None:
             raise self._source.error(
-                f"two labels have the id {label!r}, the first{at_line(self._lines[twin]) or ' above'}",
+                f"two labels have the id {label!r}, the first{at_line(self._lines[twin])}",
                 line,
                 "give one an id of its own, or choose a separator that occurs in no name",
             )
@@ -113,9 +111,7 @@ def link(entries: Sequence[Entry], source: Source) -> Labels:
     by_name: dict[tuple[str | None, str], Entry] = {}
     for index, entry in enumerate(entries):
         if not entry.id.strip():
-            raise source.error(
-                "empty label name", entry.line, "fill in the label or delete the extra separator"
-            )
+            raise source.error("empty label name", entry.line, "fill in the label or delete the extra separator")
         if not entry.name.strip():
             raise source.error(f"label {entry.id!r} has an empty name", entry.line, "fill in the name")
         if (twin := by_id.setdefault(entry.id, index)) != index:
@@ -136,9 +132,7 @@ def empty_tree(source: Source) -> InputError:
     return source.error("the label tree is empty", remedy="list at least one label under the root")
 
 
-def duplicate_sibling(
-    source: Source, name: str, parent: str | None, line: int | None, first: int | None
-) -> InputError:
+def duplicate_sibling(source: Source, name: str, parent: str | None, line: int | None, first: int | None) -> InputError:
     """Return the error for two children of one parent with the same name."""
     place = "at the top" if parent is None else f"under {parent!r}"
     return source.error(
@@ -153,8 +147,7 @@ def _listed_twice(source: Source, first: Entry, second: Entry) -> InputError:
     if first.parent == second.parent:
         return duplicate_sibling(source, second.id, second.parent, second.line, first.line)
     one, other = (
-        ("the top" if entry.parent is None else repr(entry.parent)) + at_line(entry.line)
-        for entry in (first, second)
+        ("the top" if entry.parent is None else repr(entry.parent)) + at_line(entry.line) for entry in (first, second)
     )
     return source.error(
         f"the label {second.id!r} has two parents, {one} and {other}",

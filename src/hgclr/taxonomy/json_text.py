@@ -122,6 +122,8 @@ class _Parser:
             text, self._position = scanstring(self._text, self._position + 1, True)
         except JSONDecodeError as error:
             raise self._source.error(f"broken JSON: {error.msg}", error.lineno, REMEDY) from None
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise self._error(f"half a surrogate pair in {text!a}")
         return str(text)
 
     def _expect(self, sign: str, described: str) -> None:

@@ -116,15 +116,11 @@ def _members(source: Source, value: Value) -> Mapping[str, object]:
     return {key: member.content for key, member in value.content.items()}
 
 
-def _refuse_other_keys(
-    source: Source, members: Mapping[str, object], known: Sequence[str], line: int | None
-) -> None:
+def _refuse_other_keys(source: Source, members: Mapping[str, object], known: Sequence[str], line: int | None) -> None:
     """Refuse a key we do not know: a misspelt one would drop part of the tree without a word."""
     for key in members:
         if key not in known:
-            raise source.error(
-                f"a label has the unknown key {key!r}", line, f"the keys are {', '.join(known)}"
-            )
+            raise source.error(f"a label has the unknown key {key!r}", line, f"the keys are {', '.join(known)}")
 
 
 def _text(source: Source, members: Mapping[str, object], key: str, line: int | None) -> str:

@@ -33,9 +33,7 @@ def read_literature(source: Source) -> Labels:
         if not parent.strip():
             raise source.error("the line has no parent", number, f"begin it with a label or with {ROOT!r}")
         if not children and parent != ROOT:
-            raise source.error(
-                f"{parent!r} has no children", number, "put a tab before each child, or delete the line"
-            )
+            raise source.error(f"{parent!r} has no children", number, "put a tab before each child, or delete the line")
         lines_of_root += parent == ROOT
         if ROOT in children:
             raise source.error(

@@ -35,6 +35,8 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
     if not separator:
         raise InputError("the separator of paths is empty", remedy="use for example ' > '")
     source = Source.load(path)
+    if not source.text.strip():
+        raise empty_tree(source)
     chosen = _detect(source, separator) if file_format == "auto" else file_format
     if chosen == "literature":
         return read_literature(source)
@@ -47,9 +49,7 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
 
 def _detect(source: Source, separator: str) -> FileFormat:
     """Return the format that the content shows."""
-    _, first = next(source.lines(), (1, ""))
-    if not first:
-        raise empty_tree(source)
+    number, first = next(source.lines())
     if first.lstrip()[0] in "{[":
         return "json"
     if first.split("\t")[0] == ROOT:
@@ -59,8 +59,8 @@ def _detect(source: Source, separator: str) -> FileFormat:
     if any(separator in line for _, line in source.lines()):
         return "paths"
     raise source.error(
-        f"cannot tell the format: the first line is {first[:60]!r}",
-        1,
+        f"cannot tell the format from the line {first[:60]!r}",
+        number,
         "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
         f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from functools import lru_cache
 
 from hgclr.errors import InputError
 
@@ -12,6 +11,9 @@ __all__ = ["LabelIndex", "close_matches"]
 
 SHOWN = 5
 """How many candidates an error message lists."""
+
+SUGGESTED = 200
+"""For how many unknown labels near misses are looked up: a file full of bad rows must not take hours."""
 
 LONGEST_COMPARED = 80
 """Longer strings are left out of the search for near misses: its cost is the product of two lengths."""
@@ -39,9 +41,7 @@ class LabelIndex:
         InputError: if the separator is empty.
     """
 
-    def __init__(
-        self, ids: Sequence[str], names: Sequence[str], parents: Sequence[int], separator: str
-    ) -> None:
+    def __init__(self, ids: Sequence[str], names: Sequence[str], parents: Sequence[int], separator: str) -> None:
         if not separator:
             raise InputError("the separator of paths is empty", remedy="use for example ' > '")
         self._ids, self._names, self._parents, self._separator = ids, names, parents, separator
@@ -51,8 +51,7 @@ class LabelIndex:
         self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
         # A name may hold the separator, and then takes up several segments of a path.
         self._longest = 1 + max(name.count(separator) for name in names)
-        # Bad data repeats itself, and looking for near misses is slow.
-        self._suggestion = lru_cache(maxsize=1024)(self._suggest)
+        self._near: dict[str, list[str]] = {}
 
     def resolve(self, label: str) -> int:
         """Return the one label with this name or this path of names."""
@@ -93,9 +92,10 @@ class LabelIndex:
         left_out = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
         return ", ".join(shown) + left_out
 
-    def _suggest(self, label: str) -> str:
-        """Return a remedy for an unknown label."""
-        near = [
-            repr(other) for other in close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
-        ]
+    def _suggestion(self, label: str) -> str:
+        """Return a remedy for an unknown label; only the first ones get the slow search for near misses."""
+        if label not in self._near and len(self._near) < SUGGESTED:
+            known = list(dict.fromkeys([*self._ids, *self._by_name]))
+            self._near[label] = close_matches(label, known)
+        near = [repr(other) for other in self._near.get(label, [])]
         return f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"

@@ -39,9 +39,7 @@ class Source:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            raise InputError(
-                "there is no such file", path=path, remedy="check the path of the label file"
-            ) from None
+            raise InputError("there is no such file", path=path, remedy="check the path of the label file") from None
         except OSError as error:
             raise InputError(f"the label file cannot be read: {error.strerror}", path=path) from error
         try:

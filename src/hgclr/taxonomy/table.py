@@ -33,7 +33,10 @@ def find_columns(header: str) -> Columns | None:
     Capitals do not matter. The delimiter is a tab, a comma or a semicolon.
     """
     for delimiter in "\t,;":
-        cells = [cell.strip().casefold() for cell in next(csv.reader([header], delimiter=delimiter), [])]
+        try:
+            cells = [cell.strip().casefold() for cell in next(csv.reader([header], delimiter=delimiter))]
+        except csv.Error:  # a line too long for a cell is no header
+            return None
         labels = [cell for cell in cells if cell in LABEL_COLUMNS]
         if len(labels) == 1 and cells.count("parent") == 1:
             name = next((cells.index(name) for name in NAME_COLUMNS if name in cells), None)
@@ -51,7 +54,7 @@ def read_table(source: Source) -> Labels:
     Raises:
         InputError: with the line, for a bad header or row, or anything that makes no tree.
     """
-    first, header = next(source.lines(), (1, ""))
+    first, header = next(source.lines())
     columns = find_columns(header)
     if columns is None:
         raise source.error(f"the header {header!r} does not say which column is which", first, REMEDY)

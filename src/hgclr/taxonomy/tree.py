@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +62,7 @@ class Taxonomy:
         for depth, level in enumerate(self._levels, start=1):
             depths[level] = depth
         self._depths = read_only(depths)
+        self._leaves = read_only(np.flatnonzero(self._children.counts() == 0))
         if (depths == 0).any():
             cycle = find_cycle(self._parents.tolist(), int(np.argmin(depths)))
             raise InputError(
@@ -98,10 +100,10 @@ class Taxonomy:
         """The indices at each depth, in index order; ``levels[0]`` are the top labels."""
         return self._levels
 
-    @cached_property
+    @property
     def leaves(self) -> NDArray[np.int64]:
-        """The indices of the labels without children."""
-        return read_only(np.flatnonzero(self._children.counts() == 0))
+        """The indices of the labels without children, read-only."""
+        return self._leaves
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -109,11 +111,7 @@ class Taxonomy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Taxonomy):
             return NotImplemented
-        return (
-            self._ids == other._ids
-            and self._names == other._names
-            and np.array_equal(self._parents, other._parents)
-        )
+        return self._ids == other._ids and self._names == other._names and np.array_equal(self._parents, other._parents)
 
     def __hash__(self) -> int:
         return hash((self._ids, self._names))
@@ -227,8 +225,8 @@ class Taxonomy:
     def write(self, path: str | Path) -> None:
         """Write the tree, whole or not at all: as JSON if ``path`` ends in ``.json``, else in the tab format.
 
-        JSON keeps everything. The literature's tab format keeps ids and structure; names of their own, and an
-        order of the labels that is not by level, are not part of it.
+        JSON keeps everything. The literature's tab format keeps ids and structure; names of their own are not
+        part of it, and read back the labels are in breadth-first order.
 
         Raises:
             InputError: if the file cannot be written or an id cannot stand in the tab format.
@@ -236,9 +234,7 @@ class Taxonomy:
         if Path(path).suffix.lower() == ".json":
             text = write_json(self._flat())
         else:
-            has_children = self._children.counts() > 0
-            inner = [-1, *(node for level in self._levels for node in level[has_children[level]].tolist())]
-            text = write_literature(self._ids, [(node, self._children.of(node).tolist()) for node in inner])
+            text = write_literature(self._ids, self._families())
         try:
             with atomic_file(path) as temporary:
                 temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -254,14 +250,23 @@ class Taxonomy:
         """
         labels = tree.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, Mapping) for label in labels):
-            raise InputError(
-                "not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}'
-            )
+            raise InputError("not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}')
         return cls(*link_flat(((label, None) for label in labels), Source("")))
 
     def to_json(self) -> dict[str, object]:
         """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None."""
         return {"labels": self._flat()}
+
+    def _families(self) -> list[tuple[int, list[int]]]:
+        """Return every node that has children, with them: the virtual root, then breadth first."""
+        families = []
+        waiting = deque([-1])
+        while waiting:
+            node = waiting.popleft()
+            if below := self._children.of(node).tolist():
+                families.append((node, below))
+                waiting += below
+        return families
 
     def _flat(self) -> list[dict[str, str | None]]:
         return [

@@ -16,7 +16,7 @@ __all__ = ["CollapseWatch", "EarlyStop"]
 logger = logging.getLogger(__name__)
 
 
-class EarlyStop(TrainerCallback, ExportableState):  # type: ignore[misc]
+class EarlyStop(TrainerCallback, ExportableState):
     """Stop when no watched dev score has improved for ``patience`` evaluations.
 
     The paper watches Macro-F1; the published program starts counting anew when Macro- or Micro-F1 improves.
@@ -28,15 +28,9 @@ class EarlyStop(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.best: dict[str, float] = {}
         self.waited = 0
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float],
-        **kwargs: Any,
-    ) -> None:
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count this evaluation."""
+        metrics = kwargs["metrics"]
         better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
         for name in better:
             self.best[name] = metrics[f"eval_{name}"]
@@ -52,7 +46,7 @@ class EarlyStop(TrainerCallback, ExportableState):  # type: ignore[misc]
         }
 
 
-class CollapseWatch(TrainerCallback):  # type: ignore[misc]
+class CollapseWatch(TrainerCallback):
     """Stop on a loss that is no number; warn when the model predicts nothing although training goes on."""
 
     def __init__(self, contrastive_weight: float) -> None:
@@ -60,15 +54,9 @@ class CollapseWatch(TrainerCallback):  # type: ignore[misc]
         self.empty = 0
         self.terms: dict[str, float] = {}
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float],
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Look at the loss."""
+        logs = kwargs["logs"]
         if not math.isfinite(logs.get("loss", 0.0)):
             raise HGCLRError(
                 f"the loss is {logs['loss']} at step {state.global_step}; lower training.learning_rate"
@@ -76,16 +64,9 @@ class CollapseWatch(TrainerCallback):  # type: ignore[misc]
             )
         self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float],
-        **kwargs: Any,
-    ) -> None:
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Warn at the second evaluation in a row at which nothing is predicted right."""
-        self.empty = self.empty + 1 if metrics["eval_micro_f1"] == 0 else 0
+        self.empty = self.empty + 1 if kwargs["metrics"]["eval_micro_f1"] == 0 else 0
         if self.empty != 2:
             return
         ratio = self.contrastive_weight * self.terms.get("loss_contrastive", 0.0) / self.terms.get("loss_original", 1.0)

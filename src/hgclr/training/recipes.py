@@ -62,7 +62,7 @@ def make_recipe(settings: TrainingSettings, *, documents: int, encoder_parameter
 
 
 def default_rate(encoder_parameters: int) -> float:
-    """Return the encoder's learning rate: 3e-4 for a MiniLM-L6 (11 M without embeddings), 4e-5 for a base model (85 M)."""
+    """Return the encoder's rate: 3e-4 for a MiniLM-L6 (11 M without word embeddings), 4e-5 for a base model (85 M)."""
     return min(3e-4, max(1e-5, 3e-4 * 11e6 / max(encoder_parameters, 1)))
 
 

@@ -13,16 +13,22 @@ from typing import Any
 import datasets
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
+from transformers import (
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import tokenize_split
-from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError
-from hgclr.files import atomic_file, atomic_folder
+from hgclr.files import atomic_file
 from hgclr.hardware import choose_precision, machine
-from hgclr.models import ARCHITECTURES, FlatModel
+from hgclr.models import ARCHITECTURES
+from hgclr.models.saving import load_tokenizer, save
 from hgclr.training.callbacks import CollapseWatch, EarlyStop
 from hgclr.training.checkpoints import latest_complete
 from hgclr.training.recipes import Recipe, make_recipe
@@ -73,7 +79,8 @@ def train(
         )
     set_seed(run.training.seed)
     folder = DataFolder(
-        run.data.path, **run.data.model_dump(exclude={"path", "limit", "dev_limit", "test_limit", "dev_share"})
+        run.data.path,
+        **run.data.model_dump(exclude={"path", "limit", "dev_limit", "test_limit", "dev_share"}),
     )
     tokenizer = load_tokenizer(run.model.encoder)
     model = ARCHITECTURES[run.model.architecture].from_encoder(
@@ -103,6 +110,7 @@ def train(
         ],
         head_learning_rate=recipe.head_learning_rate,
     )
+    trainer.remove_callback(PrinterCallback)
     checkpoint = latest_complete(checkpoints) if resume else None
     logger.info("training %s with %s", run.model.architecture, recipe)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -117,9 +125,11 @@ def train(
         "seconds": round(trained, 1),
         "machine": machine(),
     }
+    # Final scores in full precision, as the saved model will run, whatever it was trained in.
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     for name in ("dev", "test"):
         if name in tokens:
-            trainer.evaluate(tokens[name], metric_key_prefix=f"final_{name}")
+            trainer.evaluation_loop(trainer.get_eval_dataloader(tokens[name]), f"{name} scores")
             metrics[name] = scores.last.to_json()
     result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
     save(model.to_flat(), tokenizer, result.model)
@@ -127,16 +137,6 @@ def train(
     with atomic_file(run.output / "metrics.json") as path:
         path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return result
-
-
-def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
-    """Load the encoder's tokenizer, padding on the right as position counting needs it."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_encoder(encoder))
-    except (OSError, ValueError) as error:
-        raise encoder_load_error(encoder, error) from error
-    tokenizer.padding_side = "right"
-    return tokenizer
 
 
 def tokenize_all(
@@ -222,6 +222,7 @@ def trainer_arguments(run: RunConfig, recipe: Recipe, checkpoints: Path, steps: 
         logging_nan_inf_filter=False,
         restore_callback_states_from_checkpoint=True,
         seed=run.training.seed,
+        use_cpu=not torch.accelerator.is_available(),
         bf16=precision == "bf16",
         fp16=precision == "fp16",
         report_to=["tensorboard"] if run.training.tensorboard else [],
@@ -242,10 +243,3 @@ def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
             scores = {name: entry[f"eval_{name}"] for name in ("micro_f1", "macro_f1")}
             rows.append({"epoch": round(entry["epoch"], 2), **scores, **terms})
     return rows
-
-
-def save(model: FlatModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only."""
-    with atomic_folder(target) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)

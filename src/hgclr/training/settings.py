@@ -151,9 +151,7 @@ def _first_problem(error: ValidationError) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] != "extra_forbidden":
         return f"{place}: {problem['msg'][0].lower() + problem['msg'][1:]} (got {problem['input']!r})"
-    section: type[BaseModel] = RunConfig
-    for part in problem["loc"][:-1]:
-        section = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}[str(part)]
-    known = list(section.model_fields)
+    sections: dict[str, type[BaseModel]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
+    known = list((sections[str(problem["loc"][0])] if len(problem["loc"]) > 1 else RunConfig).model_fields)
     near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
     return f"{place}: unknown setting; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")

@@ -71,7 +71,7 @@ class SortedByLength(Sampler[int]):
         return len(self.order)
 
 
-class HierarchicalTrainer(Trainer):  # type: ignore[misc]
+class HierarchicalTrainer(Trainer):
     """Train a model of :mod:`hgclr.models`.
 
     Args:
@@ -86,7 +86,8 @@ class HierarchicalTrainer(Trainer):  # type: ignore[misc]
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Group parameters by learning rate and weight decay; AdamW without decay is the paper's Adam."""
         if self.optimizer is None:
-            model = self.model if model is None else model
+            model = model or self.model
+            assert model is not None
             decayed = set(self.get_decay_parameter_names(model))
             groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
             for name, parameter in model.named_parameters():
@@ -106,7 +107,11 @@ class HierarchicalTrainer(Trainer):  # type: ignore[misc]
         return self.optimizer
 
     def compute_loss(
-        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor | Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return the model's loss and remember its terms for the log."""
         output = model(**inputs)
@@ -130,4 +135,4 @@ class HierarchicalTrainer(Trainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        mark_complete(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        mark_complete(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")

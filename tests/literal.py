@@ -35,7 +35,9 @@ def label_features(weights: dict[str, Tensor], encoder, names: Tensor, parents: 
     """Step 4: names plus label embedding, one self-attention with spatial and edge bias, residual, LayerNorm."""
     layer = "label_encoder.layers.0"
     count = len(parents)
-    features = [name_feature(encoder, names[k]) + weights["label_encoder.label_embedding.weight"][k] for k in range(count)]
+    features = [
+        name_feature(encoder, names[k]) + weights["label_encoder.label_embedding.weight"][k] for k in range(count)
+    ]
     width = len(features[0]) // heads
     result = []
     for i in range(count):
@@ -62,7 +64,13 @@ def label_features(weights: dict[str, Tensor], encoder, names: Tensor, parents: 
 
 
 def token_weights(
-    weights: dict[str, Tensor], words: Tensor, labels: Tensor, gold: list[int], noise: Tensor, heads: int, gamma: float
+    weights: dict[str, Tensor],
+    words: Tensor,
+    labels: Tensor,
+    gold: list[int],
+    noise: Tensor,
+    heads: int,
+    gamma: float,
 ) -> Tensor:
     """Steps 5 to 7 for one document: softmax over labels, mean over heads, Gumbel-softmax on top, threshold."""
     width = labels.shape[1] // heads
@@ -117,9 +125,10 @@ def training_step(
     original = sum(bce(x, g) for x, g in zip(logits, golds, strict=True)) / len(texts)
     positive = sum(bce(x, g) for x, g in zip(logits_positive, golds, strict=True)) / len(texts)
 
-    projected = []
-    for h in hidden + hidden_positive:
-        projected.append(linear(weights, "projection.4", torch.relu(linear(weights, "projection.1", h))))
+    projected = [
+        linear(weights, "projection.4", torch.relu(linear(weights, "projection.1", h)))
+        for h in hidden + hidden_positive
+    ]
     contrastive = torch.zeros((), dtype=projected[0].dtype)
     for m, z in enumerate(projected):
         similarity = [z @ other / (z.norm() * other.norm()) for other in projected]

@@ -1,0 +1,65 @@
+"""What all commands share on a terminal: progress bars, log lines, quiet libraries."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+__all__ = ["progress_bar", "quiet_libraries", "show_log", "standard_error"]
+
+
+def standard_error() -> Console:
+    """Return a console on standard error, so that standard output holds results only."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def progress_bar(console: Console | None = None) -> Progress:
+    """Return a progress bar with the time left, which shows nothing where standard error is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = console or standard_error()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def show_log(verbose: bool) -> None:
+    """Show the library's warnings, and with ``verbose`` what it is doing, on standard error."""
+    from rich.logging import RichHandler
+
+    handler = RichHandler(console=standard_error(), show_time=False, show_path=False)
+    logger = logging.getLogger("hgclr")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def quiet_libraries() -> None:
+    """Turn off the bars and notices of transformers and datasets, which know nothing of ours."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()

@@ -1,0 +1,275 @@
+"""``hgclr doctor``: what is installed, what the machine can do and reach, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json as jsonlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+__all__ = ["doctor"]
+
+HUB_SECONDS = 5
+INDEX_SECONDS = 10
+
+# In a process of its own, because a damaged torch may end the process that imports it.
+_DEVICES = """
+import json, torch
+names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+if not names and torch.accelerator.is_available():
+    names = [torch.accelerator.current_accelerator().type]
+print(json.dumps({"names": names, "threads": torch.get_num_threads()}))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; ``warning`` for what can be done without, ``problem`` for what cannot."""
+
+    subject: str
+    state: Literal["ok", "warning", "problem"]
+    detail: str
+    remedy: str = ""
+
+
+def doctor(
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as JSON.")] = None,
+) -> None:
+    """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
+    from rich.console import Console
+
+    from hgclr.errors import InputError
+    from hgclr.files import atomic_file
+    from hgclr.hardware import machine
+
+    console = Console()
+    with Console(stderr=True).status("looking around"):
+        known = machine()
+        findings = examine(known)
+    console.print(_table(findings))
+    if json is not None:
+        report = {"machine": known, "findings": [asdict(finding) for finding in findings]}
+        try:
+            with atomic_file(json) as temporary:
+                temporary.write_text(jsonlib.dumps(report, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write the report: {error}", path=json, remedy="choose another file") from error
+    if any(finding.state == "problem" for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(known: dict[str, Any]) -> list[Finding]:
+    """Return all findings; ``known`` is what :func:`hgclr.hardware.machine` says."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    # Waiting for the network costs nothing, but the two that run torch would spoil each other's timing.
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        hub, index, torch = pool.submit(_hub), pool.submit(_index), pool.submit(lambda: [_devices(), _bf16()])
+        reached = index.result().state == "ok"
+        cores = f"{known['cores']} cores, " if known["cores"] else ""
+        memory = f", {_size(known['memory_bytes'])} memory" if known["memory_bytes"] else ""
+        changes = " with changes" if known["modified"] else ""
+        commit = f" at {known['commit'][:10]}{changes}" if known["commit"] else ""
+        return [
+            Finding(
+                "hgclr",
+                "ok",
+                f"{known['packages']['hgclr'] or 'unknown version'}{commit}, Python {known['python']}",
+            ),
+            *_packages(),
+            Finding("machine", "ok", f"{known['processor']}, {cores}{known['threads']} threads{memory}"),
+            *torch.result(),
+            hub.result(),
+            index.result(),
+            _encoders(reached),
+            _cache(),
+        ]
+
+
+def _packages() -> Iterator[Finding]:
+    """Compare what is installed with what the package asks for, part by part."""
+    try:
+        required = importlib.metadata.requires("hgclr") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("packages", "problem", "hgclr runs from a folder and is not installed", "pip install hgclr")
+        return
+    parts: dict[str, list[tuple[str, str]]] = {}
+    for requirement in required:
+        package = re.match(r"[\w.-]+", requirement)
+        lowest = re.search(r">=\s*([\w.]+)", requirement)
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", requirement)
+        if package and lowest:
+            parts.setdefault(extra[1] if extra else "", []).append((package[0], lowest[1]))
+    parts.pop("dev", None)  # for those who change this package, not for its users
+    for name, requirements in parts.items():
+        yield _part(name, requirements)
+
+
+def _part(extra: str, requirements: list[tuple[str, str]]) -> Finding:
+    """Return the finding on one extra, or on the base for ``""``."""
+    subject, target = (f"extra {extra}", f"'hgclr[{extra}]'") if extra else ("base", "hgclr")
+    present, missing, old = [], [], []
+    for package, lowest in requirements:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(package)
+            continue
+        present.append(f"{package} {version}")
+        if _release(version) < _release(lowest):
+            old.append(f"{package} {version} is older than {lowest}")
+    if old:  # something else on this machine pulled a package down; what we do with it is anybody's guess
+        return Finding(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
+    if missing:
+        return Finding(
+            subject,
+            "warning" if extra else "problem",
+            f"not installed: {', '.join(missing)}",
+            f"pip install {target}",
+        )
+    return Finding(subject, "ok", ", ".join(present))
+
+
+def _release(version: str) -> list[int]:
+    """Return the numbers of a version without trailing zeros: 2.13 for ``2.13.0+cpu``."""
+    numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0])]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+def _devices() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
+    try:
+        found = jsonlib.loads(_output([sys.executable, "-P", "-c", _DEVICES], seconds=120).splitlines()[-1])
+    except (_FailedError, ValueError, IndexError) as error:
+        return Finding("devices", "problem", f"torch does not work: {error}", "reinstall torch")
+    names = ", ".join(found["names"]) or "no GPU"
+    return Finding("devices", "ok", f"{names}; torch uses {found['threads']} threads of the processor")
+
+
+def _bf16() -> Finding:
+    from hgclr.hardware import bf16_probe
+
+    probe = bf16_probe()
+    subject = "bf16 on the processor"
+    if probe.status == "fast":
+        return Finding(subject, "ok", f"runs, {probe.detail}")
+    if probe.status == "slow":
+        return Finding(subject, "ok", f"no gain ({probe.detail}), so precision auto is fp32")
+    return Finding(subject, "warning", probe.detail, "leave precision at auto, which is fp32 here")
+
+
+def _hub() -> Finding:
+    """Ask the model hub that huggingface_hub is set to for an answer, whatever it is."""
+    import http.client
+    import urllib.request
+
+    remedy = "give encoders as local folders, use a packaged one (hgclr encoders list), or set HF_ENDPOINT"
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return Finding("model hub", "warning", "no huggingface_hub to ask it", "pip install huggingface_hub")
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return Finding("model hub", "warning", "switched off by HF_HUB_OFFLINE", f"unset it, or {remedy}")
+    try:
+        request = urllib.request.Request(constants.ENDPOINT, method="HEAD", headers={"User-Agent": "hgclr"})
+        with urllib.request.urlopen(request, timeout=HUB_SECONDS):
+            return Finding("model hub", "ok", f"{constants.ENDPOINT} answers")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)  # without urllib's wrapping
+        return Finding("model hub", "warning", f"{constants.ENDPOINT} does not answer ({reason})", remedy)
+
+
+def _index() -> Finding:
+    """Ask the package index for the default encoder, through pip and so with the user's own settings."""
+    from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
+
+    package = ENCODERS[DEFAULT_ENCODER].requirements[0].partition("==")[0]
+    # One retry, because only then does pip say that the connection failed.
+    options = ["--no-input", "--disable-pip-version-check", "--retries=1", f"--timeout={INDEX_SECONDS / 2:g}"]
+    command = [sys.executable, "-P", "-m", "pip", "index", "versions", package, *options]
+    try:
+        _output(command, seconds=INDEX_SECONDS)
+    except _FailedError as error:
+        reason = "cannot be reached" if "connection broken" in error.everything else f"no {package} ({error})"
+        return Finding("package index", "warning", reason, "check the network and pip config list")
+    return Finding("package index", "ok", f"answers and has {package}")
+
+
+def _encoders(index_answers: bool) -> Finding:
+    from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, cached_encoder
+
+    cached = [name for name in ENCODERS if cached_encoder(name)]
+    if cached:
+        return Finding("packaged encoders", "ok", f"{', '.join(cached)} in the cache")
+    remedy = f"hgclr encoders get {DEFAULT_ENCODER}" + ("" if index_answers else ", once an index answers")
+    detail = "none in the cache" + ("; fetched when first used" if index_answers else ", and no index to get one")
+    return Finding("packaged encoders", "warning", detail, remedy)
+
+
+def _cache() -> Finding:
+    from hgclr.files import cache_dir
+
+    place = cache_dir()
+    folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    sizes = [f"{folder.name} {_size(_bytes(folder))}" for folder in folders]
+    return Finding("cache", "ok", f"{place}: {', '.join(sizes) or 'empty'}")
+
+
+class _FailedError(Exception):
+    """A command that failed, with its last words and with everything it said."""
+
+    def __init__(self, reason: str, everything: str = "") -> None:
+        super().__init__(reason)
+        self.everything = everything
+
+
+def _output(command: list[str], *, seconds: float) -> str:
+    """Return what a command prints; raise with the reason it gives if it fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise _FailedError(f"no answer within {seconds:g} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1].removeprefix("ERROR: ") if lines else f"exit code {done.returncode}"
+        raise _FailedError(reason, done.stderr)
+    return done.stdout
+
+
+def _bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # another process may be at work in the cache
+            total += path.lstat().st_size if path.is_file() else 0
+    return total
+
+
+def _size(count: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(count)
+
+
+def _table(findings: list[Finding]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    looks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    for finding in findings:
+        mark, style = looks[finding.state]
+        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
+        table.add_row(Text(mark, style), Text(finding.subject), Text.assemble(finding.detail, (remedy, style)))
+    return table

@@ -1,0 +1,89 @@
+"""``hgclr evaluate``: score a model on a data folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")
+    ],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder; see hgclr data check --help.")],
+    split: Annotated[str, typer.Option(help="Which split: train, dev or test.")] = "test",
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all scores and how they came about here."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's."),
+    ] = None,
+    decode: Annotated[
+        Literal["threshold", "closure"], typer.Option(help="closure adds the ancestors of every label given.")
+    ] = "threshold",
+    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels",
+    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";",
+    add_ancestors: Annotated[
+        bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
+    ] = False,
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
+) -> None:
+    """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a child lacks its parent.
+
+    Labels are read with the model's own tree; a label that the model does not know is an error.
+    """
+    from rich.console import Console
+
+    from hgclr.cli.console import progress_bar, quiet_libraries
+    from hgclr.cli.rendering import score_table
+    from hgclr.data.folder import DataFolder
+    from hgclr.errors import require_extra
+    from hgclr.files import atomic_file
+    from hgclr.hardware import machine
+
+    require_extra("torch", extra="train", capability="Evaluation")
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference import evaluate as score
+
+    quiet_libraries()
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    folder = DataFolder(
+        data,
+        taxonomy=classifier.taxonomy,
+        text_column=text_column,
+        label_column=label_column,
+        label_separator=label_separator,
+        add_ancestors=add_ancestors,
+        skip_bad_rows=skip_bad_rows,
+    )
+    with progress_bar() as bar:
+        task = bar.add_task(split, total=None, note="")
+        scores = score(
+            classifier,
+            folder,
+            split,
+            threshold=threshold,
+            decode=decode,
+            progress=lambda count: bar.advance(task, count),
+        ).to_json()
+    if json_file is not None:
+        report = {
+            "model": model,
+            "data": str(data),
+            "split": split,
+            "threshold": classifier.threshold if threshold is None else threshold,
+            "decode": decode,
+            "scores": scores,
+            "machine": machine(),
+        }
+        with atomic_file(json_file) as path:
+            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    Console().print(score_table(f"{model} on {data}", {f"{split} ({scores['documents']} documents)": scores}))

@@ -1,0 +1,130 @@
+"""``hgclr predict``: label texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")
+    ],
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to label.")] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column,"
+            " any other name: one text a line. '-' or nothing: lines from standard input.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write JSON lines here instead of to standard output.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's."),
+    ] = None,
+    decode: Annotated[
+        Literal["threshold", "closure"], typer.Option(help="closure adds the ancestors of every label given.")
+    ] = "threshold",
+    show: Annotated[
+        Literal["auto", "tree", "json"],
+        typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
+    ] = "auto",
+) -> None:
+    """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal.
+
+    Every output row is the input row with a field [b]predictions[/b]: a list of {id, path, probability}, parents first.
+    Input is streamed: memory stays flat however long it is.
+
+    Example: [b]cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl[/b]
+    """
+    from rich.console import Console
+
+    from hgclr.errors import InputError, require_extra
+
+    if texts and source is not None:
+        raise InputError("texts are given both as arguments and by --input", remedy="give one of them")
+    require_extra("torch", extra="train", capability="Prediction")
+    from hgclr.cli.console import progress_bar, quiet_libraries
+    from hgclr.cli.rendering import prediction_tree
+    from hgclr.files import atomic_file
+    from hgclr.inference import HierarchicalClassifier
+
+    quiet_libraries()
+    as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
+    rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
+    column = "text" if texts else text_column
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    waiting: list[dict[str, Any]] = []  # rows that were read and not yet labelled: one window at most
+
+    def read() -> Iterator[str]:
+        for row in rows:
+            waiting.append(row)
+            yield row[column]
+
+    with ExitStack() as stack:
+        stream: IO[str] = sys.stdout
+        if output is not None:
+            path = stack.enter_context(atomic_file(output))
+            stream = stack.enter_context(path.open("w", encoding="utf-8"))
+        bar = stack.enter_context(progress_bar())
+        bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
+        task = bar.add_task("texts", total=None, note="")
+        console = Console()
+        for prediction in classifier.stream(read(), threshold=threshold, decode=decode):
+            row = waiting.pop(0)
+            if as_tree:
+                console.print(prediction_tree(row[column], prediction))
+            else:
+                stream.write(
+                    json.dumps({**row, "predictions": prediction.to_json()}, ensure_ascii=False, default=str) + "\n"
+                )
+            bar.advance(task)
+
+
+def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows to label; a row that cannot be read stops everything, with its place."""
+    from hgclr.data.readers import SUFFIXES, read_rows
+    from hgclr.data.rows import BadRow
+    from hgclr.errors import InputError
+
+    if source is None or str(source) == "-":
+        if sys.stdin.isatty():
+            sys.stderr.write("one text a line; end with Ctrl-D\n")
+        yield from _lines(sys.stdin.buffer, Path("standard input"))
+    elif source.name.lower().endswith(SUFFIXES):
+        for row in read_rows(source, (text_column,)):
+            if isinstance(row, BadRow):
+                raise InputError(row.reason, path=row.path, line=row.number, remedy=row.remedy)
+            if not isinstance(row.values[text_column], str):
+                raise InputError(f"{text_column!r} is no text", path=source, line=row.number)
+            yield dict(row.values)
+    else:
+        try:
+            with source.open("rb") as file:
+                yield from _lines(file, source)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=source) from error
+
+
+def _lines(stream: IO[bytes], path: Path) -> Iterator[dict[str, Any]]:
+    from hgclr.errors import InputError
+
+    for number, line in enumerate(stream, 1):
+        try:
+            yield {"text": line.decode().rstrip("\r\n")}
+        except UnicodeDecodeError as error:
+            raise InputError("not UTF-8", path=path, line=number, remedy="save the file as UTF-8") from error

@@ -1,0 +1,55 @@
+"""``hgclr train``: train a model from a YAML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["train"]
+
+
+def train(
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG.yaml", help="Settings: data, model, training. See the folder configs/."),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.seed=3; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of CONFIG."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
+    ] = False,
+) -> None:
+    """Train a model, select its best epoch on dev, score test once, and save a plain text encoder with a head.
+
+    The output folder then holds [b]model[/b] (for hgclr predict, evaluate), [b]training-model[/b] (with the label
+    side), [b]metrics.json[/b] (scores, settings, versions, machine), [b]config.yaml[/b] and [b]checkpoints[/b].
+    """
+    from hgclr.errors import require_extra
+
+    require_extra("torch", extra="train", capability="Training")
+    from rich.console import Console
+
+    from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.rendering import score_table
+    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.training import RunConfig
+    from hgclr.training import train as run_training
+
+    quiet_libraries()
+    run = RunConfig.read(config, settings, output)
+    with TrainingProgress(standard_error(), run.model.architecture) as progress:
+        result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)
+    rows: dict[str, dict[str, Any]] = {
+        split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
+    }
+    console = Console()
+    console.print(score_table(f"{run.model.architecture} on {run.data.path}", rows))
+    console.print(f"model: {result.model}", highlight=False, markup=False, soft_wrap=True)

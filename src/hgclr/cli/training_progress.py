@@ -1,0 +1,86 @@
+"""Show a training run: a bar with the time left, and one line of scores per epoch."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import TaskID
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hgclr.cli.console import progress_bar
+
+__all__ = ["TrainingProgress"]
+
+
+class TrainingProgress(TrainerCallback):
+    """A progress bar over the steps of a run; where there is no terminal, only the lines per epoch.
+
+    Args:
+        console: where to show it.
+        title: what is being trained.
+    """
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self._bar = progress_bar(console)
+        self._steps: TaskID | None = None
+        self._documents = self._bar.add_task(f"{title}: reading", total=None, note="")
+        self._scoring: TaskID | None = None
+        self._terms: dict[str, float] = {}
+
+    def __enter__(self) -> TrainingProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def on_documents(self, count: int) -> None:
+        """Count documents tokenised."""
+        self._bar.advance(self._documents, count)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin to count steps."""
+        self._bar.remove_task(self._documents)
+        self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step, note="")
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Count a step."""
+        if self._steps is not None:
+            self._bar.update(self._steps, completed=state.global_step)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Remember the loss terms for the line of this epoch."""
+        logs = kwargs["logs"]
+        if "loss" in logs:
+            self._terms = {name: value for name, value in logs.items() if name.startswith("loss") or name == "kept"}
+
+    def on_prediction_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count a batch that is being scored."""
+        loader = kwargs.get("eval_dataloader")
+        if self._scoring is None:
+            total = len(loader) if loader is not None else None
+            self._scoring = self._bar.add_task(f"{self.title}: scoring", total=total, note="")
+        self._bar.advance(self._scoring)
+        task = self._bar.tasks[self._bar.task_ids.index(self._scoring)]
+        if task.finished:
+            self._bar.remove_task(self._scoring)
+            self._scoring = None
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Print the scores of this epoch."""
+        metrics = kwargs["metrics"]
+        micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
+        terms = "  ".join(f"{name.removeprefix('loss_')} {value:.3g}" for name, value in self._terms.items())
+        self.console.print(
+            f"{self.title}  epoch {state.epoch or 0:>4.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
+            f"  [dim]{terms}[/]"
+        )

@@ -1,0 +1,8 @@
+"""Prediction: a classifier for texts, and the backends that compute its logits."""
+
+from __future__ import annotations
+
+from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, Prediction
+from hgclr.inference.scoring import evaluate
+
+__all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction", "evaluate"]

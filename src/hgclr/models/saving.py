@@ -1,0 +1,30 @@
+"""A model lives on disk with its tokenizer: load the one, save both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from hgclr.encoders import encoder_load_error, resolve_encoder
+from hgclr.files import atomic_folder
+from hgclr.models.flat import FlatModel
+
+__all__ = ["load_tokenizer", "save"]
+
+
+def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
+    """Load the encoder's tokenizer, padding on the right as position counting needs it."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder))
+    except (OSError, ValueError) as error:
+        raise encoder_load_error(encoder, error) from error
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def save(model: FlatModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only."""
+    with atomic_folder(target) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

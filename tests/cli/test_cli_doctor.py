@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import typer
+from huggingface_hub import constants
+from typer.testing import CliRunner
+
+from hgclr import hardware
+from hgclr.cli import doctor
+from hgclr.cli.doctor import Finding
+from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
+from hgclr.errors import InputError
+from hgclr.hardware import Probe
+
+app = typer.Typer()
+app.command()(doctor.doctor)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for everything that leaves the process."""
+    monkeypatch.setattr(doctor, "_hub", lambda: Finding("model hub", "ok", "answers"))
+    monkeypatch.setattr(doctor, "_index", lambda: Finding("package index", "ok", "answers"))
+    monkeypatch.setattr(doctor, "_devices", lambda: Finding("devices", "ok", "no GPU"))
+    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("fast", "2.00 times the speed of fp32", 2.0))
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let a shell script stand for the Python that runs pip or torch."""
+    if os.name != "posix":
+        pytest.skip("the stand-in for Python is a shell script")
+
+    def install(script: str) -> None:
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "python").chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    return install
+
+
+@pytest.fixture
+def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make a module seem not installed."""
+    find_spec = importlib.util.find_spec
+
+    def hide(module: str) -> None:
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name == module else find_spec(name, *rest),
+        )
+
+    return hide
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], dict[str, Finding]]:
+    """Judge made-up installed versions against made-up requirements."""
+
+    def judge(required: list[str], installed: dict[str, str]) -> dict[str, Finding]:
+        def requires(name: str) -> list[str]:
+            return required
+
+        def version(name: str) -> str:
+            if name not in installed:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return installed[name]
+
+        monkeypatch.setattr(importlib.metadata, "requires", requires)
+        monkeypatch.setattr(importlib.metadata, "version", version)
+        return {finding.subject: finding for finding in doctor._packages()}
+
+    return judge
+
+
+# the command
+
+
+@pytest.mark.usefixtures("healthy")
+def test_report_and_json(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--json", str(tmp_path / "report.json")])
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["machine"]["packages"]["hgclr"] == importlib.metadata.version("hgclr")
+    by_subject = {finding["subject"]: finding for finding in report["findings"]}
+    assert f"numpy {importlib.metadata.version('numpy')}" in by_subject["base"]["detail"]
+    assert by_subject["bf16 on the processor"]["detail"] == "runs, 2.00 times the speed of fp32"
+    assert by_subject["packaged encoders"]["remedy"] == f"hgclr encoders get {DEFAULT_ENCODER}"
+    assert "extra dev" not in by_subject
+    for finding in report["findings"]:
+        assert finding["subject"] in result.output
+        assert bool(finding["remedy"]) == (finding["state"] != "ok"), "a remedy beside all that is not well"
+    assert f"→ hgclr encoders get {DEFAULT_ENCODER}" in result.output
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_problem_gives_exit_code_1_and_brackets_survive(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Finding("devices", "problem", "torch does not work", "pip install 'hgclr[train]'")
+    monkeypatch.setattr(doctor, "_devices", lambda: broken)
+    result = CliRunner().invoke(app)
+    assert result.exit_code == 1
+    assert "✗" in result.output
+    assert "→ pip install 'hgclr[train]'" in result.output
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_report_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["--json", str(tmp_path / "file" / "report.json")])
+    assert isinstance(result.exception, InputError)
+    assert result.exception.path == tmp_path / "file" / "report.json"
+    assert "choose another file" in str(result.exception)
+
+
+def test_the_command_runs_where_torch_is_not_installed(cache: Path) -> None:
+    code = """
+import sys
+for name in ("torch", "transformers", "accelerate", "datasets", "yaml", "pyarrow"):
+    sys.modules[name] = None  # as if not installed
+import typer
+from hgclr.cli import doctor
+doctor._hub = doctor._index = lambda: doctor.Finding("network", "ok", "answers")
+app = typer.Typer()
+app.command()(doctor.doctor)
+app()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unknown without torch" in done.stdout
+    assert "pip install 'hgclr[train]'" in done.stdout
+
+
+# packages
+
+
+REQUIRED = ["numpy>=2.0", "torch>=2.13; extra == 'train'", "pyyaml>=6.0; extra == 'train'"]
+
+
+def test_installed_parts_are_well(packages: Callable[..., dict[str, Finding]]) -> None:
+    installed = {"numpy": "2.0.0", "torch": "2.13.0+cpu", "pyyaml": "6.0.3rc1"}
+    assert packages(REQUIRED, installed) == {
+        "base": Finding("base", "ok", "numpy 2.0.0"),
+        "extra train": Finding("extra train", "ok", "torch 2.13.0+cpu, pyyaml 6.0.3rc1"),
+    }
+
+
+def test_a_missing_extra_names_its_packages_and_the_command(
+    packages: Callable[..., dict[str, Finding]],
+) -> None:
+    found = packages(REQUIRED, {"numpy": "2.4", "torch": "2.13.0"})["extra train"]
+    assert found == Finding("extra train", "warning", "not installed: pyyaml", "pip install 'hgclr[train]'")
+
+
+def test_a_missing_base_package_is_a_problem(packages: Callable[..., dict[str, Finding]]) -> None:
+    found = packages(REQUIRED, {"torch": "2.13.0", "pyyaml": "6.0"})["base"]
+    assert found == Finding("base", "problem", "not installed: numpy", "pip install hgclr")
+
+
+@pytest.mark.parametrize("version", ["2.12.9", "2.9", "1.99", "2", "2.12.0+cpu"])
+def test_a_package_below_the_bound_is_a_problem(packages: Callable[..., dict[str, Finding]], version: str) -> None:
+    found = packages(REQUIRED, {"numpy": "2.0", "torch": version, "pyyaml": "6.0"})["extra train"]
+    detail = f"torch {version} is older than 2.13"
+    assert found == Finding("extra train", "problem", detail, "pip install --upgrade 'hgclr[train]'")
+
+
+def test_running_from_a_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    (found,) = doctor._packages()
+    assert (found.state, found.remedy) == ("problem", "pip install hgclr")
+
+
+# devices
+
+
+@pytest.mark.slow
+def test_the_real_devices_are_found() -> None:
+    pytest.importorskip("torch")
+    assert doctor._devices().state == "ok"
+
+
+def test_devices_are_listed(python: Callable[[str], None]) -> None:
+    python("""echo '{"names": ["GPU A", "GPU B"], "threads": 3}'""")
+    assert doctor._devices() == Finding("devices", "ok", "GPU A, GPU B; torch uses 3 threads of the processor")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'ImportError: libtorch.so' >&2; exit 1", "ImportError: libtorch.so"),
+        ("kill -SEGV $$", "exit code -11"),
+    ],
+)
+def test_a_damaged_torch_does_not_end_the_doctor(python: Callable[[str], None], script: str, reason: str) -> None:
+    python(script)
+    assert doctor._devices() == Finding("devices", "problem", f"torch does not work: {reason}", "reinstall torch")
+
+
+@pytest.mark.parametrize(
+    ("probe", "state"),
+    [
+        (Probe("fast", "1.50 times the speed of fp32", 1.5), "ok"),
+        (Probe("slow", "0.90 times the speed of fp32", 0.9), "ok"),
+        (Probe("crashes", "the trial was killed by SIGILL"), "warning"),
+        (Probe("unsupported", "torch is not installed"), "warning"),
+    ],
+)
+def test_bf16(monkeypatch: pytest.MonkeyPatch, probe: Probe, state: str) -> None:
+    monkeypatch.setattr(hardware, "bf16_probe", lambda: probe)
+    found = doctor._bf16()
+    assert found.state == state
+    assert probe.detail in found.detail
+    assert bool(found.remedy) == (state != "ok")
+
+
+# the hub
+
+
+class Hub(BaseHTTPRequestHandler):
+    status = 200
+
+    def do_HEAD(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
+        """Keep quiet."""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A hub on this machine; the settings of huggingface_hub point to it."""
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_hub_that_answers(hub: str) -> None:
+    assert doctor._hub() == Finding("model hub", "ok", f"{hub} answers")
+
+
+def test_a_hub_that_refuses(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hub, "status", 403)
+    found = doctor._hub()
+    assert (found.state, found.detail) == ("warning", f"{hub} does not answer (Forbidden)")
+    assert "hgclr encoders list" in found.remedy
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "no address"])
+def test_a_hub_that_is_not_there(hub: str, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    found = doctor._hub()
+    assert found.state == "warning"
+    assert found.detail.startswith(f"{address} does not answer (")
+
+
+def test_a_hub_switched_off_is_not_asked(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    found = doctor._hub()
+    assert (found.state, found.detail) == ("warning", "switched off by HF_HUB_OFFLINE")
+
+
+def test_without_huggingface_hub(hide: Callable[[str], None]) -> None:
+    hide("huggingface_hub")
+    found = doctor._hub()
+    assert (found.state, found.remedy) == ("warning", "pip install huggingface_hub")
+
+
+# the index
+
+
+def test_an_index_that_answers(python: Callable[[str], None], tmp_path: Path) -> None:
+    python(f'echo "$@" > {tmp_path}/arguments')
+    package = ENCODERS[DEFAULT_ENCODER].requirements[0].split("==")[0]
+    assert doctor._index() == Finding("package index", "ok", f"answers and has {package}")
+    assert f"-m pip index versions {package}" in (tmp_path / "arguments").read_text()
+
+
+def test_the_real_pip_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    found = doctor._index()
+    assert found.state == "warning"
+    assert "No matching distribution found" in found.detail
+    assert "pip config list" in found.remedy
+
+
+def test_an_index_that_cannot_be_reached(python: Callable[[str], None]) -> None:
+    python("echo 'WARNING: Retrying after connection broken by ...' >&2; echo 'ERROR: No match' >&2; exit 1")
+    found = doctor._index()
+    assert (found.state, found.detail) == ("warning", "cannot be reached")
+
+
+def test_an_index_that_takes_too_long(python: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "INDEX_SECONDS", 0.2)
+    python("exec sleep 60")
+    found = doctor._index()
+    assert found.state == "warning"
+    assert "no answer within 0.2 s" in found.detail
+
+
+# the cache
+
+
+def test_encoders_in_the_cache(cache: Path) -> None:
+    for file in ("source.json", *ENCODERS[DEFAULT_ENCODER].sha256):
+        path = cache / "encoders" / DEFAULT_ENCODER / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    expected = Finding("packaged encoders", "ok", f"{DEFAULT_ENCODER} in the cache")
+    assert doctor._encoders(index_answers=False) == expected
+
+
+def test_no_encoder_and_no_index(cache: Path) -> None:
+    found = doctor._encoders(index_answers=False)
+    assert (found.state, found.detail) == ("warning", "none in the cache, and no index to get one")
+    assert found.remedy == f"hgclr encoders get {DEFAULT_ENCODER}, once an index answers"
+
+
+def test_sizes_in_the_cache(cache: Path) -> None:
+    assert doctor._cache() == Finding("cache", "ok", f"{cache}: empty")
+    (cache / "tokens" / "deep").mkdir(parents=True)
+    (cache / "tokens" / "one").write_bytes(bytes(1500))
+    (cache / "tokens" / "deep" / "two").write_bytes(bytes(1000))
+    (cache / "encoders").mkdir()
+    (cache / "hardware.json").write_text("{}")
+    assert doctor._cache() == Finding("cache", "ok", f"{cache}: encoders 0 bytes, tokens 2.5 kB")

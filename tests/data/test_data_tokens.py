@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hgclr.data import DataFolder, Document, tokens
+from hgclr.data.tokens import tokenize_split
+from hgclr.errors import InputError, MissingExtraError
+from hgclr.taxonomy import Taxonomy
+
+TEXTS = [
+    "atom laser quantum the prism lens of a court",
+    "judge",
+    "goal in the match is a goal",
+    "unheard words",
+]
+
+
+def write_rows(folder: Path, texts: list[str], labels: list[str] | None = None) -> None:
+    rows = [json.dumps({"text": text, "labels": labels or ["science", "physics"]}) for text in texts]
+    (folder / "train.jsonl").write_text("\n".join(rows) + "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, taxonomy: Taxonomy) -> Path:
+    path = tmp_path / "data"
+    path.mkdir()
+    taxonomy.write(path / "taxonomy.tsv")
+    write_rows(path, TEXTS)
+    return path
+
+
+@pytest.fixture
+def forbid_reading(monkeypatch: pytest.MonkeyPatch):
+    """Return a function after which reading a document fails."""
+
+    def forbid() -> None:
+        def scan(*_: object) -> None:
+            raise AssertionError("the documents were read again")
+
+        monkeypatch.setattr(DataFolder, "scan", scan)
+
+    return forbid
+
+
+def test_tokens_are_those_of_the_tokenizer(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    data = DataFolder(folder)
+    before = tokenizer.backend_tokenizer.to_str()
+    dataset = tokenize_split(data, "train", tokenizer, max_length=7, cache=tmp_path)
+    assert tokenizer.backend_tokenizer.to_str() == before
+    # The tokenizer file asks for truncation to 5 and for padding; only what is asked for here counts.
+    expected = [tokenizer(text, truncation=True, max_length=7, padding=False)["input_ids"] for text in TEXTS]
+    assert dataset["input_ids"][:] == expected
+    assert dataset["length"][:] == [len(ids) for ids in expected] == [7, 3, 7, 4]
+    indices = sorted(data.taxonomy.resolve(label) for label in ("science", "physics"))
+    assert dataset["labels"][:] == [indices] * 4
+    assert {name: str(kind.type) for name, kind in zip(dataset.column_names, dataset.data.schema, strict=True)} == {
+        "input_ids": "list<item: int32>",
+        "labels": "list<item: int32>",
+        "length": "int32",
+    }
+
+
+def test_long_texts_are_whole_if_there_is_room(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    dataset = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=512, cache=tmp_path)
+    assert dataset["length"][:] == [len(text.split()) + 2 for text in TEXTS]
+
+
+def test_truncation_side_of_the_tokenizer(folder: Path, make_encoder: Any, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"), truncation_side="left")
+    dataset = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=4, cache=tmp_path)
+    assert tokenizer.convert_ids_to_tokens(dataset[0]["input_ids"]) == ["[CLS]", "a", "court", "[SEP]"]
+
+
+def test_a_second_call_reads_no_document(folder: Path, tokenizer: Any, tmp_path: Path, forbid_reading: Any) -> None:
+    seen: list[int] = []
+    first = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8, cache=tmp_path, progress=seen.append)
+    assert seen == [4]
+    forbid_reading()
+    tokenizer("a call in between that sets", truncation=True, max_length=3, padding="max_length")
+    again = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8, cache=tmp_path, progress=seen.append)
+    assert again[:] == first[:]
+    assert seen == [4]
+
+
+def test_everything_that_decides_the_result_is_in_the_key(
+    folder: Path, tokenizer: Any, make_encoder: Any, tmp_path: Path, taxonomy: Taxonomy
+) -> None:
+    from transformers import AutoTokenizer
+
+    def run(tokenizer: Any = tokenizer, max_length: int = 8, options: dict[str, Any] | None = None, **more: Any) -> int:
+        data = DataFolder(folder, **(options or {}))
+        tokenize_split(data, "train", tokenizer, max_length=max_length, cache=tmp_path, **more)
+        return len(list((tmp_path / "tokens").iterdir()))
+
+    assert run() == 1
+    assert run(max_length=9) == 2
+    assert run(tokenizer=AutoTokenizer.from_pretrained(make_encoder("mpnet"))) == 3
+    assert run(limit=2) == 4
+    assert run(limit=2, seed=1) == 5
+    assert run(seed=1) == 5  # without a sample the seed decides nothing
+    options: list[dict[str, Any]] = [
+        {"add_ancestors": True},
+        {"skip_bad_rows": True},
+        {"label_separator": "|"},
+        {"path_separator": "/"},
+        {"taxonomy": Taxonomy(taxonomy.ids, taxonomy.parents, [name + "s" for name in taxonomy.ids])},
+    ]
+    for count, option in enumerate(options, 6):
+        assert run(options=option) == count
+    write_rows(folder, [*TEXTS[:3], "other words"])
+    assert run() == 11
+    rows = (folder / "train.jsonl").read_text()
+    (folder / "train.jsonl").write_text(rows.replace('"text"', '"body"'))
+    assert run(options={"text_column": "body"}) == 12
+    assert run(options={"text_column": "body"}) == 12
+
+
+def test_a_datasets_folder_is_cached_by_its_content(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    import datasets
+
+    datasets.disable_progress_bars()
+    (folder / "train.jsonl").unlink()
+    for text, entries in (("atom", 1), ("laser", 2)):
+        datasets.Dataset.from_list([{"text": text, "labels": ["science"]}]).save_to_disk(folder / "train")
+        dataset = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8, cache=tmp_path)
+        assert tokenizer.convert_ids_to_tokens(dataset[0]["input_ids"])[1] == text
+        assert len(list((tmp_path / "tokens").iterdir())) == entries
+
+
+def test_skipped_rows_are_recorded_and_warned_of_on_cached_runs_too(
+    folder: Path, tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, forbid_reading: Any
+) -> None:
+    with (folder / "train.jsonl").open("a") as file:
+        file.write('{"text": "x", "labels": ["nonsense"]}\n{broken\n')
+    with pytest.raises(InputError, match=r"train\.jsonl:5: unknown label 'nonsense'"):
+        tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8, cache=tmp_path)
+    assert list((tmp_path / "tokens").iterdir()) == []  # nothing half-written is left
+    data = DataFolder(folder, skip_bad_rows=True)
+    messages = []
+    sides = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    for side in sides:
+        with caplog.at_level(logging.WARNING):
+            dataset = tokenize_split(data, "train", tokenizer, max_length=8, cache=tmp_path, bad_rows=side)
+        assert len(dataset) == 4
+        messages.append(caplog.messages[-1].replace(side.name, "SIDE"))
+        forbid_reading()
+    assert len(caplog.messages) == 2
+    assert messages[0] == messages[1]
+    assert messages[0].startswith("skipped 2 bad rows")
+    assert sides[0].read_text() == sides[1].read_text()
+    rows = [json.loads(line)["row"] for line in sides[0].read_text().splitlines()]
+    assert rows == [5, 6]
+
+
+def test_a_sample_records_all_bad_rows(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    with (folder / "train.jsonl").open("a") as file:
+        file.write("{broken\n")
+    data = DataFolder(folder, skip_bad_rows=True)
+    side = tmp_path / "bad.jsonl"
+    assert len(tokenize_split(data, "train", tokenizer, max_length=8, cache=tmp_path, limit=1, bad_rows=side)) == 1
+    assert len(side.read_text().splitlines()) == 1
+
+
+def test_an_empty_split_is_an_error_and_its_bad_rows_are_recorded(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    (folder / "train.jsonl").write_text("{\n")
+    data = DataFolder(folder, skip_bad_rows=True)
+    side = tmp_path / "bad.jsonl"
+    with pytest.raises(InputError, match="empty split: all 1 rows are bad"):
+        tokenize_split(data, "train", tokenizer, max_length=8, cache=tmp_path, bad_rows=side)
+    assert "broken JSON" in side.read_text()
+    assert list((tmp_path / "tokens").iterdir()) == []
+
+
+def test_samples(folder: Path, tokenizer: Any, tmp_path: Path, vocabulary: list[str]) -> None:
+    words = vocabulary[5:]
+    write_rows(folder, words)
+
+    def sample(limit: int, seed: int = 0) -> list[str]:
+        data = DataFolder(folder)
+        dataset = tokenize_split(data, "train", tokenizer, max_length=8, cache=tmp_path, limit=limit, seed=seed)
+        return [tokenizer.convert_ids_to_tokens(ids)[1] for ids in dataset["input_ids"]]
+
+    chosen = sample(7)
+    assert len(set(chosen)) == 7
+    assert chosen == sorted(chosen, key=words.index)  # in the order of the file
+    assert chosen == sample(7)
+    assert chosen != sample(7, seed=1)
+    assert sample(len(words) + 5) == words
+    # Every document has the same chance: 7 of the n, over many seeds.
+    counts = dict.fromkeys(range(len(words)), 0)
+    for seed in range(1000):
+        for place in tokens._choose(len(words), 7, seed).tolist():
+            counts[place] += 1
+    mean = 7000 / len(words)
+    assert all(abs(count - mean) < 5 * mean**0.5 for count in counts.values())
+
+
+def test_documents_are_taken_in_batches(
+    folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "BATCH", 10)
+    taken = 0
+
+    def scan(*_: object):
+        nonlocal taken
+        for document in repeat(Document("atom", (0,)), 95):
+            taken += 1
+            yield document
+
+    monkeypatch.setattr(DataFolder, "scan", scan)
+    seen: list[tuple[int, int]] = []
+    data = DataFolder(folder)
+    dataset = tokenize_split(
+        data,
+        "train",
+        tokenizer,
+        max_length=8,
+        cache=tmp_path,
+        progress=lambda done: seen.append((done, taken)),
+    )
+    assert seen == [*((10, 10 * (batch + 1)) for batch in range(9)), (5, 95)]
+    assert len(dataset) == 95
+
+
+def test_what_leaves_nothing_is_refused(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    data = DataFolder(folder)
+    with pytest.raises(InputError, match="leaves no room for text; use more than 2"):
+        tokenize_split(data, "train", tokenizer, max_length=2, cache=tmp_path)
+    with pytest.raises(InputError, match="the limit of documents is 0"):
+        tokenize_split(data, "train", tokenizer, max_length=8, limit=0, cache=tmp_path)
+    with pytest.raises(InputError, match="no split 'dev'"):
+        tokenize_split(data, "dev", tokenizer, max_length=8, cache=tmp_path)
+    with pytest.raises(InputError, match="object is not a fast tokenizer"):
+        tokenize_split(data, "train", object(), max_length=8, cache=tmp_path)  # type: ignore[arg-type]
+
+
+def test_the_default_cache_and_the_missing_extra(
+    folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "own"))
+    tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8)
+    assert len(list((tmp_path / "own" / "tokens").iterdir())) == 1
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"hgclr\[train\]"):
+        tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8)
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from tokenizers import Tokenizer, models, pre_tokenizers
+from hgclr.data import DataFolder
+from hgclr.data.tokens import tokenize_split
+
+def private_megabytes():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+used = []
+folder, cache = map(Path, sys.argv[1:])
+backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+# What is used of a transformers tokenizer, without the time that importing transformers takes.
+tokenizer = SimpleNamespace(backend_tokenizer=backend, truncation_side="right")
+tokenize_split(DataFolder(folder), "train", tokenizer, max_length=64, cache=cache,
+               progress=lambda _: used.append(private_megabytes()))
+print(max(used) - used[4])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to measure memory")
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_memory_stays_flat(folder: Path, tmp_path: Path, form: str) -> None:
+    texts = [f"atom {number} " + "x" * 1500 for number in range(40_000)]  # 60 MB, quick to tokenise
+    if form == "jsonl":
+        write_rows(folder, texts)
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        (folder / "train.jsonl").unlink()
+        table = pyarrow.table({"text": texts, "labels": [["science"]] * len(texts)})
+        path = folder / "train.parquet"
+        # Not compressed, so that whatever the reader keeps of the file shows.
+        pyarrow.parquet.write_table(table, path, row_group_size=2000, compression="none", use_dictionary=False)
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(folder), str(tmp_path / "cache")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(measured.stdout) < 20

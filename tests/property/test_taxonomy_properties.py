@@ -1,0 +1,134 @@
+"""What must hold for every tree, tried on random ones in shuffled order."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hgclr.taxonomy import Taxonomy
+
+repeatable = settings(derandomize=True, deadline=None, max_examples=80)
+# Anything but half a surrogate pair, including spaces, tabs, line ends and the separator.
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
+
+
+@st.composite
+def forests(draw: st.DrawFn, labels: st.SearchStrategy[str] = texts) -> Taxonomy:
+    """Draw a forest of up to 24 labels whose parents may come before or after their children."""
+    ids = draw(st.lists(labels, min_size=1, max_size=24, unique=True))
+    grown = [draw(st.integers(-1, index - 1)) for index in range(len(ids))]
+    order = draw(st.permutations(range(len(ids))))
+    place = {old: new for new, old in enumerate(order)}
+    return Taxonomy([ids[old] for old in order], [-1 if grown[old] < 0 else place[grown[old]] for old in order])
+
+
+@st.composite
+def forests_with_rows(draw: st.DrawFn) -> tuple[Taxonomy, NDArray[np.bool_]]:
+    """Draw a forest and a label matrix for it."""
+    taxonomy = draw(forests())
+    row = st.lists(st.booleans(), min_size=len(taxonomy), max_size=len(taxonomy))
+    rows = draw(st.lists(row, min_size=1, max_size=4))
+    return taxonomy, np.array(rows, dtype=bool)
+
+
+@repeatable
+@given(forests_with_rows())
+def test_closure_is_idempotent_and_the_matrix_form_agrees(case: tuple[Taxonomy, NDArray[np.bool_]]) -> None:
+    taxonomy, rows = case
+    closed = taxonomy.close(rows)
+    assert (closed >= rows).all()
+    assert np.array_equal(taxonomy.close(closed), closed)
+    below = np.flatnonzero(taxonomy.parents >= 0)
+    assert (closed[:, taxonomy.parents[below]] >= closed[:, below]).all(), "every label has its parent"
+    for row, closed_row in zip(rows, closed, strict=True):
+        assert taxonomy.closure(np.flatnonzero(row)).tolist() == np.flatnonzero(closed_row).tolist()
+
+
+@repeatable
+@given(forests_with_rows())
+def test_closure_adds_nothing_but_ancestors_and_is_monotone(case: tuple[Taxonomy, NDArray[np.bool_]]) -> None:
+    taxonomy, rows = case
+    some, more = rows[0], rows[0] | rows[-1]
+    small, large = (set(taxonomy.closure(np.flatnonzero(chosen)).tolist()) for chosen in (some, more))
+    assert small <= large
+    needed = {node for index in np.flatnonzero(some) for node in taxonomy.path(int(index)).tolist()}
+    assert small == needed
+
+
+@repeatable
+@given(forests())
+def test_distance_is_a_metric_and_fits_the_lowest_common_ancestor(taxonomy: Taxonomy) -> None:
+    every = np.arange(-1, len(taxonomy))
+    distance = taxonomy.distance(every[:, None], every)
+    assert np.array_equal(distance, distance.T)
+    assert np.array_equal(distance == 0, np.eye(len(every), dtype=bool))
+    assert (distance[:, None, :] <= distance[:, :, None] + distance[None, :, :]).all()
+    assert distance[0, 1:].tolist() == taxonomy.depths.tolist()
+    lowest = taxonomy.lca(every[:, None], every)
+    through = taxonomy.distance(every[:, None], lowest) + taxonomy.distance(lowest, every)
+    assert np.array_equal(through, distance)
+
+
+@repeatable
+@given(forests())
+def test_levels_children_and_leaves_fit_together(taxonomy: Taxonomy) -> None:
+    assert sorted(np.concatenate(taxonomy.levels).tolist()) == list(range(len(taxonomy)))
+    for index in range(len(taxonomy)):
+        path = taxonomy.path(index).tolist()
+        assert path[::-1] == [index, *taxonomy.ancestors(index).tolist()]
+        assert len(path) == taxonomy.depths[index]
+        assert index in taxonomy.levels[len(path) - 1]
+        assert taxonomy.children(index).tolist() == [
+            child for child in range(len(taxonomy)) if taxonomy.parents[child] == index
+        ]
+        assert (index in taxonomy.leaves) == (taxonomy.children(index).size == 0)
+
+
+@repeatable
+@given(forests_with_rows(), st.randoms(use_true_random=False))
+def test_permuting_the_labels_permutes_every_answer(case, chance) -> None:
+    taxonomy, rows = case
+    order = list(range(len(taxonomy)))
+    chance.shuffle(order)
+    old = np.array(order)  # old[new index] = old index
+    new = np.append(np.argsort(old), -1)  # new[old index] = new index; the virtual root stays -1
+    permuted = Taxonomy([taxonomy.ids[index] for index in order], new[taxonomy.parents[old]])
+    assert np.array_equal(permuted.depths, taxonomy.depths[old])
+    assert np.array_equal(
+        permuted.lca(np.arange(len(old))[:, None], np.arange(len(old))), new[taxonomy.lca(old[:, None], old)]
+    )
+    assert np.array_equal(permuted.close(rows[:, old]), taxonomy.close(rows)[:, old])
+    assert sorted(old[permuted.leaves].tolist()) == taxonomy.leaves.tolist()
+    for index in order:
+        assert permuted.resolve(taxonomy.ids[index]) == new[index]
+
+
+@repeatable
+@given(forests(), st.data())
+def test_json_file_keeps_everything(taxonomy: Taxonomy, data: st.DataObject) -> None:
+    names = [f"{data.draw(texts)}{index}" for index in range(len(taxonomy))]
+    named = Taxonomy(taxonomy.ids, taxonomy.parents, names)
+    with tempfile.TemporaryDirectory() as folder:
+        named.write(Path(folder) / "tree.json")
+        assert Taxonomy.read(Path(folder) / "tree.json") == named
+    assert Taxonomy.from_json(named.to_json()) == named
+
+
+@repeatable
+@given(forests(texts.filter(lambda text: text != "Root" and not set(text) & set("\t\n\r"))))
+def test_tab_file_keeps_ids_and_structure(taxonomy: Taxonomy) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        taxonomy.write(Path(folder) / "tree.tsv")
+        again = Taxonomy.read(Path(folder) / "tree.tsv")
+        again.write(Path(folder) / "again.tsv")
+        assert (Path(folder) / "again.tsv").read_bytes() == (Path(folder) / "tree.tsv").read_bytes()
+    families = [
+        {(tree.ids[child], None if parent < 0 else tree.ids[parent]) for child, parent in enumerate(tree.parents)}
+        for tree in (taxonomy, again)
+    ]
+    assert families[0] == families[1]
