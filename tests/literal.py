@@ -71,6 +71,7 @@ def token_weights(
     noise: Tensor,
     heads: int,
     gamma: float,
+    temperature: float,
 ) -> Tensor:
     """Steps 5 to 7 for one document: softmax over labels, mean over heads, Gumbel-softmax on top, threshold."""
     width = labels.shape[1] // heads
@@ -83,7 +84,7 @@ def token_weights(
             keys = [linear(weights, "token_label_attention.key", label)[part] for label in labels]
             logits = torch.stack([query[part] @ key / math.sqrt(width) for key in keys])
             probabilities = probabilities + logits.softmax(0) / heads
-        sampled = (probabilities + noise[i]).softmax(0)  # temperature 1
+        sampled = ((probabilities + noise[i]) / temperature).softmax(0)
         p = sum(sampled[j] for j in gold)
         result.append(p + (1 - p).detach() if p > gamma else torch.zeros_like(p))
     return torch.stack(result)
@@ -109,6 +110,7 @@ def training_step(
     token_heads: int,
     gamma: float,
     contrastive_weight: float,
+    temperature: float = 1.0,
 ) -> dict[str, Tensor]:
     """Steps 1 to 9, document by document, two encoder passes."""
     labels = label_features(weights, encoder, names, parents, label_heads)
@@ -116,7 +118,7 @@ def training_step(
     for b, text in enumerate(texts):
         ids = torch.tensor(text)
         words = encoder.get_input_embeddings().weight[ids]
-        keep = token_weights(weights, words, labels, golds[b], noise[b], token_heads, gamma)
+        keep = token_weights(weights, words, labels, golds[b], noise[b], token_heads, gamma, temperature)
         kept.append(keep)
         hidden.append(encoder(input_ids=ids[None]).last_hidden_state[0, 0])
         hidden_positive.append(encoder(inputs_embeds=(words * keep[:, None])[None]).last_hidden_state[0, 0])

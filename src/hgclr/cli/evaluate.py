@@ -65,7 +65,7 @@ def evaluate(
         skip_bad_rows=skip_bad_rows,
     )
     with progress_bar() as bar:
-        task = bar.add_task(split, total=None, note="")
+        task = bar.add_task(split, total=None)
         scores = score(
             classifier,
             folder,

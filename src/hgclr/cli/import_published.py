@@ -19,7 +19,9 @@ def import_published(
     ],
     encoder: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: folder or name."),
+        typer.Option(
+            metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: folder or name."
+        ),
     ],
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
 ) -> None:

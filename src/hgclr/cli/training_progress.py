@@ -26,7 +26,7 @@ class TrainingProgress(TrainerCallback):
         self.console, self.title = console, title
         self._bar = progress_bar(console)
         self._steps: TaskID | None = None
-        self._documents = self._bar.add_task(f"{title}: reading", total=None, note="")
+        self._documents = self._bar.add_task(f"{title}: reading", total=None)
         self._scoring: TaskID | None = None
         self._terms: dict[str, float] = {}
 
@@ -48,7 +48,7 @@ class TrainingProgress(TrainerCallback):
     ) -> None:
         """Begin to count steps."""
         self._bar.remove_task(self._documents)
-        self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step, note="")
+        self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count a step."""
@@ -68,7 +68,7 @@ class TrainingProgress(TrainerCallback):
         loader = kwargs.get("eval_dataloader")
         if self._scoring is None:
             total = len(loader) if loader is not None else None
-            self._scoring = self._bar.add_task(f"{self.title}: scoring", total=total, note="")
+            self._scoring = self._bar.add_task(f"{self.title}: scoring", total=total)
         self._bar.advance(self._scoring)
         task = self._bar.tasks[self._bar.task_ids.index(self._scoring)]
         if task.finished:

@@ -1,0 +1,139 @@
+"""The run file: overrides, and every way of getting it wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hgclr.config import PRESETS, HGCLRConfig, method_settings
+from hgclr.errors import InputError
+from hgclr.training import RunConfig
+from hgclr.training.recipes import make_recipe
+from hgclr.training.settings import TrainingSettings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text("data:\n  path: documents\nmodel:\n  keep_fraction: 0.4\ntraining:\n  seed: 2\n")
+    return path
+
+
+def test_a_file_and_overrides(file: Path) -> None:
+    run = RunConfig.read(
+        file, ["training.seed=7", "training.learning_rate=3e-5", "model.encoder=bert", "data.limit=null"]
+    )
+    assert (run.training.seed, run.training.learning_rate, run.model.encoder) == (7, 3e-5, "bert")
+    assert run.model.overrides == {"keep_fraction": 0.4}
+    assert run.output == Path("runs/mine")
+    assert RunConfig.read(file, output="elsewhere").output == Path("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.sead=1", "training.sead: unknown setting; did you mean 'seed'?"),
+        ("data.texts=1", "data.texts: unknown setting; known are path, taxonomy, text_column"),
+        ("trainin.seed=1", "trainin: unknown setting; did you mean 'training'?"),
+        ("training.epochs=0", "training.epochs: input should be greater than or equal to 1 (got 0)"),
+        ("training.recipe=fast", "training.recipe: input should be 'default' or 'paper' (got 'fast')"),
+        ("training.seed", "--set 'training.seed' is no key=value; write for example --set training.seed=3"),
+        ("data.path.x=1", "'path' is no section"),
+    ],
+)
+def test_a_wrong_setting_is_named(file: Path, override: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        RunConfig.read(file, [override])
+    assert message in str(caught.value)
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    with pytest.raises(InputError, match=r"broken\.yaml: cannot be read"):
+        RunConfig.read(path)
+    path.write_text("data:\n  path: [1\nmodel: 2\n")
+    with pytest.raises(InputError, match=r"broken\.yaml:3: no valid YAML"):
+        RunConfig.read(path)
+    path.write_text("just words")
+    with pytest.raises(InputError, match="expected the sections data, model, training"):
+        RunConfig.read(path)
+    path.write_text("model: {}")
+    with pytest.raises(InputError, match="data: field required"):
+        RunConfig.read(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"keep_fractoin": 0.3}, "unknown model setting 'keep_fractoin'; did you mean 'keep_fraction'?"),
+        ({"label_dropout": 1.5}, "label_dropout is 1.5; give a share from 0 to below 1"),
+        ({"keep_fraction": 0.0}, "keep_fraction is 0.0; give a share up to 1"),
+        ({"keep_fraction": None}, "keep_threshold is None and keep_fraction is None; set one of them"),
+        ({"keep_fraction": 0.5, "keep_threshold": 0.1}, "keep_threshold is 0.1 and keep_fraction is 0.5"),
+        ({"contrastive_temperature": 0.0}, "contrastive_temperature is 0.0; give a positive number"),
+        ({"label_heads": 0}, "label_heads is 0"),
+        ({"threshold": 1.0}, "threshold is 1.0; give a probability between 0 and 1"),
+        ({"contrastive_weight": -1.0}, "contrastive_weight is -1.0; give 0 or more"),
+        ({"guidance": "magic"}, "guidance"),
+        ({"keep_at_least": "many"}, "keep_at_least"),
+        ({"label_parents": [1]}, "unknown model setting 'label_parents'"),
+    ],
+)
+def test_a_wrong_model_setting_is_named(overrides: dict, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        method_settings("default", overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_is_named() -> None:
+    with pytest.raises(InputError, match="unknown preset 'pubished'; choose one of default, paper, published"):
+        method_settings("pubished", {})
+
+
+def test_presets_read_the_method_in_two_ways() -> None:
+    paper, published = (HGCLRConfig(**method_settings(name, {})) for name in ("paper", "published"))
+    assert (paper.guidance, published.guidance) == ("logits", "probabilities")
+    assert (paper.classification_loss, published.classification_loss) == ("sum", "mean")
+    assert (paper.label_heads, published.label_heads) == (8, None)
+    assert (paper.name_embedding, published.name_embedding) == ("words", "layer")
+    assert (paper.attention_scale, published.attention_scale) == ("width", "head")
+    assert all(set(PRESETS["paper"]) == set(PRESETS[name]) for name in ("paper", "published"))
+
+
+def test_one_rule_of_keeping_replaces_the_other() -> None:
+    assert method_settings("paper", {"keep_fraction": 0.3})["keep_threshold"] is None
+    assert method_settings("default", {"keep_threshold": 0.3})["keep_fraction"] is None
+
+
+def test_the_configuration_survives_json() -> None:
+    config = HGCLRConfig(**method_settings("paper", {"contrastive_weight": 0.3}))
+    again = HGCLRConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict()
+    assert again.keep_fraction is None
+
+
+def test_the_papers_recipe_is_the_papers() -> None:
+    recipe = make_recipe(TrainingSettings(recipe="paper"), documents=30_070, encoder_parameters=86_000_000)
+    assert (recipe.batch_size, recipe.learning_rate, recipe.head_learning_rate) == (12, 3e-5, 3e-5)
+    assert (recipe.warmup, recipe.schedule, recipe.max_gradient_norm) == (2000, "constant", 0.0)
+    assert (recipe.weight_decay, recipe.base_rate_bias) == (0.0, False)
+    assert TrainingSettings().patience == 6
+
+
+@pytest.mark.parametrize(
+    ("documents", "parameters", "rate", "epochs"),
+    [(300, 10.6e6, 3e-4, 30), (1500, 10.6e6, 3e-4, 8), (30_000, 85e6, 3.88e-5, 5), (30_000, 300e6, 1.1e-5, 5)],
+)
+def test_the_default_recipe_follows_the_sizes(documents: int, parameters: float, rate: float, epochs: int) -> None:
+    recipe = make_recipe(TrainingSettings(), documents=documents, encoder_parameters=int(parameters))
+    assert recipe.learning_rate == pytest.approx(rate, rel=0.01)
+    assert recipe.head_learning_rate == pytest.approx(10 * recipe.learning_rate)
+    assert recipe.epochs == epochs
+
+
+def test_what_the_user_sets_wins_over_the_recipe() -> None:
+    settings = TrainingSettings(recipe="paper", epochs=3, warmup=0, weight_decay=0.1, base_rate_bias=True)
+    recipe = make_recipe(settings, documents=100, encoder_parameters=10**6)
+    assert (recipe.epochs, recipe.warmup, recipe.weight_decay, recipe.base_rate_bias) == (3, 0, 0.1, True)

@@ -1,0 +1,192 @@
+"""Whole runs on toy data: learning, determinism, resuming, saving, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+from hgclr.errors import HGCLRError, InputError
+from hgclr.inference import HierarchicalClassifier
+from hgclr.training import RunConfig, train
+
+
+def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "data": {"path": data},
+            "model": {"encoder": encoder, "label_heads": 4} | (model or {}),
+            "training": {"epochs": 2, "learning_rate": 3e-3, "precision": "fp32", "seed": 3} | training,
+            "output": output,
+        }
+    )
+
+
+def weights(output: Path) -> dict[str, torch.Tensor]:
+    return load_file(output / "training-model" / "model.safetensors")
+
+
+@pytest.fixture
+def encoder(make_encoder) -> str:
+    return make_encoder("bert")
+
+
+@pytest.mark.parametrize("architecture", ["flat", "hgclr"])
+def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Path, architecture: str) -> None:
+    """Train and dev are the same documents, so that perfect scores mean that they were learned."""
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
+    (data / "test.jsonl.gz").unlink()
+    run = make_run(encoder, data, tmp_path / "run", {"architecture": architecture, "keep_at_least": 2}, epochs=60)
+    metrics = train(run).metrics
+    assert metrics["dev"]["micro"]["f1"] == 1.0
+    assert metrics["dev"]["macro"]["f1"] == 1.0
+    assert "test" not in metrics
+
+
+def test_train_save_load_predict(encoder: str, toy_data: Path, tmp_path: Path, taxonomy) -> None:
+    result = train(make_run(encoder, toy_data, tmp_path / "run", epochs=15))
+    classifier = HierarchicalClassifier.from_pretrained(result.model)
+    (prediction,) = classifier.predict(["the lens of a prism mirror"], decode="closure")
+    assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
+    assert prediction.labels[-1].path == ("science", "physics", "optics")
+    assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
+    saved = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert saved == json.loads(json.dumps(result.metrics))
+    assert saved["documents"] == {"train": 96, "dev": 24, "test": 24}
+    assert {"commit", "packages", "processor"} <= set(saved["machine"])
+    again = RunConfig.read(tmp_path / "run" / "config.yaml")
+    assert again == make_run(encoder, toy_data, tmp_path / "run", epochs=15)
+
+
+def test_the_history_has_scores_loss_terms_and_the_kept_share(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    model = {"keep_fraction": 0.5, "keep_at_least": 0, "keep_special_tokens": False}
+    history = train(make_run(encoder, toy_data, tmp_path / "run", model)).metrics["history"]
+    assert [row["epoch"] for row in history] == [1.0, 2.0]
+    for row in history:
+        total = row["loss_original"] + row["loss_positive"] + 0.1 * row["loss_contrastive"]
+        assert row["loss"] == pytest.approx(total, rel=1e-3)
+        assert 0.5 <= row["kept"] < 0.6  # half of each text, rounded up
+
+
+def test_one_seed_gives_the_same_weights_and_another_does_not(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        train(make_run(encoder, toy_data, tmp_path / name, seed=seed))
+    first, second, other = (weights(tmp_path / name) for name in "abc")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+class Kill(TrainerCallback):
+    """Stop the process, as far as a test can, in the middle of an epoch."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_killed_run_goes_on_to_the_same_weights(encoder: str, toy_data: Path, tmp_path: Path, damage: bool) -> None:
+    train(make_run(encoder, toy_data, tmp_path / "whole", epochs=4))
+    with pytest.raises(KeyboardInterrupt):
+        train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), callbacks=[Kill(15)])  # 6 steps an epoch
+    newest = tmp_path / "cut" / "checkpoints" / "checkpoint-12"
+    assert newest.is_dir()
+    if damage:  # killed while it wrote its newest checkpoint: the one before must do
+        (newest / "COMPLETE").unlink()
+        (newest / "model.safetensors").write_bytes(b"half")
+    train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), resume=True)
+    whole, resumed = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    histories = [json.loads((tmp_path / n / "metrics.json").read_text())["history"] for n in ("whole", "cut")]
+    assert histories[0] == histories[1]
+
+
+def test_gradient_accumulation_equals_the_larger_batch(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    """Without dropout and without in-batch negatives, two halves of a batch must give the whole batch's step."""
+    model = {"architecture": "flat", "classifier_dropout": 0.0, "encoder": _without_dropout(encoder, tmp_path)}
+    rate = {"epochs": 1, "learning_rate": 1e-3}
+    train(make_run(encoder, toy_data, tmp_path / "one", model, batch_size=16, **rate))
+    train(make_run(encoder, toy_data, tmp_path / "two", model, batch_size=8, gradient_accumulation=2, **rate))
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], atol=2e-5, rtol=1e-3)
+
+
+def _without_dropout(encoder: str, tmp_path: Path) -> str:
+    folder = shutil.copytree(encoder, tmp_path / "still")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(encoder, toy_data, tmp_path / "run", epochs=1)
+    train(run)
+    with pytest.raises(InputError, match="holds a run already; give --resume"):
+        train(run)
+
+
+def test_a_missing_dev_split_can_be_held_out_of_train(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    (data / "dev.jsonl.gz").unlink()
+    run = make_run(encoder, data, tmp_path / "run", epochs=1)
+    with pytest.raises(InputError, match=r"no dev split .* data\.dev_share=0\.1"):
+        train(run)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    run.data.dev_share = 0.25
+    assert train(run).metrics["documents"] == {"train": 72, "dev": 24, "test": 24}
+
+
+def test_bad_rows_stop_a_run_or_are_kept_aside(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    (data / "dev.jsonl.gz").unlink()
+    rows = ['{"text": "atom", "labels": ["science"]}', '{"text": "atom", "labels": ["no such"]}']
+    (data / "dev.jsonl").write_text("\n".join(rows))
+    run = make_run(encoder, data, tmp_path / "run", epochs=1)
+    with pytest.raises(InputError, match=r"dev\.jsonl:2: unknown label 'no such'"):
+        train(run)
+    run.data.skip_bad_rows = True
+    assert train(run).metrics["documents"]["dev"] == 1
+    (record,) = (tmp_path / "run" / "bad-rows.dev.jsonl").read_text().splitlines()
+    assert json.loads(record)["row"] == 2
+
+
+def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(encoder, toy_data, tmp_path / "run", epochs=3, learning_rate=1e25, max_gradient_norm=0)
+    with pytest.raises(HGCLRError, match=r"the loss is (nan|inf) at step \d+; lower training.learning_rate"):
+        train(run)
+
+
+@pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
+@pytest.mark.parametrize("preset", ["paper", "published"])
+def test_presets_train_on_other_encoders(make_encoder, toy_data: Path, tmp_path: Path, kind: str, preset: str) -> None:
+    model = {"preset": preset, "keep_threshold": 0.1}
+    result = train(make_run(make_encoder(kind), toy_data, tmp_path / "run", model, epochs=1))
+    assert 0 < result.metrics["history"][0]["kept"] < 1
+
+
+def test_the_run_file_is_plain_yaml(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    make_run(encoder, toy_data, tmp_path / "out", {"keep_fraction": 0.4}).write(path)
+    tree = yaml.safe_load(path.read_text())
+    assert tree["model"]["keep_fraction"] == 0.4
+    assert tree["data"] == {
+        "path": str(toy_data),
+        "text_column": "text",
+        "label_column": "labels",
+        "label_separator": ";",
+        "path_separator": " > ",
+        "add_ancestors": False,
+        "skip_bad_rows": False,
+    }
