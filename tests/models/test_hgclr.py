@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from literal import training_step
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
@@ -15,6 +14,7 @@ from hgclr.config import PRESETS
 from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel
 from hgclr.taxonomy import Taxonomy
+from literal import training_step
 
 TEXTS = [
     "quantum laser of the atom",

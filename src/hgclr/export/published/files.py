@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,7 @@ def read_parents(path: Path, labels: int) -> list[int]:
 
 def _load(path: Path) -> Any:
     """Load a file of ``torch.save`` without running anything in it."""
+    allowed: list[Callable[..., Any] | tuple[Callable[..., Any], str]]
     allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
     if not path.is_file():
         raise InputError("there is no such file", path=path)

@@ -51,7 +51,7 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
                 remedy="give the encoder that the data folder was made for",
             )
     parents = read_parents(folder / TREE_FILE, len(stored))
-    names = _distinct([tokenizer.decode(tokens).strip() for tokens in stored], parents)
+    names = _distinct([str(tokenizer.decode(tokens)).strip() for tokens in stored], parents)
     try:
         tree = Taxonomy([str(label) for label in range(len(names))], parents, names)
         taxonomy = Taxonomy([tree.path_name(label) for label in range(len(tree))], parents, names)
@@ -86,6 +86,8 @@ def check_same_labels(
     """
     remedy = "give the data folder that the checkpoint was trained with"
     if (stored := weights.get("graph_encoder.label_name")) is not None:
+        if stored.dim() != 2 or len(stored) != len(taxonomy):
+            raise InputError("the checkpoint was trained with other labels", path=folder / NAMES_FILE, remedy=remedy)
         for label, (tokens, trained) in enumerate(zip(name_tokens.tolist(), stored.tolist(), strict=True)):
             ours = [token for token in tokens if token >= 0]
             theirs = [token for token in trained if token != tokenizer.pad_token_id]
@@ -98,7 +100,7 @@ def check_same_labels(
                 )
     if (stored := weights.get("graph_encoder.distance_mat")) is not None:
         labels = np.arange(len(taxonomy))
-        if np.array_equal(stored.numpy().ravel(), taxonomy.distance(labels[:, None], labels).ravel()):
+        if torch.equal(stored.flatten(), torch.from_numpy(taxonomy.distance(labels[:, None], labels)).flatten()):
             return
         if (taxonomy.parents <= labels).all():
             raise InputError(

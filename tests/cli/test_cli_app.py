@@ -1,0 +1,168 @@
+"""The command line as a person meets it: help, errors, pipes, and the way from training to prediction."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+
+HGCLR = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')"]
+
+
+def run(*arguments: object, text: str | None = None):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=text)
+
+
+@pytest.fixture(scope="module")
+def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of one `hgclr train`."""
+    folder = tmp_path_factory.mktemp("cli")
+    config = folder / "toy.yaml"
+    config.write_text(
+        f"data:\n  path: {toy_data}\n"
+        f"model:\n  encoder: {make_encoder('bert')}\n"
+        "training:\n  epochs: 15\n  learning_rate: 3.0e-3\n  precision: fp32\n"
+    )
+    result = run("train", config, "--output", folder / "run", "--set", "training.seed=5")
+    assert result.exit_code == 0, result.output
+    assert "Micro-F1" in result.stdout
+    return folder / "run"
+
+
+def test_train_evaluate_and_predict_agree(trained: Path, toy_data: Path, tmp_path: Path) -> None:
+    metrics = json.loads((trained / "metrics.json").read_text())
+    result = run("evaluate", trained / "model", toy_data, "--json", tmp_path / "scores.json")
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "scores.json").read_text())
+    assert report["scores"] == metrics["test"]
+    assert f"{100 * metrics['test']['micro']['f1']:.2f}" in result.stdout
+    assert (report["split"], report["threshold"], report["decode"]) == ("test", 0.5, "threshold")
+    assert report["machine"]["packages"]["torch"]
+
+
+def test_predict_writes_json_lines_in_a_pipe(trained: Path) -> None:
+    result = run("predict", trained / "model", "--decode", "closure", text="the lens of a prism mirror\n\njudge\n")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["text"] for row in rows] == ["the lens of a prism mirror", "", "judge"]
+    assert [label["id"] for label in rows[0]["predictions"]] == ["science", "physics", "optics"]
+    assert rows[0]["predictions"][2]["path"] == ["science", "physics", "optics"]
+    assert 0.5 < rows[0]["predictions"][0]["probability"] <= 1
+
+
+def test_predict_shows_a_tree(trained: Path) -> None:
+    result = run("predict", trained / "model", "the lens of a prism mirror", "--show", "tree")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "the lens of a prism mirror"
+    assert [line.rpartition(" ")[2] for line in lines[1:4]] == ["science", "physics", "optics"]
+    assert "█" in lines[1]
+
+
+def test_predict_keeps_the_other_columns_of_its_input(trained: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.jsonl.gz", tmp_path / "out.jsonl"
+    with gzip.open(source, "wt") as file:
+        for number in range(5):
+            file.write(json.dumps({"id": number, "body": "a judge of the court"}) + "\n")
+    result = run("predict", trained / "model", "--input", source, "--text-column", "body", "--output", output)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["id"] for row in rows] == list(range(5))
+    assert {label["id"] for label in rows[0]["predictions"]} == {"society", "law"}
+
+
+def test_a_bad_row_leaves_no_half_written_output(trained: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text('{"text": "atom"}\n{"text": 3}\n')
+    result = run("predict", trained / "model", "--input", source, "--output", output)
+    assert result.exit_code == 2
+    assert "in.jsonl:2" in result.stderr
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
+    command = (
+        f"yes 'the lens' | head -n 20000 | '{sys.executable}' -c \"{HGCLR[2]}\" predict {trained / 'model'} | head -n 1"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert json.loads(done.stdout)["text"] == "the lens"
+    assert "Traceback" not in done.stderr
+    assert "Broken" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (["evaluate", "nowhere", "nowhere"], "no model could be loaded from nowhere"),
+        (["predict", "nowhere", "text"], "no model could be loaded from nowhere"),
+        (["predict", "nowhere", "text", "--input", "x"], "texts are given both as arguments and by --input"),
+        (["taxonomy", "check", "nowhere"], "nowhere"),
+        (["data", "check", "nowhere"], "nowhere: no such data folder"),
+        (["encoders", "get", "no-such"], "no-such"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "error: " in result.stderr
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["train"], ["evaluate"], ["predict"], ["quickstart"], ["import-published"], ["doctor"], ["data", "check"]],
+)
+def test_every_command_explains_itself(arguments: list[str]) -> None:
+    result = run(*arguments, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_help_is_instant_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from hgclr.cli.app import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        "print('HEAVY', [m for m in ('torch', 'transformers', 'datasets', 'numpy', 'yaml') if m in sys.modules])"
+    )
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert min(seconds) < 0.5
+
+
+def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> None:
+    """A finder that hides torch stands for an installation without the train extra."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "real = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else real(name, package)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    for command in (["train", "x.yaml"], ["predict", "model", "text"], ["evaluate", "model", "data"], ["quickstart"]):
+        done = subprocess.run([*HGCLR, *command], capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert "pip install 'hgclr[train]'" in line
+
+
+def test_the_version_is_the_packages() -> None:
+    from importlib.metadata import version
+
+    assert run("--version").stdout == f"hgclr {version('hgclr')}\n"

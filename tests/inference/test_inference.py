@@ -1,0 +1,186 @@
+"""Prediction: batching, order, thresholds, consistency, flat memory, independence from the training stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+from transformers import AutoTokenizer
+
+from hgclr.data import DataFolder
+from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier, evaluate
+from hgclr.inference.batches import batches_by_length, pad, windows
+from hgclr.models import HGCLRModel
+
+TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
+
+
+@pytest.fixture(scope="module")
+def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model whose logits are spread out, saved as training does."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"))
+    torch.manual_seed(4)
+    trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    torch.nn.init.normal_(trained.classifier.weight, std=1.0)
+    trained.to_flat().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path) -> HierarchicalClassifier:
+    return HierarchicalClassifier.from_pretrained(model)
+
+
+def one_by_one(model: Path, texts: list[str]) -> np.ndarray:
+    """The probabilities by transformers alone, a text at a time, without padding."""
+    from hgclr.models import FlatModel
+
+    network, tokenizer = FlatModel.from_pretrained(model).eval(), AutoTokenizer.from_pretrained(model)
+    rows = []
+    for text in texts:
+        encoded = tokenizer(text, truncation=True, max_length=64, padding=False, return_tensors="pt")
+        with torch.inference_mode():
+            rows.append(torch.sigmoid(network(encoded["input_ids"], encoded["attention_mask"]).logits)[0].numpy())
+    return np.stack(rows)
+
+
+def test_batches_give_what_single_texts_give(model: Path, classifier: HierarchicalClassifier) -> None:
+    expected = one_by_one(model, TEXTS)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS[::-1]), expected[::-1], atol=1e-5)
+
+
+def test_windows_and_batches_do_not_change_results(
+    model: Path, classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = classifier.predict_proba(TEXTS)
+    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
+    monkeypatch.setattr(HierarchicalClassifier, "TOKENS", 5)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS), whole, atol=1e-5)
+
+
+def test_the_models_threshold_is_the_default(classifier: HierarchicalClassifier, taxonomy) -> None:
+    probabilities = classifier.predict_proba(TEXTS)
+    for threshold in (None, 0.6):
+        for row, prediction in zip(probabilities, classifier.predict(TEXTS, threshold=threshold), strict=True):
+            chosen = {taxonomy.ids[i] for i in np.flatnonzero(row > (threshold or 0.4))}
+            assert {label.id for label in prediction.labels} == chosen
+            for label in prediction.labels:
+                assert label.probability == pytest.approx(row[taxonomy.resolve(label.id)])
+
+
+def test_closure_leaves_no_child_without_its_parent(classifier: HierarchicalClassifier, taxonomy) -> None:
+    loose, closed = (classifier.predict(TEXTS, decode=rule) for rule in ("threshold", "closure"))
+    orphans = 0
+    for before, after in zip(loose, closed, strict=True):
+        given = {taxonomy.resolve(label.id) for label in before.labels}
+        result = {taxonomy.resolve(label.id) for label in after.labels}
+        assert result == set(taxonomy.closure(sorted(given)).tolist())
+        orphans += len(result - given)
+        ids = [label.id for label in after.labels]
+        for label in after.labels:  # parents come first
+            if len(label.path) > 1:
+                assert ids.index(label.path[-2]) < ids.index(label.id)
+    assert orphans > 0  # else this test says nothing
+    with pytest.raises(InputError, match="unknown decoding rule 'magic'"):
+        classifier.predict(TEXTS, decode="magic")
+
+
+def test_a_stream_reads_one_window_ahead_at_most(
+    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 4)
+    taken = 0
+
+    def texts():
+        nonlocal taken
+        for _ in range(100):
+            taken += 1
+            yield "atom"
+
+    stream = classifier.stream(texts())
+    for number in range(1, 10):
+        next(stream)
+        assert taken <= 4 * -(-number // 4)
+
+
+def test_no_texts_give_no_rows(classifier: HierarchicalClassifier, taxonomy) -> None:
+    assert classifier.predict([]) == []
+    assert classifier.predict_proba([]).shape == (0, len(taxonomy))
+
+
+def test_what_is_no_text_is_refused(classifier: HierarchicalClassifier) -> None:
+    with pytest.raises(InputError, match="expected a text, got int 3"):
+        classifier.predict(["atom", 3])
+
+
+def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_data: Path, taxonomy) -> None:
+    folder = DataFolder(toy_data, taxonomy=classifier.taxonomy)
+    documents = list(folder.documents("test"))
+    gold = np.zeros((len(documents), len(taxonomy)), dtype=bool)
+    for row, document in enumerate(documents):
+        gold[row, list(document.labels)] = True
+    counted = []
+    for decode in ("threshold", "closure"):
+        predicted = classifier.predict_proba([document.text for document in documents]) > 0.4
+        if decode == "closure":
+            predicted = taxonomy.close(predicted)
+        scores = evaluate(classifier, folder, "test", decode=decode, progress=counted.append).to_json()
+        assert scores["micro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="micro"))
+        assert scores["macro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
+    assert scores["inconsistency_rate"] == 0
+    assert sum(counted) == 2 * len(documents)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no model could be loaded from .*; give the folder 'model'"):
+        HierarchicalClassifier.from_pretrained(tmp_path)
+
+
+def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((model / name).read_bytes())
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="no model could be loaded"):
+        HierarchicalClassifier.from_pretrained(tmp_path)
+
+
+def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
+    code = (
+        "import sys, json, hgclr\n"
+        f"hgclr.HierarchicalClassifier.from_pretrained({str(model)!r}).predict(['atom'])\n"
+        "print(json.dumps([m for m in sys.modules if m in"
+        " ('accelerate', 'datasets', 'hgclr.training', 'hgclr.models.hgclr', 'pydantic.main')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert "hgclr.training" not in loaded
+    assert "datasets" not in loaded
+
+
+def test_batches_stay_within_the_token_budget() -> None:
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 60, 200).tolist()
+    batches = list(batches_by_length(lengths, 100))
+    assert sorted(index for batch in batches for index in batch) == list(range(200))
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 100 for batch in batches)
+    padding = sum(max(lengths[i] for i in batch) - lengths[j] for batch in batches for j in batch)
+    assert padding < 0.1 * sum(lengths)
+    assert list(batches_by_length([500, 3], 100)) == [[0], [1]]
+    assert list(batches_by_length([], 100)) == []
+
+
+def test_windows_and_padding() -> None:
+    assert list(windows(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    ids, mask = pad([[1, 2], [3]], 7)
+    assert ids.tolist() == [[1, 2], [3, 7]]
+    assert mask.tolist() == [[1, 1], [1, 0]]
