@@ -168,6 +168,32 @@ def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tm
         train(run)
 
 
+def test_training_on_starts_where_the_first_run_ended(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    first = train(make_run(encoder, toy_data, tmp_path / "first", epochs=15))
+    settings = {
+        "data": {"path": toy_data},
+        "model": {"start": first.training_model, "contrastive_weight": 0.2},
+        "training": {"epochs": 1, "learning_rate": 1e-7, "precision": "fp32"},
+        "output": tmp_path / "second",
+    }
+    second = train(RunConfig.model_validate(settings))
+    assert second.metrics["dev"]["micro"]["f1"] == pytest.approx(first.metrics["dev"]["micro"]["f1"], abs=0.02)
+    config = json.loads((second.training_model / "config.json").read_text())
+    assert config["contrastive_weight"] == 0.2
+    with pytest.raises(ValueError, match="the encoder comes with the model"):
+        RunConfig.model_validate(settings | {"model": {"start": first.model, "encoder": encoder}})
+
+
+def test_tensorboard_gets_every_loss_term(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(make_run(encoder, toy_data, tmp_path / "run", tensorboard=True))
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {f"train/{n}" for n in ("loss", "loss_original", "loss_positive", "loss_contrastive", "kept")} <= tags
+    assert len(events.Scalars("eval/macro_f1")) == 2
+
+
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
 @pytest.mark.parametrize("preset", ["paper", "published"])
 def test_presets_train_on_other_encoders(make_encoder, toy_data: Path, tmp_path: Path, kind: str, preset: str) -> None:

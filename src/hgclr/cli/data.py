@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hgclr.cli.options import AddAncestors, JsonFile, LabelColumn, LabelSeparator, PathSeparator, TextColumn
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -31,19 +33,15 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Write every bad row with its reason here (JSON lines)."),
     ] = None,
-    add_ancestors: Annotated[
-        bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
-    ] = False,
-    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels",
-    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";",
-    path_separator: Annotated[str, typer.Option(help="Between the names of a label given as a path.")] = " > ",
+    add_ancestors: AddAncestors = False,
+    text_column: TextColumn = "text",
+    label_column: LabelColumn = "labels",
+    label_separator: LabelSeparator = ";",
+    path_separator: PathSeparator = " > ",
     taxonomy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The label tree, if it is not in the folder.")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the report here as JSON.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Read every row of a data folder and report what is in it and what is wrong with it.
 

@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from hgclr.cli.options import (
+    AddAncestors,
+    Decode,
+    JsonFile,
+    LabelColumn,
+    LabelSeparator,
+    Model,
+    PathSeparator,
+    TextColumn,
+    Threshold,
+)
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")
-    ],
+    model: Model,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder; see hgclr data check --help.")],
     split: Annotated[str, typer.Option(help="Which split: train, dev or test.")] = "test",
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all scores and how they came about here."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's."),
-    ] = None,
-    decode: Annotated[
-        Literal["threshold", "closure"], typer.Option(help="closure adds the ancestors of every label given.")
-    ] = "threshold",
-    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels",
-    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";",
-    add_ancestors: Annotated[
-        bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
-    ] = False,
+    json_file: JsonFile = None,
+    threshold: Threshold = None,
+    decode: Decode = "threshold",
+    text_column: TextColumn = "text",
+    label_column: LabelColumn = "labels",
+    label_separator: LabelSeparator = ";",
+    path_separator: PathSeparator = " > ",
+    add_ancestors: AddAncestors = False,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
 ) -> None:
     """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a child lacks its parent.
@@ -61,6 +62,7 @@ def evaluate(
         text_column=text_column,
         label_column=label_column,
         label_separator=label_separator,
+        path_separator=path_separator,
         add_ancestors=add_ancestors,
         skip_bad_rows=skip_bad_rows,
     )

@@ -27,7 +27,7 @@ def import_published(
 ) -> None:
     """Turn a checkpoint of the authors' published program into a model of ours.
 
-    The output folder then holds [b]model[/b] (for hgclr predict, evaluate) and [b]training-model[/b] (with the label
+    The output folder then holds **model** (for hgclr predict, evaluate) and **training-model** (with the label
     side, for training on). Logits stay the same. The files are read as data; code in them is refused, never run.
     """
     from hgclr.errors import require_extra

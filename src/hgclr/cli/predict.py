@@ -11,13 +11,13 @@ from typing import IO, Annotated, Any, Literal
 
 import typer
 
+from hgclr.cli.options import Decode, Model, TextColumn, Threshold
+
 __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")
-    ],
+    model: Model,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.")] = None,
     source: Annotated[
         Path | None,
@@ -31,14 +31,9 @@ def predict(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write JSON lines here instead of to standard output.")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="Column with the text.")] = "text",
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's."),
-    ] = None,
-    decode: Annotated[
-        Literal["threshold", "closure"], typer.Option(help="closure adds the ancestors of every label given.")
-    ] = "threshold",
+    text_column: TextColumn = "text",
+    threshold: Threshold = None,
+    decode: Decode = "threshold",
     show: Annotated[
         Literal["auto", "tree", "json"],
         typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),

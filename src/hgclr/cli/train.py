@@ -23,6 +23,10 @@ def train(
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of CONFIG."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Train on from this training-model, with its encoder and tree."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
     ] = False,
@@ -44,6 +48,8 @@ def train(
     from hgclr.training import train as run_training
 
     quiet_libraries()
+    if start is not None:
+        settings = [*(settings or []), f"model.start={start}"]
     run = RunConfig.read(config, settings, output)
     with TrainingProgress(standard_error(), run.model.architecture) as progress:
         result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)

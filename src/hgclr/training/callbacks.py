@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from hgclr.errors import HGCLRError
+from hgclr.errors import HGCLRError, require_extra
 
-__all__ = ["CollapseWatch", "EarlyStop"]
+__all__ = ["CollapseWatch", "EarlyStop", "tensorboard"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,3 +76,12 @@ class CollapseWatch(TrainerCallback):
         else:
             cause = "raise training.learning_rate, set training.base_rate_bias, or train longer"
         logger.warning("no label has been predicted right for two evaluations; %s", cause)
+
+
+def tensorboard(folder: Path) -> TrainerCallback:
+    """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
+    require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))

@@ -27,9 +27,10 @@ from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.hardware import choose_precision, machine
-from hgclr.models import ARCHITECTURES
+from hgclr.models import ARCHITECTURES, FlatModel
 from hgclr.models.saving import load_tokenizer, save
-from hgclr.training.callbacks import CollapseWatch, EarlyStop
+from hgclr.taxonomy import Taxonomy
+from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
 from hgclr.training.checkpoints import latest_complete
 from hgclr.training.recipes import Recipe, make_recipe
 from hgclr.training.settings import RunConfig
@@ -71,26 +72,18 @@ def train(
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
     """
     started = time.monotonic()
-    settings = method_settings(run.model.preset, run.model.overrides)
     checkpoints = run.output / "checkpoints"
     if checkpoints.exists() and not resume:
         raise InputError(
             f"{run.output} holds a run already", remedy="give --resume to go on with it, or another --output"
         )
     set_seed(run.training.seed)
-    folder = DataFolder(
-        run.data.path,
-        **run.data.model_dump(exclude={"path", "limit", "dev_limit", "test_limit", "dev_share"}),
-    )
-    tokenizer = load_tokenizer(run.model.encoder)
-    model = ARCHITECTURES[run.model.architecture].from_encoder(
-        run.model.encoder, folder.taxonomy, tokenizer, **settings
-    )
+    model, tokenizer, folder = new_model(run) if run.model.start is None else started_model(run, run.model.start)
     tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
     recipe = make_recipe(
         run.training, documents=len(tokens["train"]), encoder_parameters=count_parameters(model.encoder)
     )
-    if recipe.base_rate_bias:
+    if recipe.base_rate_bias and run.model.start is None:
         model.set_base_rates(base_rates(tokens["train"], len(folder.taxonomy)))
 
     run.output.mkdir(parents=True, exist_ok=True)
@@ -106,6 +99,7 @@ def train(
         callbacks=[
             EarlyStop(run.training.patience, list(run.training.patience_metrics)),
             CollapseWatch(model.config.contrastive_weight if run.model.architecture == "hgclr" else 0.0),
+            *([tensorboard(run.output / "tensorboard")] if run.training.tensorboard else []),
             *callbacks,
         ],
         head_learning_rate=recipe.head_learning_rate,
@@ -137,6 +131,37 @@ def train(
     with atomic_file(run.output / "metrics.json") as path:
         path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def new_model(run: RunConfig) -> tuple[FlatModel, PreTrainedTokenizerBase, DataFolder]:
+    """Put a new model on the encoder, for the data folder's label tree."""
+    settings = method_settings(run.model.preset, run.model.overrides)
+    folder = data_folder(run, run.data.taxonomy)
+    tokenizer = load_tokenizer(run.model.encoder)
+    architecture = ARCHITECTURES[run.model.architecture]
+    return architecture.from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings), tokenizer, folder
+
+
+def started_model(run: RunConfig, start: Path) -> tuple[FlatModel, PreTrainedTokenizerBase, DataFolder]:
+    """Load the model to train on from; the documents' labels are read with its label tree."""
+    method_settings("default", run.model.overrides)
+    tokenizer = load_tokenizer(str(start))
+    try:
+        model = ARCHITECTURES[run.model.architecture].from_pretrained(
+            start, use_safetensors=True, **run.model.overrides
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
+    return model, tokenizer, data_folder(run, model.config.taxonomy)
+
+
+def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
+    """Open the data folder as the settings say."""
+    return DataFolder(
+        run.data.path,
+        taxonomy=taxonomy,
+        **run.data.model_dump(exclude={"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share"}),
+    )
 
 
 def tokenize_all(
@@ -225,7 +250,7 @@ def trainer_arguments(run: RunConfig, recipe: Recipe, checkpoints: Path, steps: 
         use_cpu=not torch.accelerator.is_available(),
         bf16=precision == "bf16",
         fp16=precision == "fp16",
-        report_to=["tensorboard"] if run.training.tensorboard else [],
+        report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hgclr.errors import InputError
 
@@ -43,10 +43,19 @@ class ModelSettings(_Section):
     encoder: str = "all-MiniLM-L6-v2"
     architecture: Literal["flat", "hgclr"] = "hgclr"
     preset: Literal["default", "paper", "published"] = "default"
+    start: Path | None = Field(None, description="train on from this training-model instead of a new one")
+
+    @model_validator(mode="after")
+    def _start_decides(self) -> Self:
+        """Encoder and preset come with the model that training starts from."""
+        for name in ("encoder", "preset"):
+            if self.start is not None and name in self.model_fields_set:
+                raise ValueError(f"model.start and model.{name} are both given, but the {name} comes with the model")
+        return self
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Return the choices beside encoder, architecture and preset."""
+        """Return the choices of the method that are set on top of the preset, or of the model to start from."""
         return dict(self.__pydantic_extra__ or {})
 
 
@@ -149,6 +158,8 @@ def _first_problem(error: ValidationError) -> str:
     """Say in one line what pydantic found first, with the nearest known name for an unknown setting."""
     problem = error.errors()[0]
     place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
     if problem["type"] != "extra_forbidden":
         return f"{place}: {problem['msg'][0].lower() + problem['msg'][1:]} (got {problem['input']!r})"
     sections: dict[str, type[BaseModel]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}

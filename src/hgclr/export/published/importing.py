@@ -47,7 +47,7 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
         InputError: if the files are not of this form, do not belong together, or ask for code; if the checkpoint was
             trained in a form that we have no counterpart for; if ``output`` is in use.
     """
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+    if any(output.iterdir()) if output.is_dir() else output.exists():
         raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
     model, tokenizer = read_published(checkpoint, data_path, encoder)
     try:
@@ -63,9 +63,11 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
 def read_published(checkpoint: Path, data_path: Path, encoder: str) -> tuple[HGCLRModel, PreTrainedTokenizerBase]:
     """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
 
-    Its logits are those of the published program, and so are its loss terms given the same noise. Only where that
-    program itself went wrong (:mod:`~hgclr.export.published.weights`, :func:`~hgclr.export.published.labels
-    .check_same_labels`) are the loss terms the right ones, with a warning. See :func:`import_published`.
+    Its logits are those of the published program, and so are its loss terms given the same noise. Where that program
+    itself went wrong, by a spoilt diagonal (:mod:`hgclr.export.published.weights`) or by wrong distances
+    (:func:`~hgclr.export.published.labels.check_same_labels`), ours are the right ones, with a warning.
+
+    Arguments and errors are those of :func:`import_published`.
     """
     content = read_checkpoint(checkpoint)
     settings = read_settings(content)

@@ -50,6 +50,7 @@ _UNUSED = (  # in a published checkpoint, but without effect on its results
     "graph_encoder.distance_mat",
     "graph_encoder.edge_list",
 )
+_REMEDY = "--encoder and --data-path must be those it was trained with"
 
 
 def convert(published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy) -> dict[str, Tensor]:
@@ -79,9 +80,6 @@ def edge_padding(published: Mapping[str, Tensor]) -> float:
     return float(published["graph_encoder.edge_embedding.weight"][0, 0])
 
 
-_REMEDY = "--encoder and --data-path must be those it was trained with"
-
-
 def _published_name(name: str) -> str:
     prefix = next(prefix for prefix in _NAMES if name.startswith(prefix))
     return _NAMES[prefix] + name.removeprefix(prefix)
@@ -100,9 +98,9 @@ def _take(name: str, published: Tensor, ours: Tensor, taxonomy: Taxonomy) -> Ten
     elif name == "label_encoder.structure.spatial":
         if published.dim() == 2 and len(published) < len(ours):
             raise InputError(
-                f"a tree of depth {taxonomy.depth} has distances up to {len(ours) - 1}, but the checkpoint knows only"
-                f" those below {len(published)}",
-                remedy="the published program cannot have been trained with this slot.pt",
+                f"a tree of depth {taxonomy.depth} can have distances up to {len(ours) - 1},"
+                f" but the checkpoint knows only those below {len(published)}",
+                remedy=f"trees up to depth {(len(published) - 1) // 2} can be imported",
             )
         expected = (len(published), 1)
         rows = (slice(len(ours)), 0)
