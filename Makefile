@@ -13,7 +13,7 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 	$(BIN)/hgclr quickstart
 
 test: $(VENV)/.dev  ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 check: $(VENV)/.dev  ## formatting, lint, types, import contract
 	$(BIN)/ruff format --check .

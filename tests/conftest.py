@@ -13,6 +13,7 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; two thread pools would fight for the cores
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -16,7 +16,8 @@ from transformers import EvalPrediction, TrainingArguments
 from hgclr.models import HGCLRModel
 from hgclr.training.callbacks import CollapseWatch, EarlyStop
 from hgclr.training.checkpoints import latest_complete, mark_complete
-from hgclr.training.run import base_rates, history
+from hgclr.training.preparing import base_rates
+from hgclr.training.run import history
 from hgclr.training.trainer import Collator, HierarchicalTrainer, SortedByLength, StreamingScores
 
 

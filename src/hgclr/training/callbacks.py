@@ -82,6 +82,6 @@ def tensorboard(folder: Path) -> TrainerCallback:
     """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
     require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
     from torch.utils.tensorboard import SummaryWriter
-    from transformers.integrations import TensorBoardCallback
+    from transformers.integrations.integration_utils import TensorBoardCallback
 
     return TensorBoardCallback(SummaryWriter(str(folder)))
