@@ -21,17 +21,17 @@ PHRASES = (
     "broken wrist after a fall from a ladder",
     "chest pain caused by a narrowed coronary artery",
     "type 2 diabetes with damage to the retina",
-    "fear of heights",
+    "pneumonia caused by bacteria",
 )
-SYSTEMS = {"flat": "flat encoder", "hgclr": "HGCLR"}
+SYSTEMS = {"flat": "flat", "hgclr": "HGCLR"}
 
 
 def quickstart(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for data, models and scores.")] = Path(
         "quickstart"
     ),
-    documents: Annotated[int, typer.Option(min=100, help="Texts to train on.")] = 3000,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train for.")] = 6,
+    documents: Annotated[int, typer.Option(min=100, help="Texts to train on.")] = 1800,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train for.")] = 5,
     categories: Annotated[
         bool, typer.Option("--categories", help="Add the 1,900 three-character categories as a third level.")
     ] = False,
@@ -92,7 +92,7 @@ def _train(system: str, data: Path, output: Path, documents: int, epochs: int, c
     shutil.rmtree(output, ignore_errors=True)
     run = RunConfig.model_validate(
         {
-            "data": {"path": data, "limit": documents},
+            "data": {"path": data, "limit": documents, "dev_limit": 1000},
             "model": {"architecture": system, "max_length": 64},
             "training": {"epochs": epochs},
             "output": output,
@@ -108,12 +108,12 @@ def _comparison(metrics: dict[str, dict[str, Any]]) -> Any:
 
     first = next(iter(metrics.values()))
     table = Table(
-        title=f"\nICD-10-CM, {first['labels']} labels, {first['documents']['train']} training texts, one seed",
+        title=f"\nF1 on ICD-10-CM: {first['labels']} labels, {first['documents']['train']} training texts, one seed",
         title_justify="left",
     )
     table.add_column("")
     for split in ("dev", "test"):
-        for score in ("Micro-F1", "Macro-F1"):
+        for score in ("Micro", "Macro"):
             table.add_column(f"{split} {score}", justify="right")
     table.add_column("seconds", justify="right")
     for system, values in metrics.items():

@@ -28,7 +28,7 @@ class TrainingProgress(TrainerCallback):
         self._steps: TaskID | None = None
         self._documents = self._bar.add_task(f"{title}: reading", total=None)
         self._scoring: TaskID | None = None
-        self._terms: dict[str, float] = {}
+        self._last: dict[str, float] = {}
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
@@ -56,10 +56,10 @@ class TrainingProgress(TrainerCallback):
             self._bar.update(self._steps, completed=state.global_step)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Remember the loss terms for the line of this epoch."""
+        """Remember the loss for the line of this epoch."""
         logs = kwargs["logs"]
         if "loss" in logs:
-            self._terms = {name: value for name, value in logs.items() if name.startswith("loss") or name == "kept"}
+            self._last = logs
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -79,8 +79,8 @@ class TrainingProgress(TrainerCallback):
         """Print the scores of this epoch."""
         metrics = kwargs["metrics"]
         micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
-        terms = "  ".join(f"{name.removeprefix('loss_')} {value:.3g}" for name, value in self._terms.items())
+        kept = f"  kept {self._last['kept']:.0%}" if "kept" in self._last else ""
         self.console.print(
-            f"{self.title}  epoch {state.epoch or 0:>4.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
-            f"  [dim]{terms}[/]"
+            f"{self.title}  epoch {state.epoch or 0:>2.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
+            f"  [dim]loss {self._last.get('loss', 0):.3g}{kept}[/]"
         )
