@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hgclr.data.checking import CheckReport
 
-__all__ = ["app"]
+__all__ = ["app", "build_with_bar"]
 
 SHOWN = 10
 """How many bad rows and unused labels are listed."""
@@ -85,20 +85,23 @@ def icd10cm(
     seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
 ) -> None:
     """Build the ICD-10-CM data set: wording of a diagnosis in, chapter and block out."""
-    from rich.console import Console
+    written = build_with_bar(output, categories=categories, seed=seed)
+    typer.echo(f"wrote {written}")
 
+
+def build_with_bar(output: Path, *, categories: bool, seed: int = 0) -> Path:
+    """Build ICD-10-CM, with a progress bar on standard error where that is a terminal; return its folder."""
     from hgclr.cli.console import progress_bar
     from hgclr.data.icd10cm import build_icd10cm
 
     with progress_bar() as bar:
         task = bar.add_task("chapters", total=None)
-        written = build_icd10cm(
+        return build_icd10cm(
             output,
             categories=categories,
             seed=seed,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    Console().print(f"wrote {written}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_report(report: CheckReport, console: Console) -> None:

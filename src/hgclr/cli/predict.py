@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -63,7 +64,7 @@ def predict(
     rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
     column = "text" if texts else text_column
     classifier = HierarchicalClassifier.from_pretrained(model)
-    waiting: list[dict[str, Any]] = []  # rows that were read and not yet labelled: one window at most
+    waiting: deque[dict[str, Any]] = deque()  # rows that were read and not yet labelled: one window at most
 
     def read() -> Iterator[str]:
         for row in rows:
@@ -80,7 +81,7 @@ def predict(
         task = bar.add_task("texts", total=None)
         console = Console()
         for prediction in classifier.stream(read(), threshold=threshold, decode=decode):
-            row = waiting.pop(0)
+            row = waiting.popleft()
             if as_tree:
                 console.print(prediction_tree(row[column], prediction))
             else:

@@ -48,9 +48,9 @@ def quickstart(
 
     require_extra("torch", extra="train", capability="Training")
     from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.data import build_with_bar
     from hgclr.cli.encoders import fetch_with_bar
     from hgclr.cli.rendering import prediction_tree
-    from hgclr.data.icd10cm import build_icd10cm
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.files import atomic_file
     from hgclr.inference import HierarchicalClassifier
@@ -61,7 +61,7 @@ def quickstart(
     if cached_encoder(DEFAULT_ENCODER) is None:
         fetch_with_bar(DEFAULT_ENCODER)
     _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
-    data = build_icd10cm(output / "icd10cm", categories=categories)
+    data = build_with_bar(output / "icd10cm", categories=categories)
     console.print(f"   {data}", highlight=False)
 
     _heading(console, 3, f"Training on {documents} texts for {epochs} epochs, with and without the label tree")
