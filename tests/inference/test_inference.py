@@ -18,6 +18,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.batches import batches_by_length, pad, windows
 from hgclr.models import HGCLRModel
+from hgclr.models.saving import load_tokenizer
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 
@@ -26,7 +27,7 @@ TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100
 def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained model whose logits are spread out, saved as training does."""
     folder = tmp_path_factory.mktemp("model")
-    tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"))
+    tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
     trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(trained.classifier.weight, std=1.0)
@@ -165,6 +166,16 @@ def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "hgclr.training" not in loaded
     assert "datasets" not in loaded
+
+
+def test_transformers_own_pipeline_takes_the_model(model: Path, classifier: HierarchicalClassifier, taxonomy) -> None:
+    from transformers import pipeline
+
+    expected = classifier.predict_proba(["the lens of a prism"])[0]
+    (answer,) = pipeline("text-classification", model=str(model), top_k=None, device="cpu")(["the lens of a prism"])
+    assert {row["label"] for row in answer} == set(taxonomy.ids)
+    for row in answer:
+        assert row["score"] == pytest.approx(float(expected[taxonomy.resolve(row["label"])]), abs=1e-5)
 
 
 def test_batches_stay_within_the_token_budget() -> None:

@@ -14,12 +14,13 @@ __all__ = ["load_tokenizer", "save"]
 
 
 def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
-    """Load the encoder's tokenizer, padding on the right as position counting needs it."""
+    """Load the encoder's tokenizer for our models: they take ids and mask, and count positions from the left."""
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder))
     except (OSError, ValueError) as error:
         raise encoder_load_error(encoder, error) from error
     tokenizer.padding_side = "right"
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
     return tokenizer
 
 
