@@ -45,7 +45,7 @@ def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Pat
     (data / "test.jsonl.gz").unlink()
     still = _without_dropout(encoder, tmp_path)
     model = {"architecture": architecture, "keep_at_least": 2, "classifier_dropout": 0.0}
-    run = make_run(still, data, tmp_path / "run", model, epochs=60, patience=60, batch_size=4)
+    run = make_run(still, data, tmp_path / "run", model, epochs=100, patience=100, batch_size=4)
     run.data.limit = run.data.dev_limit = 32
     metrics = train(run).metrics
     assert metrics["dev"]["micro"]["f1"] == 1.0

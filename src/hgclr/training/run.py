@@ -22,6 +22,7 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.hardware import choose_precision, machine
 from hgclr.models.saving import save
+from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
 from hgclr.training.checkpoints import latest_complete
 from hgclr.training.preparing import base_rates, count_parameters, new_model, started_model, tokenize_all
@@ -72,6 +73,8 @@ def train(
         )
     set_seed(run.training.seed)
     model, tokenizer, folder = new_model(run) if run.model.start is None else started_model(run, run.model.start)
+    if not torch.accelerator.is_available():
+        accelerate_on_processor(model, model.encoder)
     tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
     recipe = make_recipe(
         run.training, documents=len(tokens["train"]), encoder_parameters=count_parameters(model.encoder)

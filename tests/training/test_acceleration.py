@@ -1,0 +1,96 @@
+"""The faster encoder computes what the plain one does, for every kind of encoder, and saves the same."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from hgclr.models import FlatModel, HGCLRModel
+from hgclr.nn.dropout import ProcessorDropout
+from hgclr.training import acceleration
+from hgclr.training.acceleration import accelerate_on_processor
+
+KINDS = ["bert", "mpnet", "roberta", "distilbert", "electra"]
+TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]
+
+
+@pytest.fixture(params=KINDS)
+def pair(request, make_encoder, taxonomy) -> tuple[HGCLRModel, HGCLRModel, dict[str, torch.Tensor]]:
+    """A model, its accelerated copy, and a batch with padding."""
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder(request.param))
+    torch.manual_seed(0)
+    plain = HGCLRModel.from_encoder(make_encoder(request.param), taxonomy, tokenizer)
+    fast = copy.deepcopy(plain)
+    accelerate_on_processor(fast, fast.encoder)
+    encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = (torch.rand(3, len(taxonomy)) < 0.4).float()
+    batch = {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
+    return plain, fast, batch
+
+
+def test_evaluation_is_the_same(pair) -> None:
+    plain, fast, batch = pair
+    plain.eval(), fast.eval()
+    torch.testing.assert_close(fast(**batch).logits, plain(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_loss_and_gradient_are_the_same_when_nothing_is_dropped(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All masks are ones: what is left is attention document by document, which must be attention."""
+    plain, fast, batch = pair
+
+    def ones(shape, rate):
+        return torch.ones(*shape, dtype=torch.uint8)
+
+    for place in ("hgclr.nn.dropout", "hgclr.nn.attention"):
+        monkeypatch.setattr(f"{place}.keep_mask", ones)
+        monkeypatch.setattr(f"{place}.kept_share", lambda _: 1.0)
+    for module in plain.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("dropout_prob", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    for model in (plain, fast):
+        for layer in model.label_encoder.layers:
+            layer.dropout = 0.0
+    torch.manual_seed(1)
+    noise = -torch.empty(*batch["input_ids"].shape, batch["labels"].shape[1]).exponential_().log()
+    losses = [model.train()(**batch, noise=noise).loss for model in (plain, fast)]
+    torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
+    for loss in losses:
+        loss.backward()
+    for (name, one), (_, other) in zip(plain.named_parameters(), fast.named_parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one.grad, atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_every_dropout_layer_is_replaced(pair) -> None:
+    _, fast, _ = pair
+    kinds = {type(module) for module in fast.modules() if isinstance(module, torch.nn.Dropout)}
+    assert kinds == {ProcessorDropout}
+
+
+def test_encoders_of_the_common_kind_get_the_faster_attention(
+    make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    real = acceleration.dropout_attention
+    monkeypatch.setattr(acceleration, "dropout_attention", lambda *a, **k: calls.append(k["lengths"]) or real(*a, **k))
+    model = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
+    accelerate_on_processor(model, model.encoder)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    model(torch.ones(2, 4, dtype=torch.long), mask)
+    assert calls == [[4, 2]] * 2  # one call per layer
+
+
+def test_a_saved_model_knows_nothing_of_it(pair, tmp_path: Path) -> None:
+    plain, fast, batch = pair
+    fast.to_flat().save_pretrained(tmp_path)
+    assert acceleration.NAME not in (tmp_path / "config.json").read_text()
+    loaded = FlatModel.from_pretrained(tmp_path).eval()
+    assert loaded.encoder.config._attn_implementation != acceleration.NAME
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    torch.testing.assert_close(loaded(**inputs).logits, plain.eval()(**inputs).logits, atol=1e-5, rtol=1e-5)
