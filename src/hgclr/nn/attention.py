@@ -1,14 +1,15 @@
 """Attention with dropout for training on a processor.
 
 torch's fast kernel for a processor has no dropout, and without that kernel attention works on whole (B, heads, L, L)
-tensors that fit no cache. This one goes through the batch document by document, at each one's real length, and
-computes the attention weights anew in the backward pass: nothing of size L x L is kept but the dropped positions, a
-byte each.
+tensors that fit no cache. This one goes through the batch in groups of documents whose attention weights do fit, each
+group at the length of its longest text, and computes the weights anew in the backward pass: nothing of size L x L is
+kept but the dropped positions, a byte each.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,15 +18,18 @@ from hgclr.nn.dropout import keep_mask, kept_share
 
 __all__ = ["dropout_attention"]
 
+GROUP = 2**19
+"""Attention weights computed at a time: two megabytes in single precision, which stay in a core's cache."""
+
 
 def dropout_attention(
-    query: Tensor, key: Tensor, value: Tensor, *, lengths: list[int], scale: float, dropout: float
+    query: Tensor, key: Tensor, value: Tensor, *, lengths: Sequence[int], scale: float, dropout: float
 ) -> Tensor:
     """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document.
 
     Args:
         query, key, value: (B, heads, L, d), real tokens first.
-        lengths: real tokens of each document; the output is 0 behind them.
+        lengths: real tokens of each document; what comes out behind them means nothing.
         scale: factor of the logits.
         dropout: share of attention weights that are dropped.
 
@@ -36,21 +40,51 @@ def dropout_attention(
     return output
 
 
+class _Group(NamedTuple):
+    """Documents ``rows`` of a batch, all cut to ``columns``; ``absent`` is True on padding, (G, 1, 1, n), if any."""
+
+    rows: slice
+    columns: slice
+    absent: Tensor | None
+
+    def cut(self, part: Tensor) -> Tensor:
+        """Return the group's part of a (B, heads, L, d) tensor, (G, heads, n, d)."""
+        return part[self.rows, :, self.columns]
+
+
+def _groups(lengths: Sequence[int], heads: int) -> Iterator[_Group]:
+    """Yield neighbouring documents as long as their attention weights, heads * n² each, stay within ``GROUP``."""
+    start = 0
+    while start < len(lengths):
+        stop, longest = start + 1, lengths[start]
+        while stop < len(lengths):
+            wider = max(longest, lengths[stop])
+            if (stop + 1 - start) * heads * wider**2 > GROUP:
+                break
+            stop, longest = stop + 1, wider
+        inside = torch.tensor(lengths[start:stop])
+        absent = None
+        if int(inside.min()) < longest:
+            absent = (torch.arange(longest) >= inside[:, None])[:, None, None, :]
+        yield _Group(slice(start, stop), slice(longest), absent)
+        start = stop
+
+
 class _DropoutAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, lengths: list[int], scale: float, dropout: float
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scale: float, dropout: float
     ) -> Tensor:
         output = torch.zeros_like(value)
-        masks = []
-        for b, n in enumerate(lengths):
-            weights = _weights(query[b, :, :n], key[b, :, :n], scale)  # (heads, n, n)
+        groups, masks = list(_groups(lengths, query.shape[1])), []
+        for group in groups:
+            weights = _weights(group, query, key, scale)  # (G, heads, n, n)
             if dropout:
                 masks.append(keep_mask(weights.shape, dropout))
                 weights = weights.mul_(masks[-1].to(weights.dtype))
-            torch.matmul(weights.to(value.dtype), value[b, :, :n], out=output[b, :, :n])
+            group.cut(output).copy_(weights.to(value.dtype) @ group.cut(value))
         ctx.save_for_backward(query, key, value, *masks)
-        ctx.lengths, ctx.scale, ctx.kept = lengths, scale, kept_share(dropout)
+        ctx.groups, ctx.scale, ctx.kept = groups, scale, kept_share(dropout)
         return output.mul_(1 / ctx.kept)
 
     @staticmethod
@@ -58,23 +92,25 @@ class _DropoutAttention(torch.autograd.Function):
         query, key, value, *masks = ctx.saved_tensors
         d_query, d_key, d_value = (torch.zeros_like(part) for part in (query, key, value))
         gradient = gradient * (1 / ctx.kept)
-        for b, n in enumerate(ctx.lengths):
-            q, k, v, g = (part[b, :, :n] for part in (query, key, value, gradient))
-            weights = _weights(q, k, ctx.scale)  # P
-            d_weights = (g @ v.transpose(1, 2)).to(weights.dtype)
+        for number, group in enumerate(ctx.groups):
+            g = group.cut(gradient)
+            weights = _weights(group, query, key, ctx.scale)  # P, (G, heads, n, n)
+            d_weights = (g @ group.cut(value).transpose(-1, -2)).to(weights.dtype)
             kept = weights
             if masks:
-                mask = masks[b].to(weights.dtype)
+                mask = masks[number].to(weights.dtype)
                 kept, d_weights = weights * mask, d_weights.mul_(mask)
-            torch.matmul(kept.transpose(1, 2).to(g.dtype), g, out=d_value[b, :, :n])
+            group.cut(d_value).copy_(kept.transpose(-1, -2).to(g.dtype) @ g)
             # dS = P ∘ (dP - Σ_j P dP), the derivative of the softmax
-            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scale).to(q.dtype)
-            torch.matmul(d_logits, k, out=d_query[b, :, :n])
-            torch.matmul(d_logits.transpose(1, 2), q, out=d_key[b, :, :n])
+            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scale).to(g.dtype)
+            group.cut(d_query).copy_(d_logits @ group.cut(key))
+            group.cut(d_key).copy_(d_logits.transpose(-1, -2) @ group.cut(query))
         return d_query, d_key, d_value, None, None, None
 
 
-def _weights(query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """Return the attention weights of one document, (heads, n, n), in single precision at least."""
-    logits = torch.baddbmm(query.new_zeros(()), query, key.transpose(1, 2), beta=0, alpha=scale)
+def _weights(group: _Group, query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """Return the attention weights of a group, (G, heads, n, n), in single precision at least."""
+    logits = (group.cut(query) * scale) @ group.cut(key).transpose(-1, -2)
+    if group.absent is not None:
+        logits = logits.masked_fill_(group.absent, -torch.inf)
     return logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
