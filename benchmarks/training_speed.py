@@ -102,15 +102,19 @@ def main() -> None:
         "ours, plain": contender(plain, lambda batch: plain(**batch).loss),
         "ours": contender(fast, lambda batch: fast(**batch).loss),
     }
-    # Length buckets as in training: neighbours in length share a batch, batches come in random order.
+    # Length buckets as in training: neighbours in length share a batch. A round takes one bucket from the middle of
+    # each sixth of the lengths, so that its texts are as long on average as all are.
     random = np.random.default_rng(0)
     buckets = np.argsort(tokens["length"])[: len(tokens) // BATCH * BATCH].reshape(-1, BATCH)
     rates: dict[str, list[float]] = {name: [] for name in trainers}
     shares: list[float] = []
+    lengths: list[int] = []
     for number in range(arguments.rounds + 1):
-        chosen = [[tokens[int(i)] for i in bucket] for bucket in random.permutation(buckets)[:4]]
+        middles = (np.arange(6) + 0.5) / 6 * len(buckets) + random.integers(-2, 3)
+        chosen = [[tokens[int(i)] for i in bucket] for bucket in buckets[middles.astype(int)]]
         padded = [pad_to_512([tokens[int(i)] for i in random.choice(len(tokens), BATCH)], labels, pad)]
         batches = [collate(rows) for rows in chosen]
+        lengths += [len(row["input_ids"]) for rows in chosen for row in rows]
         peak = matrix_product()
         for name, train in trainers.items():
             given = padded if name == "published style" else batches
@@ -133,6 +137,7 @@ def main() -> None:
             "highest": max(shares),
         },
         "setting": {"data": arguments.data.name, "encoder": arguments.encoder, "batch": BATCH, "rounds": len(shares)},
+        "tokens_per_document": {"measured": statistics.mean(lengths), "all": float(np.mean(tokens["length"]))},
         "threads": torch.get_num_threads(),
         "machine": machine(),
     }
