@@ -131,6 +131,7 @@ def test_the_default_recipe_follows_the_sizes(documents: int, parameters: float,
     assert recipe.learning_rate == pytest.approx(rate, rel=0.01)
     assert recipe.head_learning_rate == pytest.approx(10 * recipe.learning_rate)
     assert recipe.epochs == epochs
+    assert recipe.steps_per_epoch == -(-documents // 16)
 
 
 def test_what_the_user_sets_wins_over_the_recipe() -> None:

@@ -63,6 +63,7 @@ def test_train_save_load_predict(encoder: str, toy_data: Path, tmp_path: Path, t
     saved = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert saved == json.loads(json.dumps(result.metrics))
     assert saved["documents"] == {"train": 96, "dev": 24, "test": 24}
+    assert saved["precision"] == "fp32"
     assert {"commit", "packages", "processor"} <= set(saved["machine"])
     again = RunConfig.read(tmp_path / "run" / "config.yaml")
     assert again == make_run(encoder, toy_data, tmp_path / "run", epochs=15)

@@ -22,6 +22,7 @@ class Recipe:
     """Every optimisation choice, decided."""
 
     epochs: int
+    steps_per_epoch: int
     batch_size: int
     learning_rate: float
     head_learning_rate: float
@@ -50,6 +51,7 @@ def make_recipe(settings: TrainingSettings, *, documents: int, encoder_parameter
 
     return Recipe(
         epochs=choose(settings.epochs, 100, default_epochs(steps)),
+        steps_per_epoch=steps,
         batch_size=batch_size,
         learning_rate=rate,
         head_learning_rate=choose(settings.head_learning_rate, rate, 10 * rate),

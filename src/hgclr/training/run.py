@@ -20,7 +20,7 @@ from transformers import (
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.hardware import choose_precision, machine
+from hgclr.hardware import Precision, choose_precision, machine
 from hgclr.models.saving import save
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
@@ -82,12 +82,13 @@ def train(
     if recipe.base_rate_bias and run.model.start is None:
         model.set_base_rates(base_rates(tokens["train"], len(folder.taxonomy)))
 
+    precision = choose_precision(run.training.precision)
     run.output.mkdir(parents=True, exist_ok=True)
     run.write(run.output / "config.yaml")
     scores = StreamingScores(folder.taxonomy, model.config.threshold)
     trainer = HierarchicalTrainer(
         model=model,
-        args=trainer_arguments(run, recipe, checkpoints, steps_per_epoch(recipe, run, len(tokens["train"]))),
+        args=trainer_arguments(run, recipe, precision, checkpoints),
         data_collator=Collator(len(folder.taxonomy), tokenizer.pad_token_id),
         train_dataset=tokens["train"],
         eval_dataset=tokens["dev"],
@@ -109,6 +110,7 @@ def train(
     metrics: dict[str, Any] = {
         "run": run.model_dump(mode="json", exclude_none=True),
         "recipe": asdict(recipe),
+        "precision": precision,
         "documents": {name: len(split) for name, split in tokens.items()},
         "labels": len(folder.taxonomy),
         "history": history(trainer.state.log_history),
@@ -129,14 +131,8 @@ def train(
     return result
 
 
-def steps_per_epoch(recipe: Recipe, run: RunConfig, documents: int) -> int:
-    """Return the number of optimiser steps in an epoch."""
-    return -(-documents // (recipe.batch_size * run.training.gradient_accumulation))
-
-
-def trainer_arguments(run: RunConfig, recipe: Recipe, checkpoints: Path, steps: int) -> TrainingArguments:
+def trainer_arguments(run: RunConfig, recipe: Recipe, precision: Precision, checkpoints: Path) -> TrainingArguments:
     """Translate the recipe into the Trainer's arguments."""
-    precision = choose_precision(run.training.precision)
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=recipe.epochs,
@@ -157,7 +153,7 @@ def trainer_arguments(run: RunConfig, recipe: Recipe, checkpoints: Path, steps: 
         greater_is_better=True,
         batch_eval_metrics=True,
         label_names=["labels"],
-        logging_steps=max(1, min(50, steps)),
+        logging_steps=min(50, recipe.steps_per_epoch),
         logging_nan_inf_filter=False,
         restore_callback_states_from_checkpoint=True,
         seed=run.training.seed,
