@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json as jsonlib
+import json
 import re
 import subprocess
 import sys
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
+
+from hgclr.cli.options import JsonFile
 
 __all__ = ["doctor"]
 
@@ -42,7 +44,7 @@ class Finding:
 
 
 def doctor(
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as JSON.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
     from rich.console import Console
@@ -56,13 +58,15 @@ def doctor(
         known = machine()
         findings = examine(known)
     console.print(_table(findings))
-    if json is not None:
+    if json_file is not None:
         report = {"machine": known, "findings": [asdict(finding) for finding in findings]}
         try:
-            with atomic_file(json) as temporary:
-                temporary.write_text(jsonlib.dumps(report, indent=2) + "\n", encoding="utf-8")
+            with atomic_file(json_file) as temporary:
+                temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise InputError(f"cannot write the report: {error}", path=json, remedy="choose another file") from error
+            raise InputError(
+                f"cannot write the report: {error}", path=json_file, remedy="choose another file"
+            ) from error
     if any(finding.state == "problem" for finding in findings):
         raise typer.Exit(1)
 
@@ -151,7 +155,7 @@ def _devices() -> Finding:
     if importlib.util.find_spec("torch") is None:
         return Finding("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
     try:
-        found = jsonlib.loads(_output([sys.executable, "-P", "-c", _DEVICES], seconds=120).splitlines()[-1])
+        found = json.loads(_output([sys.executable, "-P", "-c", _DEVICES], seconds=120).splitlines()[-1])
     except (_FailedError, ValueError, IndexError) as error:
         return Finding("devices", "problem", f"torch does not work: {error}", "reinstall torch")
     names = ", ".join(found["names"]) or "no GPU"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -10,6 +12,14 @@ from torch import Tensor, nn
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Graphormer", "GraphormerLayer", "StructuralBias"]
+
+
+class _TreeTables(NamedTuple):
+    """Each label's ancestor 1, 2, 4, … steps up, (K + 1,) each; lowest common ancestors and distances, (K, K)."""
+
+    jumps: list[Tensor]
+    ancestor: Tensor
+    distance: Tensor
 
 
 class StructuralBias(nn.Module):
@@ -31,14 +41,14 @@ class StructuralBias(nn.Module):
         self.taxonomy = taxonomy
         self.spatial = nn.Parameter(torch.empty(2 * taxonomy.depth + 1)) if spatial else None  # b
         self.edge = nn.Parameter(torch.empty(len(taxonomy))) if edge else None  # w
-        self._pairs: tuple[Tensor, Tensor] | None = None
+        self._tables: _TreeTables | None = None
 
     def forward(self) -> Tensor | None:
         """Return the bias, (K, K), or None if both parts are off."""
         weights = self.spatial if self.spatial is not None else self.edge
         if weights is None:
             return None
-        ancestor, distance = self._tree(weights.device)  # (K, K) both
+        _, ancestor, distance = self._tree(weights.device)  # (K, K) both
         bias = torch.zeros_like(distance, dtype=weights.dtype)
         if self.spatial is not None:
             bias = bias + self.spatial[distance]
@@ -52,22 +62,23 @@ class StructuralBias(nn.Module):
         """Return S, each label's sum of edge weights from the root, (K,), by pointer doubling in O(log depth) steps."""
         assert self.edge is not None
         total = F.pad(self.edge, (0, 1))  # row K is the virtual root: no edge above it, and its own parent
-        root = len(self.taxonomy)
-        jump = np.append(np.where(self.taxonomy.parents < 0, root, self.taxonomy.parents), root)
-        for _ in range(int(self.taxonomy.depth).bit_length()):
-            total = total + total[torch.from_numpy(jump).to(total.device)]
-            jump = jump[jump]
-        return total[:root]
+        for jump in self._tree(total.device).jumps:
+            total = total + total[jump]
+        return total[:-1]
 
-    def _tree(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return lowest common ancestors and distances of all pairs, computed once per device."""
-        if self._pairs is None or self._pairs[0].device != device:
-            rows = np.arange(len(self.taxonomy))
-            ancestor = self.taxonomy.lca(rows[:, None], rows[None, :])
-            depths = np.append(self.taxonomy.depths, 0)
-            distance = depths[rows][:, None] + depths[rows][None, :] - 2 * depths[ancestor]
-            self._pairs = (torch.from_numpy(ancestor).to(device), torch.from_numpy(distance).to(device))
-        return self._pairs
+    def _tree(self, device: torch.device) -> _TreeTables:
+        """Return what is looked up in every step, computed once per device."""
+        if self._tables is None or self._tables.ancestor.device != device:
+            labels, root = np.arange(len(self.taxonomy)), len(self.taxonomy)
+            jumps = [np.append(np.where(self.taxonomy.parents < 0, root, self.taxonomy.parents), root)]
+            for _ in range(int(self.taxonomy.depth).bit_length() - 1):
+                jumps.append(jumps[-1][jumps[-1]])
+            self._tables = _TreeTables(
+                [torch.from_numpy(jump).to(device) for jump in jumps],
+                torch.from_numpy(self.taxonomy.lca(labels[:, None], labels)).to(device),
+                torch.from_numpy(self.taxonomy.distance(labels[:, None], labels)).to(device),
+            )
+        return self._tables
 
 
 class GraphormerLayer(nn.Module):
