@@ -55,6 +55,8 @@ class HGCLRConfig(PreTrainedConfig):
         keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free.
         keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
         keep_special_tokens: special tokens are always kept and do not count.
+        compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
+            the paper's model, where they stay in the sequence with a zero word embedding and are attended to.
 
         classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
             (published), or summed over labels and averaged over documents (``document``), which depends neither on
@@ -102,6 +104,7 @@ class HGCLRConfig(PreTrainedConfig):
     keep_fraction: float | None = 0.5
     keep_at_least: int = 16
     keep_special_tokens: bool = True
+    compact_positives: bool = False
 
     classification_loss: Literal["sum", "mean", "document"] = "document"
     contrastive_weight: float = 0.1  # λ

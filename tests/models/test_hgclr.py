@@ -266,3 +266,43 @@ def test_an_encoder_decoder_is_refused(make_encoder, taxonomy, tmp_path: Path, t
 def test_a_missing_encoder_names_the_remedy(taxonomy, tokenizer) -> None:
     with pytest.raises(InputError, match="no-such/encoder"):
         FlatModel.from_encoder("no-such/encoder", taxonomy, tokenizer)
+
+
+@pytest.mark.parametrize("preset", ["default", "published"])
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_compact_positives_equal_the_shorter_texts_one_by_one(make_encoder, taxonomy, preset: str, kind: str) -> None:
+    settings = PRESETS[preset] | ({"keep_at_least": 1} if preset == "default" else {"keep_threshold": 0.3})
+    model, tokenizer = make_model(make_encoder, taxonomy, kind, **settings, compact_positives=True)
+    batch = batch_of(tokenizer, taxonomy)
+    noise = noise_for(batch, len(taxonomy))
+    words = model.encoder.get_input_embeddings()(batch["input_ids"])
+    weights, kept = model.positive_weights(batch["input_ids"], words, batch["attention_mask"], batch["labels"], noise)
+    assert 0.1 < kept < 0.95
+    vectors = model.encode_both(words, weights, batch["attention_mask"])
+    from_zero = 0 if kind == "bert" else tokenizer.pad_token_id + 1
+    for row in range(len(TEXTS)):
+        stay = [place for place in range(words.shape[1]) if place == 0 or weights[row, place] > 0]
+        hidden = model.encoder(
+            inputs_embeds=torch.stack([words[row, place] * weights[row, place] for place in stay])[None],
+            position_ids=torch.tensor([[place + from_zero for place in stay]]),
+        ).last_hidden_state
+        torch.testing.assert_close(vectors[len(TEXTS) + row], hidden[0, 0], atol=1e-5, rtol=1e-5)
+        n = int(batch["attention_mask"][row].sum())
+        alone = model.encoder(batch["input_ids"][row : row + 1, :n]).last_hidden_state[0, 0]
+        torch.testing.assert_close(vectors[row], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_compact_positives_with_every_token_kept_are_the_exact_ones(make_encoder, taxonomy) -> None:
+    losses = []
+    for compact_positives in (False, True):
+        model, tokenizer = make_model(make_encoder, taxonomy, keep_fraction=1.0, compact_positives=compact_positives)
+        batch = batch_of(tokenizer, taxonomy)
+        output = model(**batch, noise=noise_for(batch, len(taxonomy)))
+        output.loss.backward()
+        losses.append((output.loss, model.classifier.weight.grad, model.token_label_attention.query.weight.grad))
+    torch.testing.assert_close(losses[0], losses[1], atol=1e-5, rtol=1e-5)
+
+
+def test_compact_positives_refuse_encoders_that_look_at_distances(make_encoder, taxonomy) -> None:
+    with pytest.raises(InputError, match=r"a mpnet encoder also looks at distances.*model\.compact_positives"):
+        make_model(make_encoder, taxonomy, "mpnet", compact_positives=True)

@@ -9,6 +9,7 @@ from hgclr.nn.positive_samples import (
     KeepByFraction,
     KeepByThreshold,
     TokenLabelAttention,
+    compact,
     gold_probability,
     gumbel_noise,
     keep_weights,
@@ -111,3 +112,19 @@ def test_keep_by_fraction_ignores_the_scale_of_the_probabilities() -> None:
 def test_keep_by_fraction_breaks_ties_by_position() -> None:
     kept = KeepByFraction(0.5)(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
     assert kept.tolist() == [[True, True, False, False]]
+
+
+def test_compact_leaves_out_what_was_dropped_and_tells_where_the_rest_stood() -> None:
+    torch.manual_seed(0)
+    words = torch.randn(3, 5, 2)
+    weights = torch.tensor([[1.0, 0, 1, 0, 1], [0, 0, 0, 1, 0], [1, 1, 1, 1, 0]], requires_grad=True)
+    shorter, places, mask = compact(words, weights)
+    # The first token stays although its weight is 0.
+    expected = [[0, 2, 4], [0, 3], [0, 1, 2, 3]]
+    assert mask.tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+    for row, stay in enumerate(expected):
+        assert places[row, : len(stay)].tolist() == stay
+        for column, place in enumerate(stay):
+            torch.testing.assert_close(shorter[row, column], words[row, place] * weights[row, place])
+    shorter.sum().backward()
+    torch.testing.assert_close(weights.grad[0, 2], words[0, 2].sum())  # the choice can still be learned

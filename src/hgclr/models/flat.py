@@ -21,6 +21,7 @@ from transformers.utils.generic import ModelOutput
 from hgclr.config import HGCLRConfig
 from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError
+from hgclr.models.positions import position_count
 from hgclr.nn.objective import classification_loss
 from hgclr.taxonomy import Taxonomy
 
@@ -99,7 +100,7 @@ class FlatModel(PreTrainedModel):
         config.problem_type = "multi_label_classification"
         config.special_token_ids = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
         model = cls(config)
-        model.config.max_length = min(config.max_length, _positions(model.encoder))
+        model.config.max_length = min(config.max_length, position_count(model.encoder))
         return model
 
     def set_base_rates(self, rates: Tensor) -> None:
@@ -150,12 +151,3 @@ def _without_pooler(config: Any) -> dict[str, bool]:
     model_class: Any = MODEL_MAPPING.get(type(config), None)
     known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
     return {"add_pooling_layer": False} if known else {}
-
-
-def _positions(encoder: PreTrainedModel) -> int:
-    """Return how many tokens the encoder has positions for."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or 1_000_000
-    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
-    # RoBERTa and MPNet count positions from pad + 1, so that many rows of their table are not for text.
-    padding = getattr(table, "padding_idx", None)
-    return int(positions) - (0 if padding is None else padding + 1)

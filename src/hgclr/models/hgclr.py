@@ -13,12 +13,14 @@ from transformers import initialization as init
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
 from hgclr.models.flat import ClassifierOutput, FlatModel
+from hgclr.models.positions import absolute_positions, first_position
 from hgclr.nn.label_encoder import Graphormer, StructuralBias
 from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
 from hgclr.nn.positive_samples import (
     KeepByFraction,
     KeepByThreshold,
     TokenLabelAttention,
+    compact,
     gold_probability,
     gumbel_noise,
     keep_weights,
@@ -82,6 +84,12 @@ class HGCLRModel(FlatModel):
                 f"a {config.text_encoder.model_type} encoder has no embedding layer of its own",
                 remedy="set model.name_embedding to words",
             )
+        if config.compact_positives and not absolute_positions(self.encoder):
+            raise InputError(
+                f"compact positives keep every token's position, and a {config.text_encoder.model_type} encoder"
+                " also looks at distances in the shortened sequence",
+                remedy="set model.compact_positives to false, or choose an encoder of the BERT or RoBERTa kind",
+            )
         self.post_init()
 
     @classmethod
@@ -136,9 +144,6 @@ class HGCLRModel(FlatModel):
     ) -> ClassifierOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
-        The choice of tokens needs word embeddings and label features only, so that text and positive sample go
-        through the encoder together, as one batch of 2B.
-
         Args:
             input_ids: (B, L).
             attention_mask: 1 on real tokens, (B, L).
@@ -149,8 +154,7 @@ class HGCLRModel(FlatModel):
             return super().forward(input_ids, attention_mask, labels)
         words = self.encoder.get_input_embeddings()(input_ids)  # e, (B, L, H)
         weights, kept = self.positive_weights(input_ids, words, attention_mask, labels, noise)  # (B, L), ()
-        both = torch.cat([words, words * weights.unsqueeze(-1)])  # (2B, L, H)
-        vectors = self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)  # h and ĥ, (2B, H)
+        vectors = self.encode_both(words, weights, attention_mask)  # h and ĥ, (2B, H)
         logits, positive_logits = self.classifier(vectors).chunk(2)  # (B, K) each
 
         reduction = self.config.classification_loss
@@ -166,6 +170,24 @@ class HGCLRModel(FlatModel):
             loss_contrastive=loss_contrastive.detach(),
             kept=kept,
         )
+
+    def encode_both(self, words: Tensor, weights: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors of texts and of their positive samples, (2B, H).
+
+        The choice of tokens needs word embeddings and label features only, so that text and positive sample go through
+        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves.
+
+        Args:
+            words: word embeddings, (B, L, H).
+            weights: what those of the positive samples are multiplied by, (B, L).
+            attention_mask: (B, L).
+        """
+        if not self.config.compact_positives:
+            both = torch.cat([words, words * weights.unsqueeze(-1)])  # (2B, L, H)
+            return self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)
+        shorter, places, mask = compact(words, weights)
+        positive = self.encode(mask, inputs_embeds=shorter, position_ids=places + first_position(self.encoder))
+        return torch.cat([self.encode(attention_mask, inputs_embeds=words), positive])
 
     def positive_weights(
         self,

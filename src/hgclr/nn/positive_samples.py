@@ -9,6 +9,7 @@ __all__ = [
     "KeepByFraction",
     "KeepByThreshold",
     "TokenLabelAttention",
+    "compact",
     "gold_probability",
     "gumbel_noise",
     "keep_weights",
@@ -122,3 +123,23 @@ def keep_weights(probability: Tensor, kept: Tensor) -> Tensor:
         kept: bool (B, L).
     """
     return (probability + (1 - probability).detach()) * kept
+
+
+def compact(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the positive samples without their dropped tokens.
+
+    The first token stays in any case, at its weight: its vector may be what stands for the text.
+
+    Args:
+        words: word embeddings, (B, L, H).
+        weights: what they are multiplied by, 0 where dropped, (B, L).
+
+    Returns:
+        Weighted word embeddings of the tokens that stay, (B, M, H), M the most that stay in one document; the place of
+        each in its text, (B, M); and 1 where there is a token, 0 on padding, (B, M).
+    """
+    stays = weights.detach() != 0
+    stays[:, 0] = True
+    places = (~stays).long().argsort(dim=1, stable=True)[:, : int(stays.sum(1).max())]  # those that stay come first
+    shorter = words.gather(1, places.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+    return shorter * weights.gather(1, places).unsqueeze(-1), places, stays.gather(1, places).long()
