@@ -46,6 +46,9 @@ class HGCLRConfig(PreTrainedConfig):
         attention_bias: biases in the projections of both attentions.
         label_output_projection: project the label attention's output before the residual.
         label_dropout: dropout in the label encoder.
+        label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
+            the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
+            4,096 labels and 512 above, where the cost would grow with the square of the number of labels.
 
         token_label_heads: heads of the token-label attention.
         guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
@@ -96,6 +99,7 @@ class HGCLRConfig(PreTrainedConfig):
     attention_bias: bool = True
     label_output_projection: bool = True
     label_dropout: float = 0.1
+    label_span: int | None = None
 
     token_label_heads: int = 1
     guidance: Literal["logits", "probabilities"] = "logits"
@@ -120,12 +124,9 @@ class HGCLRConfig(PreTrainedConfig):
             _refuse(getattr(self, name) <= 0, name, getattr(self, name), "give a positive number")
         for name in ("label_layers", "token_label_heads", "max_length"):
             _refuse(getattr(self, name) < 1, name, getattr(self, name), "give a whole number from 1")
-        _refuse(
-            self.label_heads is not None and self.label_heads < 1,
-            "label_heads",
-            self.label_heads,
-            "give 1 or more",
-        )
+        for name in ("label_heads", "label_span"):
+            value = getattr(self, name)
+            _refuse(value is not None and value < 1, name, value, "give a whole number from 1, or null")
         _refuse(self.contrastive_weight < 0, "contrastive_weight", self.contrastive_weight, "give 0 or more")
         _refuse(not 0 < self.threshold < 1, "threshold", self.threshold, "give a probability between 0 and 1")
 

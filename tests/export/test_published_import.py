@@ -202,13 +202,17 @@ def test_the_bias_of_a_label_to_itself_is_finite_whatever_the_padding_row_holds(
 ) -> None:
     edges = program.weights["graph_encoder.edge_embedding.weight"]
     edges[0] = padding
-    bias = read(program, tmp_path, bert).label_encoder.structure()
+    structure = read(program, tmp_path, bert).label_encoder.structure
+    count = len(NAMES)
+    nothing, each = torch.zeros(count, count), torch.eye(count)
+    attention = structure(nothing, nothing, each, heads=1, scale=1.0, dropout=0.0)  # the softmax of the bias alone
     spatial = program.weights["graph_encoder.distance_embedding.weight"]
-    for i in range(len(NAMES)):
-        for j in range(len(NAMES)):
+    for i in range(count):
+        bias = []
+        for j in range(count):
             path = path_edges(PARENTS, i, j)
-            expected = spatial[len(path), 0] + sum(edges[child + 1, 0] for child in path) / (len(path) + 1e-8)
-            torch.testing.assert_close(bias[i, j], expected)
+            bias.append(spatial[len(path), 0] + sum(edges[child + 1, 0] for child in path) / (len(path) + 1e-8))
+        torch.testing.assert_close(attention[i], torch.stack(bias).softmax(0))
     assert ("wrong diagonal" in caplog.text) == (padding != 0)
 
 

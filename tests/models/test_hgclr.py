@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatModel, HGCLRModel, label_names
 from hgclr.taxonomy import Taxonomy
 from literal import training_step
 
@@ -306,3 +306,29 @@ def test_compact_positives_with_every_token_kept_are_the_exact_ones(make_encoder
 def test_compact_positives_refuse_encoders_that_look_at_distances(make_encoder, taxonomy) -> None:
     with pytest.raises(InputError, match=r"a mpnet encoder also looks at distances.*model\.compact_positives"):
         make_model(make_encoder, taxonomy, "mpnet", compact_positives=True)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_names_embedded_in_blocks_are_those_embedded_at_once(
+    make_encoder, taxonomy, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = []
+    for block in (2**16, 7):  # all at once; one or two names at a time
+        monkeypatch.setattr(label_names, "BLOCK", block)
+        model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])
+        model.name_tokens = torch.nn.functional.pad(model.name_tokens, (0, 3), value=-1)  # names differ in length
+        model.name_tokens[1, 2:6] = torch.tensor([9, 8, 7, int(model.name_tokens[0, 2])])
+        batch = batch_of(tokenizer, taxonomy)
+        output = model(**batch, noise=noise_for(batch, len(taxonomy)))
+        output.loss.backward()
+        results.append([model.name_embeddings(), output.loss, model.encoder.get_input_embeddings().weight.grad])
+    torch.testing.assert_close(results[0], results[1], atol=1e-5, rtol=1e-5)
+
+
+def test_a_span_makes_label_attention_local_and_a_large_one_changes_nothing(make_encoder, taxonomy) -> None:
+    features = []
+    for span in (None, 100, 2):
+        model, _ = make_model(make_encoder, taxonomy, label_span=span)
+        features.append(model.label_features())
+    torch.testing.assert_close(features[0], features[1])
+    assert not torch.allclose(features[0], features[2])

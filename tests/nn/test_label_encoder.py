@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.nn.label_encoder import Graphormer, GraphormerLayer, StructuralBias
+from hgclr.nn import label_attention
+from hgclr.nn.label_attention import StructuralBias, attention_span
+from hgclr.nn.label_encoder import Graphormer, GraphormerLayer
 from hgclr.taxonomy import Taxonomy
 
 
@@ -30,44 +32,129 @@ def graph_of(tree: Taxonomy) -> networkx.Graph:
     return graph
 
 
-@pytest.mark.parametrize(("labels", "deep"), [(1, False), (12, False), (40, False), (40, True)])
-def test_structural_bias_is_the_spatial_scalar_plus_the_mean_edge_weight_on_the_path(labels: int, deep: bool) -> None:
-    tree = random_tree(labels, seed=labels, deep=deep)
-    module = StructuralBias(tree, spatial=True, edge=True)
+def bias_by_loops(module: StructuralBias) -> torch.Tensor:
+    """b_φ(i,j) plus the mean edge weight on the path that networkx finds, (K, K)."""
+    tree = module.taxonomy
+    graph = graph_of(tree)
+    rows = []
+    for i in range(len(tree)):
+        for j in range(len(tree)):
+            path = networkx.shortest_path(graph, i, j)
+            edges = [graph.edges[pair]["edge"] for pair in itertools.pairwise(path)]
+            value = torch.zeros((), dtype=torch.float64)
+            if module.spatial is not None:
+                value = value + module.spatial[len(edges)]
+            if module.edge is not None and edges:
+                value = value + sum(module.edge[e] for e in edges) / len(edges)
+            rows.append(value)
+    return torch.stack(rows).view(len(tree), len(tree))
+
+
+def neighbours_by_loops(tree: Taxonomy, span: int) -> torch.Tensor:
+    """Who attends to whom, bool (K, K): those in one stretch of a recursive depth-first walk, and the path above it."""
+    walk: list[int] = []
+
+    def visit(label: int) -> None:
+        walk.append(label)
+        for child in tree.children(label).tolist():
+            visit(child)
+
+    for top in tree.children(-1).tolist():
+        visit(top)
+    allowed = torch.zeros(len(tree), len(tree), dtype=torch.bool)
+    for start in range(0, len(walk), span):
+        stretch = walk[start : start + span]
+        above = {a for label in stretch for a in tree.ancestors(label).tolist()}
+        for i in stretch:
+            allowed[i, stretch] = True
+            allowed[i, list(above)] = True
+    return allowed
+
+
+def make_structure(tree: Taxonomy, **settings) -> StructuralBias:
+    module = StructuralBias(tree, **({"spatial": True, "edge": True} | settings)).double()
     torch.manual_seed(0)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
-    graph = graph_of(tree)
-    expected = torch.zeros(labels, labels)
-    for i in range(labels):
-        for j in range(labels):
-            path = networkx.shortest_path(graph, i, j)
-            edges = [graph.edges[pair]["edge"] for pair in itertools.pairwise(path)]
-            expected[i, j] = module.spatial[len(edges)]
-            if edges:
-                expected[i, j] += sum(module.edge[e] for e in edges) / len(edges)
-    torch.testing.assert_close(module(), expected, atol=1e-5, rtol=1e-5)
+    return module
+
+
+SHAPES = {
+    "one": random_tree(1, seed=1),
+    "bushy": random_tree(40, seed=40),
+    "chain": random_tree(30, seed=30, deep=True),
+    "flat": Taxonomy([str(i) for i in range(25)], [-1] * 25),
+    "star": Taxonomy([str(i) for i in range(25)], [7 if i != 7 else -1 for i in range(25)]),
+}
+
+
+@pytest.mark.parametrize("piece", [1, 50, 2**20])  # of attention weights; they divide nothing here
+@pytest.mark.parametrize("span", [1, 7, 16, 1000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_in_pieces_is_masked_attention_with_the_bias_in_full(
+    shape: str, span: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_attention, "PIECE", piece)
+    tree = SHAPES[shape]
+    module = make_structure(tree, span=span)
+    parts = [torch.randn(len(tree), 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    ours = module(*parts, heads=2, scale=0.4, dropout=0.0)
+    query, key, value = (part.view(len(tree), 2, 4).transpose(0, 1) for part in parts)
+    logits = query @ key.transpose(1, 2) * 0.4 + bias_by_loops(module)
+    weights = logits.masked_fill(~neighbours_by_loops(tree, span), -torch.inf).softmax(-1)
+    plain = (weights @ value).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(ours, plain)
+    inputs = [*parts, module.spatial, module.edge]
+    loss_weights = torch.randn_like(plain)
+    for one, other in zip(
+        torch.autograd.grad((ours * loss_weights).sum(), inputs),
+        torch.autograd.grad((plain * loss_weights).sum(), inputs, allow_unused=True, materialize_grads=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("parts", [{"spatial": False}, {"edge": False}, {"spatial": False, "edge": False}])
+def test_parts_of_the_bias_can_be_left_out(parts: dict[str, bool]) -> None:
+    tree = random_tree(10, seed=1)
+    module = make_structure(tree, **parts)
+    query, key, value = (torch.randn(10, 4, dtype=torch.float64) for _ in range(3))
+    expected = (query @ key.T + bias_by_loops(module)).softmax(-1) @ value
+    torch.testing.assert_close(module(query, key, value, heads=1, scale=1.0, dropout=0.0), expected)
+
+
+def test_dropped_attention_weights_are_the_same_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_attention, "PIECE", 100)
+    tree = random_tree(20, seed=2)
+    module = make_structure(tree)
+    query, key = torch.randn(2, 20, 4, dtype=torch.float64)
+    value = torch.eye(20, dtype=torch.float64, requires_grad=True)  # what comes out are the weights themselves
+    torch.manual_seed(5)
+    weights = module(query, key, value, heads=1, scale=1.0, dropout=0.4)
+    assert 0.2 < (weights == 0).double().mean() < 0.6
+    full = (query @ key.T + bias_by_loops(module)).softmax(-1)
+    torch.testing.assert_close(weights[weights != 0], (full / (1 - round(0.4 * 2**16) / 2**16))[weights != 0])
+    upstream = torch.randn(20, 20, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((weights * upstream).sum(), value)
+    torch.testing.assert_close(gradient, weights.detach().T @ upstream)
+
+
+@pytest.mark.parametrize(
+    ("labels", "setting", "span"), [(4096, None, 4096), (4097, None, 512), (100, 7, 7), (100, 900, 100)]
+)
+def test_small_trees_attend_as_a_whole(labels: int, setting: int | None, span: int) -> None:
+    assert attention_span(labels, setting) == span
 
 
 def test_root_sums_and_their_gradient_follow_the_ancestors() -> None:
     tree = random_tree(30, seed=3)
     module = StructuralBias(tree, spatial=False, edge=True)
     torch.nn.init.normal_(module.edge)
-    expected = torch.stack([module.edge[tree.path(i)].sum() for i in range(30)])
+    expected = torch.stack([*(module.edge[tree.path(i)].sum() for i in range(30)), torch.zeros(())])
     torch.testing.assert_close(module.root_sums(), expected)
     module.root_sums().sum().backward()
     descendants = [sum(i in tree.path(j) for j in range(30)) for i in range(30)]
     torch.testing.assert_close(module.edge.grad, torch.tensor(descendants, dtype=torch.float))
-
-
-def test_parts_of_the_bias_can_be_left_out() -> None:
-    tree = random_tree(10, seed=1)
-    assert StructuralBias(tree, spatial=False, edge=False)() is None
-    spatial = StructuralBias(tree, spatial=True, edge=False)
-    torch.nn.init.normal_(spatial.spatial)
-    rows = np.arange(10)
-    distance = torch.from_numpy(tree.distance(rows[:, None], rows[None, :]))
-    torch.testing.assert_close(spatial(), spatial.spatial[distance])
 
 
 def make_layer(**changes) -> GraphormerLayer:
@@ -85,8 +172,8 @@ def make_layer(**changes) -> GraphormerLayer:
 
 @pytest.mark.parametrize("scale_by", ["head", "width"])
 def test_a_layer_is_attention_by_loops(scale_by: str) -> None:
-    layer = make_layer(scale_by=scale_by)
-    features, bias = torch.randn(7, 16), torch.randn(7, 7)
+    layer, structure = make_layer(scale_by=scale_by), make_structure(random_tree(7, seed=7)).float()
+    features, bias = torch.randn(7, 16), bias_by_loops(structure).float()
     query, key, value = layer.query(features), layer.key(features), layer.value(features)
     mixed = torch.zeros(7, 16)
     for head in range(4):
@@ -97,18 +184,18 @@ def test_a_layer_is_attention_by_loops(scale_by: str) -> None:
             weights = logits.exp() / logits.exp().sum()
             mixed[i, part] = sum(weights[j] * value[j, part] for j in range(7))
     expected = torch.nn.functional.layer_norm(layer.output(mixed) + features, (16,), eps=1e-12)
-    torch.testing.assert_close(layer(features, bias), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(layer(features, structure), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_layer_is_torchs_multi_head_attention() -> None:
-    layer = make_layer()
+    layer, structure = make_layer(), make_structure(random_tree(9, seed=9)).float()
     other = torch.nn.MultiheadAttention(16, 4, batch_first=True)
     other.in_proj_weight.data = torch.cat([layer.query.weight, layer.key.weight, layer.value.weight])
     other.in_proj_bias.data = torch.cat([layer.query.bias, layer.key.bias, layer.value.bias])
     other.out_proj.load_state_dict(layer.output.state_dict())
-    features, bias = torch.randn(9, 16), torch.randn(9, 9)
+    features, bias = torch.randn(9, 16), bias_by_loops(structure).float()
     mixed, _ = other(features[None], features[None], features[None], attn_mask=bias)
-    torch.testing.assert_close(layer(features, bias), layer.norm(mixed[0] + features))
+    torch.testing.assert_close(layer(features, structure), layer.norm(mixed[0] + features), atol=1e-5, rtol=1e-5)
 
 
 def test_without_output_projection_and_biases_the_layer_is_the_papers_equation() -> None:
@@ -132,6 +219,7 @@ def make_graphormer(tree: Taxonomy, layers: int = 1) -> Graphormer:
         label_embedding=True,
         spatial=True,
         edge=True,
+        span=None,
         scale_by="head",
         bias=True,
         output_projection=True,

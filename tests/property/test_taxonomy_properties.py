@@ -132,3 +132,18 @@ def test_tab_file_keeps_ids_and_structure(taxonomy: Taxonomy) -> None:
         for tree in (taxonomy, again)
     ]
     assert families[0] == families[1]
+
+
+@repeatable
+@given(forests())
+def test_the_walk_goes_down_before_it_goes_on(taxonomy: Taxonomy) -> None:
+    walk: list[int] = []
+
+    def visit(label: int) -> None:
+        walk.append(label)
+        for child in taxonomy.children(label).tolist():
+            visit(child)
+
+    for top in taxonomy.children(-1).tolist():
+        visit(top)
+    assert taxonomy.walk.tolist() == walk

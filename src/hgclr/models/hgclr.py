@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
 from hgclr.models.flat import ClassifierOutput, FlatModel
+from hgclr.models.label_names import name_blocks, name_tokens
 from hgclr.models.positions import absolute_positions, first_position
-from hgclr.nn.label_encoder import Graphormer, StructuralBias
+from hgclr.nn.label_attention import StructuralBias
+from hgclr.nn.label_encoder import Graphormer
 from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
 from hgclr.nn.positive_samples import (
     KeepByFraction,
@@ -22,12 +24,11 @@ from hgclr.nn.positive_samples import (
     TokenLabelAttention,
     compact,
     gold_probability,
-    gumbel_noise,
     keep_weights,
 )
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRModel", "name_tokens"]
+__all__ = ["HGCLRModel"]
 
 
 class HGCLRModel(FlatModel):
@@ -56,6 +57,7 @@ class HGCLRModel(FlatModel):
             label_embedding=config.label_embedding,
             spatial=config.spatial_encoding,
             edge=config.edge_encoding,
+            span=config.label_span,
             scale_by=config.attention_scale,
             bias=config.attention_bias,
             output_projection=config.label_output_projection,
@@ -123,12 +125,21 @@ class HGCLRModel(FlatModel):
         """Return the label names' embeddings, (K, H), from the text encoder's own embedding weights."""
         if self.config.name_embedding == "none":
             return None
-        real = self.name_tokens >= 0  # (K, T)
+        blocks = name_blocks(self.name_tokens)
+        if len(blocks) == 1:
+            return self.embed_names(self.name_tokens)
+        embedded = [checkpoint(self.embed_names, tokens, use_reentrant=False) for _, tokens in blocks]
+        order = torch.cat([labels for labels, _ in blocks])
+        return torch.cat(embedded).index_select(0, order.argsort())
+
+    def embed_names(self, tokens: Tensor) -> Tensor:
+        """Return the mean embedding of each name, (n, H), from tokens, (n, T), padded with -1."""
+        real = tokens >= 0
         if self.config.name_embedding == "layer":
             pad = getattr(self.config.text_encoder, "pad_token_id", None) or 0
-            embedded = self.encoder.embeddings(self.name_tokens.masked_fill(~real, pad))  # (K, T, H)
+            embedded = self.encoder.embeddings(tokens.masked_fill(~real, pad))  # (n, T, H)
         else:
-            embedded = self.encoder.get_input_embeddings()(self.name_tokens.clamp(min=0))
+            embedded = self.encoder.get_input_embeddings()(tokens.clamp(min=0))
             position = torch.arange(real.shape[1], device=real.device)
             real = real & (position > 0) & (position < real.sum(1, keepdim=True) - 1)  # no special tokens
         weights = real.unsqueeze(-1).to(embedded.dtype)
@@ -202,19 +213,21 @@ class HGCLRModel(FlatModel):
         Returns:
             What the word embeddings are multiplied by, (B, L), and the share of real tokens kept, ().
         """
-        scores = self.token_label_attention(words, self.label_features())  # A, (B, L, K)
-        noise = gumbel_noise(scores) if noise is None else noise
-        probability = gold_probability(scores, labels, noise, self.config.gumbel_temperature)  # P_i, (B, L)
         real = attention_mask.bool()
         special = torch.zeros_like(real)
         if self.config.keep_special_tokens:
             special = torch.isin(input_ids, torch.tensor(self.config.special_token_ids, device=real.device)) & real
-        kept = self.keep(probability, real & ~special)
+        candidates = real & ~special
+        gold = nn.utils.rnn.pad_sequence([row.nonzero()[:, 0] for row in labels], batch_first=True, padding_value=-1)
+        sampled = gold_probability(
+            self.token_label_attention,
+            words[candidates],
+            self.label_features(),
+            gold[candidates.nonzero()[:, 0]],
+            temperature=self.config.gumbel_temperature,
+            noise=None if noise is None else noise[candidates],
+        )
+        probability = sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)  # P_i, (B, L)
+        kept = self.keep(probability, candidates)
         weights = keep_weights(probability, kept).masked_fill(special, 1.0)
         return weights, (kept | special).sum() / real.sum()
-
-
-def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return the tokens of label names with special tokens, (K, T), padded with -1; long names are cut at 64 tokens."""
-    encoded = tokenizer(list(names), add_special_tokens=True, truncation=True, max_length=64)["input_ids"]
-    return nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in encoded], batch_first=True, padding_value=-1)

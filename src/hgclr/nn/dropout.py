@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ProcessorDropout", "keep_mask", "kept_share"]
+__all__ = ["ProcessorDropout", "draw_seed", "keep_mask", "kept_share"]
 
 STEPS = 2**16
 
@@ -25,13 +25,20 @@ def kept_share(rate: float) -> float:
     return 1 - round(rate * STEPS) / STEPS
 
 
-def keep_mask(shape: Sequence[int], rate: float) -> Tensor:
-    """Return a uint8 tensor, on the processor, in which each element is 0 with probability ``rate`` and else 1."""
+def keep_mask(shape: Sequence[int], rate: float, seed: int | None = None) -> Tensor:
+    """Return a uint8 tensor, on the processor, in which each element is 0 with probability ``rate`` and else 1.
+
+    The same ``seed`` gives the same mask; without one, torch's generator gives it.
+    """
     count = prod(shape)
-    seed = int(torch.randint(2**63 - 1, ()))
-    words = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
+    words = np.random.SFC64(draw_seed() if seed is None else seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
     # numpy compares, and torch widens uint8, several times faster than torch does either with bools.
     return torch.from_numpy((words >= round(rate * STEPS)).view(np.uint8)).view(*shape)
+
+
+def draw_seed() -> int:
+    """Return a seed from torch's generator."""
+    return int(torch.randint(2**63 - 1, ()))
 
 
 class ProcessorDropout(nn.Dropout):

@@ -2,83 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hgclr.nn.label_attention import StructuralBias
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Graphormer", "GraphormerLayer", "StructuralBias"]
-
-
-class _TreeTables(NamedTuple):
-    """Each label's ancestor 1, 2, 4, … steps up, (K + 1,) each; lowest common ancestors and distances, (K, K)."""
-
-    jumps: list[Tensor]
-    ancestor: Tensor
-    distance: Tensor
-
-
-class StructuralBias(nn.Module):
-    """Bias the attention between two labels by their place in the tree (Eq. 4).
-
-    ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the
-    path from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child.
-    With S_i the sum of the edge weights from the root to i, ``Σ w_e = S_i + S_j - 2 S_lca(i,j)``: no table of paths.
-    A label has distance 0 and no edges to itself.
-
-    Args:
-        taxonomy: the label tree; the parameters are sized from it, so depth and distance have no limit.
-        spatial: learn b, one scalar per distance.
-        edge: learn w, one scalar per edge.
-    """
-
-    def __init__(self, taxonomy: Taxonomy, *, spatial: bool, edge: bool) -> None:
-        super().__init__()
-        self.taxonomy = taxonomy
-        self.spatial = nn.Parameter(torch.empty(2 * taxonomy.depth + 1)) if spatial else None  # b
-        self.edge = nn.Parameter(torch.empty(len(taxonomy))) if edge else None  # w
-        self._tables: _TreeTables | None = None
-
-    def forward(self) -> Tensor | None:
-        """Return the bias, (K, K), or None if both parts are off."""
-        weights = self.spatial if self.spatial is not None else self.edge
-        if weights is None:
-            return None
-        _, ancestor, distance = self._tree(weights.device)  # (K, K) both
-        bias = torch.zeros_like(distance, dtype=weights.dtype)
-        if self.spatial is not None:
-            bias = bias + self.spatial[distance]
-        if self.edge is not None:
-            total = self.root_sums()  # S, (K,)
-            shared = F.pad(total, (0, 1))[ancestor]  # S_lca; index -1, the virtual root, meets the padding: 0
-            bias = bias + (total[:, None] + total[None, :] - 2 * shared) / distance.clamp(min=1)
-        return bias
-
-    def root_sums(self) -> Tensor:
-        """Return S, each label's sum of edge weights from the root, (K,), by pointer doubling in O(log depth) steps."""
-        assert self.edge is not None
-        total = F.pad(self.edge, (0, 1))  # row K is the virtual root: no edge above it, and its own parent
-        for jump in self._tree(total.device).jumps:
-            total = total + total[jump]
-        return total[:-1]
-
-    def _tree(self, device: torch.device) -> _TreeTables:
-        """Return what is looked up in every step, computed once per device."""
-        if self._tables is None or self._tables.ancestor.device != device:
-            labels, root = np.arange(len(self.taxonomy)), len(self.taxonomy)
-            jumps = [np.append(np.where(self.taxonomy.parents < 0, root, self.taxonomy.parents), root)]
-            for _ in range(int(self.taxonomy.depth).bit_length() - 1):
-                jumps.append(jumps[-1][jumps[-1]])
-            self._tables = _TreeTables(
-                [torch.from_numpy(jump).to(device) for jump in jumps],
-                torch.from_numpy(self.taxonomy.lca(labels[:, None], labels)).to(device),
-                torch.from_numpy(self.taxonomy.distance(labels[:, None], labels)).to(device),
-            )
-        return self._tables
+__all__ = ["Graphormer", "GraphormerLayer"]
 
 
 class GraphormerLayer(nn.Module):
@@ -123,31 +53,20 @@ class GraphormerLayer(nn.Module):
         )
         self.feed_forward_norm = nn.LayerNorm(width, eps=layer_norm_eps) if feed_forward else None
 
-    def forward(self, features: Tensor, bias: Tensor | None) -> Tensor:
-        """Return new label features.
-
-        Args:
-            features: (K, H).
-            bias: (K, K) or None.
-        """
-        query, key, value = (self._split(part(features)) for part in (self.query, self.key, self.value))
-        mixed = F.scaled_dot_product_attention(  # (heads, K, H/heads)
-            query,
-            key,
-            value,
-            attn_mask=bias,
-            dropout_p=self.dropout if self.training else 0.0,
+    def forward(self, features: Tensor, structure: StructuralBias) -> Tensor:
+        """Return new label features, (K, H), from label features, (K, H), and the tree's part in the attention."""
+        mixed = structure(
+            self.query(features),
+            self.key(features),
+            self.value(features),
+            heads=self.heads,
             scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
         )
-        mixed = mixed.transpose(0, 1).flatten(1)  # (K, H)
         features = self.norm(F.dropout(self.output(mixed), self.dropout, self.training) + features)
         if self.feed_forward is not None and self.feed_forward_norm is not None:
             features = self.feed_forward_norm(self.feed_forward(features) + features)
         return features
-
-    def _split(self, projected: Tensor) -> Tensor:
-        heads: Tensor = projected.unflatten(-1, (self.heads, -1))
-        return heads.transpose(0, 1)  # (heads, K, H/heads)
 
 
 class Graphormer(nn.Module):
@@ -156,10 +75,11 @@ class Graphormer(nn.Module):
     Args:
         taxonomy: the label tree.
         width: size of a label feature.
-        layers: number of layers; every layer shares the structural bias.
+        layers: number of layers; all share the structural bias.
         label_embedding: learn a vector per label.
         spatial: see :class:`StructuralBias`.
         edge: see :class:`StructuralBias`.
+        span: see :class:`StructuralBias`.
         heads, scale_by, bias, output_projection, dropout, layer_norm_eps: see :class:`GraphormerLayer`.
     """
 
@@ -173,6 +93,7 @@ class Graphormer(nn.Module):
         label_embedding: bool,
         spatial: bool,
         edge: bool,
+        span: int | None,
         scale_by: str,
         bias: bool,
         output_projection: bool,
@@ -181,7 +102,7 @@ class Graphormer(nn.Module):
     ) -> None:
         super().__init__()
         self.label_embedding = nn.Embedding(len(taxonomy), width) if label_embedding else None
-        self.structure = StructuralBias(taxonomy, spatial=spatial, edge=edge)
+        self.structure = StructuralBias(taxonomy, spatial=spatial, edge=edge, span=span)
         self.layers = nn.ModuleList(
             GraphormerLayer(
                 width,
@@ -204,7 +125,6 @@ class Graphormer(nn.Module):
             features = learned if features is None else features + learned
         if features is None:
             raise ValueError("label features need a name embedding, a label embedding, or both")
-        bias = self.structure()
         for layer in self.layers:
-            features = layer(features, bias)
+            features = layer(features, self.structure)
         return features

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Children", "LowestCommonAncestor", "find_cycle", "levels_from_top", "read_only"]
+__all__ = ["Children", "LowestCommonAncestor", "depth_first", "find_cycle", "levels_from_top", "read_only"]
 
 
 def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -55,6 +55,28 @@ def levels_from_top(children: Children) -> list[NDArray[np.int64]]:
         levels.append(read_only(np.sort(level)))
         level = children.of_all(level)
     return levels
+
+
+def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index.
+
+    Args:
+        parents: (K,) index of each node's parent, -1 for a top node.
+        levels: the nodes of each level, top nodes first.
+    """
+    sizes = np.ones(len(parents) + 1, dtype=np.int64)  # of the subtrees; the last entry is the virtual root
+    for level in reversed(levels):
+        np.add.at(sizes, parents[level], sizes[level])
+    place = np.empty(len(parents) + 1, dtype=np.int64)
+    place[-1] = -1
+    for level in levels:
+        family = level[np.argsort(parents[level], kind="stable")]
+        before = np.cumsum(sizes[family]) - sizes[family]  # in the subtrees of all nodes further left in the level
+        first = np.searchsorted(parents[family], parents[family])  # where each node's siblings begin
+        place[family] = place[parents[family]] + 1 + before - before[first]
+    walk = np.empty(len(parents), dtype=np.int64)
+    walk[place[:-1]] = np.arange(len(parents))
+    return read_only(walk)
 
 
 def find_cycle(parents: Sequence[int], start: int) -> list[int]:

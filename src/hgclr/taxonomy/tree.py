@@ -18,7 +18,7 @@ from hgclr.taxonomy.literature import write_literature
 from hgclr.taxonomy.reading import FileFormat, read_labels
 from hgclr.taxonomy.resolving import LabelIndex
 from hgclr.taxonomy.source import Source
-from hgclr.taxonomy.structure import Children, LowestCommonAncestor, find_cycle, levels_from_top, read_only
+from hgclr.taxonomy.structure import Children, LowestCommonAncestor, depth_first, find_cycle, levels_from_top, read_only
 
 __all__ = ["Taxonomy"]
 
@@ -104,6 +104,11 @@ class Taxonomy:
     def leaves(self) -> NDArray[np.int64]:
         """The indices of the labels without children, read-only."""
         return self._leaves
+
+    @cached_property
+    def walk(self) -> NDArray[np.int64]:
+        """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
+        return depth_first(self._parents, self._levels)
 
     def __len__(self) -> int:
         return len(self._ids)
