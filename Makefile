@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# The benchmark sets, which are not part of the project.
+DATA   ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check format clean
+.PHONY: help quickstart test check bench format clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +22,9 @@ check: $(VENV)/.dev  ## formatting, lint, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## speed beside what must be reached, on the sets in DATA=../shared/data (about five minutes)
+	$(BIN)/python benchmarks/bench.py --data $(DATA)
 
 format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -1,8 +1,9 @@
-"""Documents a second in training: the published way of working, ours, and ours with the processor's fast paths.
+"""Documents a second in training: the published way of working, ours, with the fast paths, with compact positives.
 
     python benchmarks/training_speed.py --data ../shared/data/arxiv --output benchmarks/results/training-speed.json
 
-All contenders train the same model (``published`` preset, batch 12, full length) and take turns in one process, because
+All contenders train the same model (``published`` preset, batch 12, full length; the last leaves dropped tokens out of
+the positive samples, which makes it another model) and take turns in one process, because
 the machine's speed changes by the minute; each round also times a plain matrix product. Reported are medians over the
 rounds, their spread, and ratios. The share of the matrix product's speed counts work on real tokens only: padding,
 dropout, activations, the label side and the optimiser are all overhead.
@@ -11,28 +12,31 @@ dropout, activations, the label side and the optimiser are all overhead.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
+from hgclr.cli.console import quiet_libraries
 from hgclr.config import PRESETS
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
-from hgclr.hardware import machine
 from hgclr.models import HGCLRModel
 from hgclr.models.saving import load_tokenizer
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.trainer import Collator
+from measuring import one_round, provenance, show, spread, write
 from published_style import PublishedStyle, pad_to_512
 
 BATCH = 12
+PUBLISHED, PLAIN, OURS, COMPACT = "published style", "ours, plain", "ours", "ours, compact positives"
+
 Batch = dict[str, Tensor]
 
 
@@ -56,51 +60,48 @@ def matrix_product() -> float:
     return 5 * 2 * 2048**3 / (time.perf_counter() - started)
 
 
-def contender(model: HGCLRModel, loss: Callable[[Batch], Tensor]) -> Callable[[list[Batch]], float]:
-    """Return a function that trains on batches and gives the seconds it took."""
+def contender(model: HGCLRModel, loss: Callable[[Batch], Tensor]) -> Callable[[list[Batch]], None]:
+    """Return a function that trains on batches."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
-    def train(batches: list[Batch]) -> float:
-        started = time.perf_counter()
+    def train(batches: list[Batch]) -> None:
         for batch in batches:
             optimiser.zero_grad()
             loss(batch).backward()
             optimiser.step()
-        return time.perf_counter() - started
 
     return train
 
 
-def main() -> None:
-    """Run the rounds and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--documents", type=int, default=600, help="sample to draw the batches from")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
-    arguments = parser.parse_args()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, rounds: int = 5) -> dict[str, Any]:
+    """Return documents a second, ratios, and the share of a matrix product's speed.
 
-    folder, tokenizer = DataFolder(arguments.data), load_tokenizer(arguments.encoder)
-    tokens = tokenize_split(folder, "train", tokenizer, max_length=512, limit=arguments.documents)
+    Args:
+        data: data folder.
+        encoder: text encoder.
+        documents: size of the sample to draw the batches from.
+        rounds: turns that are timed.
+    """
+    folder, tokenizer = DataFolder(data), load_tokenizer(encoder)
+    tokens = tokenize_split(folder, "train", tokenizer, max_length=512, limit=documents)
     labels, pad = len(folder.taxonomy), tokenizer.pad_token_id
     collate = Collator(labels, pad)
 
-    def new() -> HGCLRModel:
+    def new(**settings: bool) -> HGCLRModel:
         torch.manual_seed(0)
         return HGCLRModel.from_encoder(
-            arguments.encoder, folder.taxonomy, tokenizer, **PRESETS["published"], max_length=512
+            encoder, folder.taxonomy, tokenizer, **PRESETS["published"], max_length=512, **settings
         ).train()
 
-    published, plain, fast = new(), new(), new()
-    accelerate_on_processor(fast, fast.encoder)
+    published, plain, fast, compact = new(), new(), new(), new(compact_positives=True)
+    for model in (fast, compact):
+        accelerate_on_processor(model, model.encoder)
     yardstick = PublishedStyle(published)
     trainers = {
-        "published style": contender(published, lambda batch: yardstick(**batch)),
-        "ours, plain": contender(plain, lambda batch: plain(**batch).loss),
-        "ours": contender(fast, lambda batch: fast(**batch).loss),
+        PUBLISHED: contender(published, lambda batch: yardstick(**batch)),
+        PLAIN: contender(plain, lambda batch: plain(**batch).loss),
+        OURS: contender(fast, lambda batch: fast(**batch).loss),
+        COMPACT: contender(compact, lambda batch: compact(**batch).loss),
     }
     # Length buckets as in training: neighbours in length share a batch. A round takes one bucket from the middle of
     # each sixth of the lengths, so that its texts are as long on average as all are.
@@ -109,43 +110,54 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in trainers}
     shares: list[float] = []
     lengths: list[int] = []
-    for number in range(arguments.rounds + 1):
+    kept: list[float] = []
+    for number in range(rounds + 1):
         middles = (np.arange(6) + 0.5) / 6 * len(buckets) + random.integers(-2, 3)
         chosen = [[tokens[int(i)] for i in bucket] for bucket in buckets[middles.astype(int)]]
         padded = [pad_to_512([tokens[int(i)] for i in random.choice(len(tokens), BATCH)], labels, pad)]
         batches = [collate(rows) for rows in chosen]
         lengths += [len(row["input_ids"]) for rows in chosen for row in rows]
         peak = matrix_product()
-        for name, train in trainers.items():
-            given = padded if name == "published style" else batches
-            seconds = train(given)
-            if number:  # the first round warms up
-                rates[name].append(BATCH * len(given) / seconds)
-                if name == "ours":
-                    shares.append(sum(real_work(batch, fast) for batch in batches) / seconds / peak)
+        given = {name: padded if name == PUBLISHED else batches for name in trainers}
+        seconds = one_round({name: partial(train, given[name]) for name, train in trainers.items()})
+        if number:  # the first round warms up
+            for name in trainers:
+                rates[name].append(BATCH * len(given[name]) / seconds[name])
+            kept.append(float(fast(**batches[0]).kept))
+            shares.append(sum(real_work(batch, fast) for batch in batches) / seconds[OURS] / peak)
 
-    base = statistics.median(rates["published style"])
-    result = {
-        "documents_per_second": {
-            name: {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-            for name, values in rates.items()
-        },
+    base = statistics.median(rates[PUBLISHED])
+    return {
+        "documents_per_second": {name: spread(values) for name, values in rates.items()},
         "ratio_to_published_style": {name: statistics.median(values) / base for name, values in rates.items()},
-        "share_of_matrix_product": {
-            "median": statistics.median(shares),
-            "lowest": min(shares),
-            "highest": max(shares),
-        },
-        "setting": {"data": arguments.data.name, "encoder": arguments.encoder, "batch": BATCH, "rounds": len(shares)},
+        "share_of_matrix_product": spread(shares),
+        "share_of_tokens_kept": spread(kept),
+        "setting": {"data": data.name, "encoder": encoder, "batch": BATCH, "rounds": len(shares)},
         "tokens_per_document": {"measured": statistics.mean(lengths), "all": float(np.mean(tokens["length"]))},
         "threads": torch.get_num_threads(),
-        "machine": machine(),
+        **provenance(),
     }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for name, values in rates.items():
-        print(f"{name:16} {statistics.median(values):6.2f} documents/s  {statistics.median(values) / base:5.2f} x")
-    print(f"work on real tokens: {statistics.median(shares):.0%} of a plain matrix product's speed")
+
+
+def main() -> None:
+    """Run the rounds, write the result and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--documents", type=int, default=600, help="sample to draw the batches from")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    quiet_libraries()
+    result = run(arguments.data, encoder=arguments.encoder, documents=arguments.documents, rounds=arguments.rounds)
+    write(result, arguments.output)
+    rows = [
+        (name, f"{rate['median']:.2f}", f"{result['ratio_to_published_style'][name]:.2f} x")
+        for name, rate in result["documents_per_second"].items()
+    ]
+    share = result["share_of_matrix_product"]["median"]
+    title = f"Training; work on real tokens: {share:.0%} of a plain matrix product's speed"
+    show(title, ("", "documents/s", "published style"), rows)
 
 
 if __name__ == "__main__":

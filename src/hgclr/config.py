@@ -48,7 +48,7 @@ class HGCLRConfig(PreTrainedConfig):
         label_dropout: dropout in the label encoder.
         label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
             the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
-            4,096 labels and 512 above, where the cost would grow with the square of the number of labels.
+            4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
 
         token_label_heads: heads of the token-label attention.
         guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from transformers import AutoTokenizer
 from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
-from hgclr.inference.batches import batches_by_length, pad, windows
+from hgclr.inference.classifier import check_text
 from hgclr.models import HGCLRModel
 from hgclr.models.saving import load_tokenizer
 
@@ -114,6 +117,97 @@ def test_a_stream_reads_one_window_ahead_at_most(
         assert taken <= 4 * -(-number // 4)
 
 
+def test_many_labels_shorten_the_window(
+    classifier: HierarchicalClassifier, taxonomy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert classifier.window == HierarchicalClassifier.WINDOW
+    for decisions, expected in ((3 * len(taxonomy) + 1, 3), (1, 1)):
+        monkeypatch.setattr(HierarchicalClassifier, "DECISIONS", decisions)
+        assert classifier.window == expected
+        sizes = [len(block) for block in classifier.probabilities(["atom"] * 7)]
+        assert sizes == [expected] * (7 // expected) + [1] * (7 % expected)
+
+
+def test_tokenising_overlaps_with_computing_and_changes_nothing(
+    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = classifier.predict_proba(TEXTS)
+    monkeypatch.setattr(HierarchicalClassifier, "PIECE", 2)
+    prepare, compute = classifier._batches, classifier.backend.logits
+    prepared: list[threading.Event] = [threading.Event() for _ in range(3)]
+    threads, computed = [], []
+
+    def batches(piece):
+        made = prepare(piece)
+        prepared[len(threads)].set()
+        threads.append(threading.current_thread())
+        return made
+
+    def logits(ids, mask):
+        computed.append(len(ids))
+        pieces = (sum(computed) + 1) // 2  # how many of them have been computed, this one included
+        if pieces < 3:
+            assert prepared[pieces].wait(20)  # the next is made ready although this one is not done
+        return compute(ids, mask)
+
+    monkeypatch.setattr(classifier, "_batches", batches)
+    monkeypatch.setattr(classifier.backend, "logits", logits)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
+    assert sum(computed) == len(TEXTS)
+    assert threads[0] is threading.current_thread()
+    assert threads[1] is threads[2] is not threads[0]
+
+
+def test_texts_are_taken_in_the_callers_thread(
+    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
+    monkeypatch.setattr(HierarchicalClassifier, "PIECE", 1)
+    connection = sqlite3.connect(":memory:")  # refuses every other thread
+    connection.execute("create table texts (text)")
+    connection.executemany("insert into texts values (?)", [(text,) for text in TEXTS])
+    rows = (text for (text,) in connection.execute("select text from texts order by rowid"))
+    assert list(classifier.stream(rows)) == classifier.predict(TEXTS)
+
+
+def test_an_error_in_the_texts_reaches_the_caller_after_the_windows_before_it(
+    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
+
+    def texts():
+        yield from ("atom", "goal", "judge")
+        raise OSError("the disk is gone")
+
+    stream = classifier.stream(texts())
+    assert [next(stream), next(stream)] == classifier.predict(["atom", "goal"])
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(stream)
+
+
+def test_a_stream_left_early_leaves_no_thread(
+    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HierarchicalClassifier, "PIECE", 1)
+    before = threading.active_count()
+    stream = classifier.stream(iter(TEXTS * 3))
+    next(stream)
+    stream.close()
+    assert threading.active_count() == before
+
+
+def test_extreme_logits_are_probabilities(classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.array([-1e30, -1000, -103, -88, -20, 0, 20, 89, 1e30])  # one for each label
+    monkeypatch.setattr(classifier.backend, "logits", lambda ids, _: np.tile(values.astype(np.float32), (len(ids), 1)))
+    with np.errstate(all="raise", under="ignore"):
+        (row,) = classifier.predict_proba(["atom"])
+    expected = [
+        math.exp(value) / (1 + math.exp(value)) if value < 0 else 1 / (1 + math.exp(-value)) for value in values
+    ]
+    np.testing.assert_allclose(row, np.array(expected), rtol=1e-6, atol=1e-37)
+    assert row.dtype == np.float32
+
+
 def test_no_texts_give_no_rows(classifier: HierarchicalClassifier, taxonomy) -> None:
     assert classifier.predict([]) == []
     assert classifier.predict_proba([]).shape == (0, len(taxonomy))
@@ -122,6 +216,9 @@ def test_no_texts_give_no_rows(classifier: HierarchicalClassifier, taxonomy) -> 
 def test_what_is_no_text_is_refused(classifier: HierarchicalClassifier) -> None:
     with pytest.raises(InputError, match="expected a text, got int 3"):
         classifier.predict(["atom", 3])
+    with pytest.raises(InputError, match="not UTF-8: the text has a lone surrogate at character 2"):
+        classifier.predict(["a\ud800"])
+    check_text("a😀é")
 
 
 def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_data: Path, taxonomy) -> None:
@@ -176,22 +273,3 @@ def test_transformers_own_pipeline_takes_the_model(model: Path, classifier: Hier
     assert {row["label"] for row in answer} == set(taxonomy.ids)
     for row in answer:
         assert row["score"] == pytest.approx(float(expected[taxonomy.resolve(row["label"])]), abs=1e-5)
-
-
-def test_batches_stay_within_the_token_budget() -> None:
-    random = np.random.default_rng(0)
-    lengths = random.integers(1, 60, 200).tolist()
-    batches = list(batches_by_length(lengths, 100))
-    assert sorted(index for batch in batches for index in batch) == list(range(200))
-    assert all(len(batch) * max(lengths[i] for i in batch) <= 100 for batch in batches)
-    padding = sum(max(lengths[i] for i in batch) - lengths[j] for batch in batches for j in batch)
-    assert padding < 0.1 * sum(lengths)
-    assert list(batches_by_length([500, 3], 100)) == [[0], [1]]
-    assert list(batches_by_length([], 100)) == []
-
-
-def test_windows_and_padding() -> None:
-    assert list(windows(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    ids, mask = pad([[1, 2], [3]], 7)
-    assert ids.tolist() == [[1, 2], [3, 7]]
-    assert mask.tolist() == [[1, 1], [1, 0]]

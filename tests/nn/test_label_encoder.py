@@ -140,7 +140,7 @@ def test_dropped_attention_weights_are_the_same_in_the_backward_pass(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("labels", "setting", "span"), [(4096, None, 4096), (4097, None, 512), (100, 7, 7), (100, 900, 100)]
+    ("labels", "setting", "span"), [(4096, None, 4096), (4097, None, 256), (100, 7, 7), (100, 900, 100)]
 )
 def test_small_trees_attend_as_a_whole(labels: int, setting: int | None, span: int) -> None:
     assert attention_span(labels, setting) == span

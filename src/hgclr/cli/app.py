@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli import data, doctor, encoders, evaluate, import_published, predict, quickstart, taxonomy, train
+from hgclr.cli import data, doctor, encoders, evaluate, export, import_published, predict, quickstart, taxonomy, train
 from hgclr.errors import HGCLRError
 
 __all__ = ["app"]
@@ -74,6 +74,7 @@ app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
 app.command("train", rich_help_panel=USE)(train.train)
 app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
 app.command("predict", rich_help_panel=USE)(predict.predict)
+app.command("export", rich_help_panel=USE)(export.export)
 app.command("import-published", rich_help_panel=USE)(import_published.import_published)
 app.add_typer(taxonomy.app, name="taxonomy", rich_help_panel=DATA)
 app.add_typer(data.app, name="data", rich_help_panel=DATA)

@@ -49,12 +49,13 @@ def evaluate(
     from hgclr.errors import require_extra
     from hgclr.files import atomic_file
     from hgclr.hardware import machine
-
-    require_extra("torch", extra="train", capability="Evaluation")
     from hgclr.inference import HierarchicalClassifier
     from hgclr.inference import evaluate as score
+    from hgclr.inference.loading import is_onnx
 
-    quiet_libraries()
+    if not is_onnx(model):
+        require_extra("torch", extra="train", capability="Evaluation of a model that is no ONNX folder")
+        quiet_libraries()
     classifier = HierarchicalClassifier.from_pretrained(model)
     folder = DataFolder(
         data,

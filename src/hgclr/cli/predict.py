@@ -53,13 +53,15 @@ def predict(
 
     if texts and source is not None:
         raise InputError("texts are given both as arguments and by --input", remedy="give one of them")
-    require_extra("torch", extra="train", capability="Prediction")
     from hgclr.cli.console import progress_bar, quiet_libraries
     from hgclr.cli.rendering import prediction_tree
     from hgclr.files import atomic_file
     from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.loading import is_onnx
 
-    quiet_libraries()
+    if not is_onnx(model):  # which needs none of these libraries, and importing them takes seconds
+        require_extra("torch", extra="train", capability="Prediction with a model that is no ONNX folder")
+        quiet_libraries()
     as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
     rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
     column = "text" if texts else text_column
@@ -96,6 +98,7 @@ def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
     from hgclr.data.readers import SUFFIXES, read_rows
     from hgclr.data.rows import BadRow
     from hgclr.errors import InputError
+    from hgclr.inference.classifier import check_text
 
     if source is None or str(source) == "-":
         if sys.stdin.isatty():
@@ -105,8 +108,10 @@ def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
         for row in read_rows(source, (text_column,)):
             if isinstance(row, BadRow):
                 raise InputError(row.reason, path=row.path, line=row.number, remedy=row.remedy)
-            if not isinstance(row.values[text_column], str):
-                raise InputError(f"{text_column!r} is no text", path=source, line=row.number)
+            try:
+                check_text(row.values[text_column])
+            except InputError as error:
+                raise InputError(f"column {text_column!r}: {error.what}", path=source, line=row.number) from None
             yield dict(row.values)
     else:
         try:

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hgclr.errors import InputError
-from hgclr.inference.backends import Backend, TorchBackend
-from hgclr.inference.batches import batches_by_length, pad, windows
+from hgclr.inference.backends import Backend
+from hgclr.inference.batches import batches_by_length, longest_first, one_ahead, pad, windows
+from hgclr.inference.loading import load
+from hgclr.inference.predictions import PredictedLabel, Prediction, PredictionMaker
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Decoding", "HierarchicalClassifier", "PredictedLabel", "Prediction"]
+__all__ = ["Decoding", "HierarchicalClassifier", "PredictedLabel", "Prediction", "check_text"]
 
 Decoding = Literal["threshold", "closure"]
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedLabel:
-    """One label of a text: its id, the names from the top down to it, and how probable the model finds it."""
-
-    id: str
-    path: tuple[str, ...]
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The labels of one text, parents before their children."""
-
-    labels: tuple[PredictedLabel, ...]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the labels in plain Python types."""
-        return [
-            {"id": label.id, "path": list(label.path), "probability": round(label.probability, 4)}
-            for label in self.labels
-        ]
 
 
 class HierarchicalClassifier:
@@ -62,9 +40,13 @@ class HierarchicalClassifier:
     """
 
     WINDOW = 2048
-    """Texts in memory at a time when predicting from a stream."""
-    TOKENS = 8192
-    """Tokens in a batch, padding included."""
+    """Texts in memory at a time when predicting from a stream, fewer where :attr:`DECISIONS` says so."""
+    DECISIONS = 2**24
+    """Texts times labels in memory at a time."""
+    PIECE = 512
+    """Texts of a window that are tokenised together, while the backend computes those before."""
+    TOKENS = 1024
+    """Tokens in a batch, padding included; more are no faster on a processor."""
 
     def __init__(
         self,
@@ -80,30 +62,28 @@ class HierarchicalClassifier:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length)
-        self._paths = [tuple(taxonomy.names[node] for node in taxonomy.path(i)) for i in range(len(taxonomy))]
+        self._make = PredictionMaker(taxonomy)
 
     @classmethod
     def from_pretrained(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
-        """Load what training left in its folder ``model``, or a hub name.
+        """Load what training left in its folder ``model``, an ONNX folder that ``hgclr export`` wrote, or a hub name.
+
+        Args:
+            model: the folder or the name.
+            device: where torch runs, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
 
         Raises:
-            InputError: if there is no model or no tokenizer.
+            InputError: if there is no model or no tokenizer, or something is wrong with them.
+            MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
         """
-        backend = TorchBackend(model, device)
-        config = backend.model.config
-        from transformers import AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(model)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no tokenizer could be loaded from {model}: {error}") from error
+        loaded = load(model, device)
         return cls(
-            backend,
-            tokenizer.backend_tokenizer,
-            config.taxonomy,
-            pad_token=tokenizer.pad_token_id,
-            max_length=config.max_length,
-            threshold=config.threshold,
+            loaded.backend,
+            loaded.tokenizer,
+            loaded.taxonomy,
+            pad_token=loaded.pad_token,
+            max_length=loaded.max_length,
+            threshold=loaded.threshold,
         )
 
     def predict(
@@ -125,8 +105,7 @@ class HierarchicalClassifier:
         """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
         for probabilities in self.probabilities(texts):
             chosen = self.decide(probabilities, threshold=threshold, decode=decode)
-            for row, given in zip(probabilities, chosen, strict=True):
-                yield self._prediction(row, np.flatnonzero(given))
+            yield from map(self._make, probabilities, chosen)
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the probability of every label for every text, (N, K), labels in the taxonomy's order."""
@@ -134,16 +113,22 @@ class HierarchicalClassifier:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.taxonomy)), dtype=np.float32)
 
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield probabilities, (n, K), for consecutive windows of the texts."""
-        for window in windows(texts, self.WINDOW):
+        """Yield probabilities, (n, K), for consecutive windows of the texts.
+
+        The texts are taken in the caller's thread, because what reads them may belong to it (a database cursor does),
+        and a window only when it is asked for. Within a window tokenising overlaps with computing: the number of
+        characters tells well enough which texts belong together, so that they can be tokenised piece by piece.
+        """
+        for window in windows(texts, self.window):
             for text in window:
-                if not isinstance(text, str):
-                    raise InputError(f"expected a text, got {type(text).__name__} {text!r:.80}")
-            encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(window)]
+                check_text(text)
+            order = longest_first([len(text) for text in window])
+            pieces = [[(row, window[row]) for row in rows] for rows in windows(order, self.PIECE)]
             logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
-            for batch in batches_by_length([len(ids) for ids in encoded], self.TOKENS):
-                logits[batch] = self.backend.logits(*pad([encoded[index] for index in batch], self.pad_token))
-            yield (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
+            for batches in one_ahead(self._batches, pieces):
+                for rows, ids, mask in batches:
+                    logits[rows] = self.backend.logits(ids, mask)
+            yield _sigmoid(logits)
 
     def decide(
         self,
@@ -160,12 +145,38 @@ class HierarchicalClassifier:
             raise InputError(f"unknown decoding rule {decode!r}", remedy="choose threshold or closure")
         return chosen
 
-    def _prediction(self, probabilities: NDArray[np.float32], labels: NDArray[np.int64]) -> Prediction:
-        """Return the given labels in the order of the tree: sorted by path, so that parents come first."""
-        ordered = sorted(labels.tolist(), key=lambda label: self._paths[label])
-        return Prediction(
-            tuple(
-                PredictedLabel(self.taxonomy.ids[label], self._paths[label], float(probabilities[label]))
-                for label in ordered
-            )
-        )
+    @property
+    def window(self) -> int:
+        """Texts in memory at a time."""
+        return max(1, min(self.WINDOW, self.DECISIONS // len(self.taxonomy)))
+
+    def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
+        """Return batches of rows, token ids and mask from texts with their rows."""
+        encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast([text for _, text in piece])]
+        return [
+            ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
+            for batch in batches_by_length([len(ids) for ids in encoded], self.TOKENS)
+        ]
+
+
+def check_text(text: object) -> None:
+    """Refuse what the tokenizer cannot take.
+
+    Raises:
+        InputError: if it is no string, or holds half of a surrogate pair, which JSON can spell and UTF-8 cannot.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"expected a text, got {type(text).__name__} {text!r:.80}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
+
+
+def _sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return probabilities in the place of logits: a window of them may be large."""
+    np.negative(logits, out=logits)
+    np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
+    np.exp(logits, out=logits)
+    logits += 1
+    return np.reciprocal(logits, out=logits)

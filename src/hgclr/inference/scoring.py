@@ -34,7 +34,7 @@ def evaluate(
         progress: called with the number of documents scored since the last call.
     """
     scores = MultiLabelScores(classifier.taxonomy)
-    for documents in windows(folder.documents(split), classifier.WINDOW):
+    for documents in windows(folder.documents(split), classifier.window):
         gold = np.zeros((len(documents), len(classifier.taxonomy)), dtype=np.bool_)
         for row, document in enumerate(documents):
             gold[row, list(document.labels)] = True

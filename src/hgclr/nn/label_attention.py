@@ -23,7 +23,7 @@ __all__ = ["WHOLE_TREE", "StructuralBias", "attention_span"]
 
 WHOLE_TREE = 4096
 """Up to so many labels, each attends to all unless told otherwise."""
-STRETCH = 512
+STRETCH = 256
 """In larger trees, labels that attend to each other."""
 PIECE = 2**20
 """Attention weights computed at a time, over all heads: four megabytes in single precision."""

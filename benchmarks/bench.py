@@ -1,0 +1,180 @@
+"""All speed benchmarks in one go, as one table: what must be reached, and what this machine reaches.
+
+    make bench                                                            # about five minutes
+    python benchmarks/bench.py --full --output benchmarks/results         # the figures of docs/performance.md
+
+The short form measures fewer documents and rounds than the full one; ratios are between contenders that take turns in
+one run. With --output each benchmark leaves its JSON file, and ``plots.py`` draws them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import bulk_prediction
+import evaluation_speed
+import label_scaling
+import prediction_speed
+import startup
+import training_speed
+from hgclr.cli.console import quiet_libraries
+from measuring import show, write
+
+RESULTS = Path(__file__).parent / "results"
+GB = 1e9
+
+
+class Goal(NamedTuple):
+    """One line of the table: what is measured, what must be reached, the figure, and whether it reaches it."""
+
+    what: str
+    must: str
+    reached: str
+    good: bool
+
+
+def training(result: dict[str, Any]) -> list[Goal]:
+    """Judge the speed of training."""
+    ratios, share = result["ratio_to_published_style"], result["share_of_matrix_product"]["median"]
+    exact, compact = ratios[training_speed.OURS], ratios[training_speed.COMPACT]
+    return [
+        Goal("training, same mathematics", ">= 4 x published style", f"{exact:.1f} x", exact >= 4),
+        Goal("  work on real tokens", ">= 60 % of a matrix product", f"{share:.0%}", share >= 0.6),
+        Goal("training, compact positives", ">= 7 x published style", f"{compact:.1f} x", compact >= 7),
+    ]
+
+
+def prediction(result: dict[str, Any]) -> list[Goal]:
+    """Judge the speed of prediction, and what int8 costs in F1 where the model is a trained one."""
+    goals = []
+    for name, contender, published, pipelined in (
+        ("prediction, fp32", prediction_speed.TORCH, 3, 1.5),
+        ("prediction, int8", prediction_speed.INT8, 8, 3),
+    ):
+        one = result["ratio_to_published_style"][contender]["median"]
+        other = result["ratio_to_best_pipeline"][contender]["median"]
+        goals.append(Goal(name, f">= {published} x published style", f"{one:.1f} x", one >= published))
+        goals.append(Goal("", f">= {pipelined} x pipeline", f"{other:.1f} x", other >= pipelined))
+    if result["f1"]:
+        exact, small = result["f1"][prediction_speed.TORCH], result["f1"][prediction_speed.INT8]
+        apart = max(abs(exact[name] - small[name]) for name in exact)
+        goals.append(Goal("", "F1 within 0.3 of fp32", f"{apart:.2f}", apart <= 0.3))
+    return goals
+
+
+def bulk(result: dict[str, Any]) -> list[Goal]:
+    """Judge the stream of short texts."""
+    goals = []
+    for name in (bulk_prediction.TORCH, bulk_prediction.INT8):
+        share = result[name]["share_of_the_backends_own_rate"]["median"]
+        peak = result[name]["bytes"]["peak"]
+        what = f"bulk, {result['setting']['texts']:,} texts, {name}"
+        goals.append(Goal(what, ">= 90 % of the backend", f"{share:.0%}", share >= 0.9))
+        goals.append(Goal("", "< 1.5 GB", f"{peak / GB:.2f} GB", peak < 1.5 * GB))
+    return goals
+
+
+def evaluation(result: dict[str, Any]) -> list[Goal]:
+    """Judge the metrics."""
+    seconds, setting = result["seconds"]["median"], result["setting"]
+    what = f"evaluation, {setting['documents']:,} x {setting['labels']}"
+    return [Goal(what, "< 10 s", f"{seconds:.1f} s", seconds < 10)]
+
+
+def labels(result: dict[str, Any]) -> list[Goal]:
+    """Judge the label side."""
+    goals = []
+    for tree in result["trees"]:
+        what, ratio = f"training step, {tree['labels']:,} labels", tree["ratio"]["median"]
+        if tree["labels"] == 31_000:
+            memory = tree["bytes_beyond_encoder"] / GB
+            goals.append(Goal(what, "<= 3 x that of 160 labels", f"{ratio:.1f} x", ratio <= 3))
+            goals.append(Goal("", "<= 8 GB beyond the encoder", f"{memory:.1f} GB", memory <= 8))
+        elif tree["labels"] > 31_000:
+            goals.append(Goal(what, "trains", f"{tree['step_seconds']['median']:.0f} s a step", True))
+    return goals
+
+
+def start(result: dict[str, Any]) -> list[Goal]:
+    """Judge the start-up."""
+    help_, first = (result["seconds"][name]["median"] for name in (startup.HELP, startup.PREDICT))
+    light = "torch" not in result["imports"][startup.PREDICT]
+    return [
+        Goal("start-up, hgclr --help", "< 0.5 s", f"{help_:.2f} s", help_ < 0.5),
+        Goal("  first prediction, onnxruntime", "< 3 s", f"{first:.2f} s", first < 3),
+        Goal("", "torch not imported", "not imported" if light else "imported", light),
+    ]
+
+
+def plan(data: Path, model: Path | None, *, full: bool) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Return each benchmark by the name of its result: how to run it and how to judge it."""
+    arxiv, clinc = data / "arxiv", data / "clinc150"
+    sizes = label_scaling.LABELS if full else (31_000,)
+    return {
+        "startup": (partial(startup.run, clinc, rounds=5 if full else 3), start),
+        "evaluation-speed": (partial(evaluation_speed.run, rounds=3 if full else 1), evaluation),
+        "prediction-speed": (
+            partial(
+                prediction_speed.run,
+                arxiv,
+                model=model,
+                documents=1000 if full else 48,
+                rounds=3 if full else 2,
+                pipeline_batches=prediction_speed.PIPELINE_BATCHES if full else (1, 4),
+            ),
+            prediction,
+        ),
+        "bulk-prediction": (partial(bulk_prediction.run, clinc, texts=1_000_000 if full else 20_000), bulk),
+        "label-scaling": (partial(label_scaling.run, arxiv, labels=sizes, rounds=3 if full else 1), labels),
+        "training-speed": (partial(training_speed.run, arxiv, rounds=4 if full else 1), training),
+    }
+
+
+def main() -> None:
+    """Run the benchmarks, print what each finds as it goes, and the whole table at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with arxiv and clinc150")
+    parser.add_argument("--model", type=Path, help="model trained on arxiv, to compare F1; speed needs none")
+    parser.add_argument("--full", action="store_true", help="all documents, sizes and rounds: an hour or two")
+    parser.add_argument("--only", nargs="+", help="names of benchmarks")
+    parser.add_argument("--output", type=Path, help="folder for the results")
+    arguments = parser.parse_args()
+    for name in ("arxiv", "clinc150"):
+        if not (arguments.data / name).is_dir():
+            sys.exit(f"error: there is no data set {name} in {arguments.data}: give the folder of both with --data")
+    quiet_libraries()
+    goals: list[Goal] = []
+    for name, (run, judge) in plan(arguments.data, arguments.model, full=arguments.full).items():
+        if arguments.only and name not in arguments.only:
+            continue
+        print(f"{name} …", flush=True)
+        result = run()
+        if arguments.output:
+            write(result, arguments.output / f"{name}.json")
+        goals += judge(result)
+    recorded = RESULTS / "compact-positives.json"
+    if recorded.is_file() and not arguments.only:
+        goals.append(compact_f1(json.loads(recorded.read_text(encoding="utf-8"))))
+    rows = [(goal.what, goal.must, goal.reached, "yes" if goal.good else "NO") for goal in goals]
+    show("Fast enough?", ("what", "must reach", "here", "reached"), rows)
+
+
+def compact_f1(result: dict[str, Any]) -> Goal:
+    """Judge what compact positives cost, from the runs on record: training takes hours."""
+    exact, compact = (result[name]["dev_macro_f1"]["mean"] for name in ("exact", "compact"))
+    return Goal(
+        "compact positives, on record",
+        "dev Macro-F1 within 0.3",
+        f"{compact - exact:+.2f}",
+        abs(compact - exact) <= 0.3,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Draw the plots of docs/performance.md from the results of the benchmarks.
+
+python benchmarks/plots.py --results benchmarks/results --output docs/images
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+OURS, THEIRS = "#1f6f8b", "#b8b8b8"
+
+
+def bars(axes: Axes, rates: dict[str, dict[str, float]], title: str, unit: str) -> None:
+    """Draw a bar per contender with its spread, ours in colour, and how many times the first it is."""
+    names = list(rates)
+    base = rates[names[0]]["median"]
+    for place, name in enumerate(names):
+        rate = rates[name]
+        sides = [[rate["median"] - rate["lowest"]], [rate["highest"] - rate["median"]]]
+        axes.barh(
+            place, rate["median"], xerr=sides, color=OURS if name.startswith("ours") else THEIRS, ecolor="#444444"
+        )
+        text = f"{rate['median']:.3g}" + (f"  ({rate['median'] / base:.1f} x)" if place else "")
+        axes.text(rate["highest"] * 1.01, place, " " + text, va="center", fontsize=9)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(rate["highest"] for rate in rates.values()) * 1.3)
+    axes.set_xlabel(unit)
+    axes.set_title(title, loc="left")
+
+
+def training(result: dict[str, Any]) -> pyplot.Figure:
+    """Draw documents a second in training."""
+    figure, axes = pyplot.subplots(figsize=(7, 2.3))
+    bars(axes, result["documents_per_second"], "Training, abstracts, batch 12", "documents a second")
+    return figure
+
+
+def prediction(result: dict[str, Any]) -> pyplot.Figure:
+    """Draw documents a second in prediction, of the pipeline at its best batch size only."""
+    figure, axes = pyplot.subplots(figsize=(7, 2.6))
+    wanted = {
+        name: rate
+        for name, rate in result["documents_per_second"].items()
+        if not name.startswith("pipeline") or name == result["best_pipeline"]
+    }
+    bars(axes, wanted, "Prediction, abstracts", "documents a second")
+    return figure
+
+
+def label_side(result: dict[str, Any]) -> pyplot.Figure:
+    """Draw time and memory of a training step against the number of labels."""
+    figure, (time, memory) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+    trees = result["trees"]
+    labels = [tree["labels"] for tree in trees]
+    time.plot(labels, [tree["ratio"]["median"] for tree in trees], "o-", color=OURS)
+    time.axhline(3, color=THEIRS, linestyle="--")
+    time.text(labels[0], 3, "3 x, allowed at 31,000", va="bottom", fontsize=8, color="#666666")
+    time.set(title="Time of a step, x that of 160 labels", yscale="log", yticks=[1, 2, 3, 5, 10])
+    time.yaxis.set_major_formatter("{x:.0f}")
+    time.yaxis.set_minor_formatter("")
+    memory.plot(labels, [tree["bytes_beyond_encoder"] / 1e9 for tree in trees], "o-", color=OURS)
+    memory.axhline(8, color=THEIRS, linestyle="--")
+    memory.text(labels[0], 8, "8 GB, allowed at 31,000", va="top", fontsize=8, color="#666666")
+    memory.set(title="Memory beyond the encoder, GB", ylim=(0, 8.5))
+    for axes in (time, memory):
+        axes.set(xscale="log", xlabel="labels")
+        axes.title.set_horizontalalignment("center")
+    return figure
+
+
+def bulk(result: dict[str, Any]) -> pyplot.Figure:
+    """Draw the memory of a stream of short texts from its start to its end."""
+    figure, axes = pyplot.subplots(figsize=(7, 2.6))
+    for name, colour in (("torch fp32", THEIRS), ("onnx int8", OURS)):
+        done, held = zip(*result[name]["bytes"]["by_texts"], strict=True)
+        axes.plot(done, [value / 1e6 for value in held], color=colour, label=name)
+    axes.set(xlabel="texts labelled", ylim=(0, None))
+    axes.set_title("Memory of hgclr predict, MB", loc="left")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(frameon=False)
+    return figure
+
+
+PLOTS = {
+    "training-speed": training,
+    "prediction-speed": prediction,
+    "label-scaling": label_side,
+    "bulk-prediction": bulk,
+}
+
+
+def main() -> None:
+    """Draw a plot for every result that is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="folder that bench.py wrote")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the pictures")
+    arguments = parser.parse_args()
+    mpl.use("agg")
+    # The same results give the same file.
+    mpl.rcParams.update({"svg.hashsalt": "hgclr", "axes.spines.top": False, "axes.spines.right": False})
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for name, draw in PLOTS.items():
+        file = arguments.results / f"{name}.json"
+        if not file.is_file():
+            print(f"{file} is not there: no plot of it")
+            continue
+        figure = draw(json.loads(file.read_text(encoding="utf-8")))
+        figure.savefig(arguments.output / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+        pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Documents a second in prediction: the published test loop, transformers' pipeline, and ours in three runtimes.
+
+    python benchmarks/prediction_speed.py --data ../shared/data/arxiv --model runs/arxiv/model \
+        --output benchmarks/results/prediction-speed.json
+
+All contenders label the same documents with the same weights, from raw text, and take turns in one process, because
+the machine's speed changes by the minute. The pipeline runs at several batch sizes, of which the best counts. Before
+anything is timed, their probabilities must agree: in fp32 to 1e-3. Without --model the head is random, and F1 is left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import BertForSequenceClassification, PreTrainedTokenizerBase, pipeline
+
+from hgclr.cli.console import quiet_libraries
+from hgclr.data import DataFolder
+from hgclr.data.folder import Document
+from hgclr.evaluation.metrics import MultiLabelScores
+from hgclr.export.onnx import export_onnx
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer
+from hgclr.taxonomy import Taxonomy
+from measuring import in_turns, provenance, ratio, show, spread, write
+from published_style import pad_to_512, score_label_by_label
+from untrained import write_untrained
+
+BATCH = 12
+PIPELINE_BATCHES = (1, 2, 4, 8, 16, 32)
+POOLER = 2.0**-16  # tanh(x) = x in fp32 for numbers this small, and a power of two scales without rounding
+PUBLISHED, TORCH, ONNX, INT8 = "published style", "ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"
+AGREEMENT = 1e-3
+
+Probabilities = NDArray[np.float32]
+
+
+def sample(folder: DataFolder, documents: int) -> list[Document]:
+    """Return documents of the test split, drawn at random and in the order of the file."""
+    everything = list(folder.documents("test"))
+    chosen = np.random.default_rng(0).permutation(len(everything))[:documents]
+    return [everything[place] for place in sorted(chosen.tolist())]
+
+
+def stock_bert(model: FlatModel) -> BertForSequenceClassification:
+    """Return transformers' own classifier with the same logits: its pooler is made the identity.
+
+    Raises:
+        ValueError: if the model is of another kind than the stock class can express.
+    """
+    config = model.config.text_encoder
+    if config.model_type != "bert" or model.config.pooling != "cls":
+        raise ValueError(
+            f"expected BERT with the first token's vector, got {config.model_type}, {model.config.pooling}"
+        )
+    stock = BertForSequenceClassification(
+        type(config)(**{**config.to_dict(), "num_labels": model.config.label_count})
+    ).eval()
+    stock.config.problem_type = "multi_label_classification"
+    stock.config.id2label = dict(enumerate(model.config.taxonomy.ids))
+    stock.bert.load_state_dict(model.encoder.state_dict(), strict=False)
+    with torch.no_grad():
+        stock.bert.pooler.dense.weight.copy_(POOLER * torch.eye(config.hidden_size))
+        stock.bert.pooler.dense.bias.zero_()
+        stock.classifier.weight.copy_(model.classifier.weight / POOLER)
+        stock.classifier.bias.copy_(model.classifier.bias)
+    return stock
+
+
+def published_loop(
+    model: FlatModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]
+) -> Callable[[], dict[str, float]]:
+    """Return the published test loop over documents, tokenised on the way."""
+
+    def batches() -> Iterator[dict[str, torch.Tensor]]:
+        for start in range(0, len(documents), BATCH):
+            part = documents[start : start + BATCH]
+            encoded = tokenizer([document.text for document in part], truncation=True, max_length=512)["input_ids"]
+            rows = [
+                {"input_ids": ids, "labels": list(document.labels)} for ids, document in zip(encoded, part, strict=True)
+            ]
+            yield pad_to_512(rows, model.config.label_count, tokenizer.pad_token_id)
+
+    return lambda: score_label_by_label(model, batches())
+
+
+def published_probabilities(model: FlatModel, loop: Callable[[], object]) -> Probabilities:
+    """Return what the published loop decides by."""
+    logits: list[torch.Tensor] = []
+    hook = model.classifier.register_forward_hook(lambda _module, _inputs, output: logits.append(output))
+    loop()
+    hook.remove()
+    return torch.sigmoid(torch.cat(logits)).numpy()
+
+
+def pipeline_probabilities(answers: Sequence[Sequence[dict[str, Any]]], labels: Sequence[str]) -> Probabilities:
+    """Return the pipeline's answers with the labels in order."""
+    scores = [{answer["label"]: answer["score"] for answer in row} for row in answers]
+    return np.array([[row[label] for label in labels] for row in scores], dtype=np.float32)
+
+
+def f1(
+    classifier: HierarchicalClassifier, probabilities: Probabilities, documents: Sequence[Document]
+) -> dict[str, float]:
+    """Return Micro- and Macro-F1 in percent."""
+    gold = np.zeros(probabilities.shape, dtype=np.bool_)
+    for row, document in enumerate(documents):
+        gold[row, list(document.labels)] = True
+    scores = MultiLabelScores(classifier.taxonomy)
+    scores.update(classifier.decide(probabilities), gold)
+    return {"micro_f1": 100 * scores.micro().f1, "macro_f1": 100 * scores.macro().f1}
+
+
+def load(
+    model: Path | None, encoder: str, taxonomy: Taxonomy
+) -> tuple[dict[str, HierarchicalClassifier], FlatModel, PreTrainedTokenizerBase]:
+    """Return our classifiers in all runtimes, and the network and tokenizer for the others."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = model or write_untrained(encoder, taxonomy, Path(scratch, "torch"))
+        export_onnx(source, Path(scratch, "fp32"))
+        export_onnx(source, Path(scratch, "int8"), int8=True)
+        ours = {
+            TORCH: HierarchicalClassifier.from_pretrained(source),
+            ONNX: HierarchicalClassifier.from_pretrained(Path(scratch, "fp32")),
+            INT8: HierarchicalClassifier.from_pretrained(Path(scratch, "int8")),
+        }
+        return ours, FlatModel.from_pretrained(source).eval(), load_tokenizer(str(source))
+
+
+def run(
+    data: Path,
+    *,
+    model: Path | None = None,
+    encoder: str = "all-MiniLM-L6-v2",
+    documents: int = 120,
+    rounds: int = 3,
+    pipeline_batches: Sequence[int] = PIPELINE_BATCHES,
+) -> dict[str, Any]:
+    """Return documents a second, ratios and agreement of all contenders.
+
+    Args:
+        data: data folder with a test split.
+        model: folder of a trained model on the data's label tree; an untrained one if left out.
+        encoder: of the untrained model.
+        documents: how many to label, the same for all.
+        rounds: turns that are timed.
+        pipeline_batches: batch sizes of the pipeline to try.
+
+    Raises:
+        ValueError: if the contenders do not agree.
+    """
+    ours, network, tokenizer = load(model, encoder, DataFolder(data).taxonomy)
+    taxonomy = ours[TORCH].taxonomy
+    chosen = sample(DataFolder(data, taxonomy=taxonomy), documents)
+    texts = [document.text for document in chosen]
+    stock = partial(
+        pipeline(
+            "text-classification",
+            model=stock_bert(network),
+            tokenizer=tokenizer,
+            top_k=None,
+            function_to_apply="sigmoid",
+            device="cpu",
+        ),
+        texts,
+        truncation=True,
+        max_length=512,
+    )
+    network.encoder.set_attn_implementation("eager")
+    loop = published_loop(network, tokenizer, chosen)
+
+    probabilities = {name: classifier.predict_proba(texts) for name, classifier in ours.items()}
+    probabilities[PUBLISHED] = published_probabilities(network, loop)
+    probabilities["pipeline"] = pipeline_probabilities(stock(batch_size=1), taxonomy.ids)
+    differences = {
+        name: float(np.abs(values - probabilities[PUBLISHED]).max()) for name, values in probabilities.items()
+    }
+    if apart := [name for name, value in differences.items() if value > AGREEMENT and name != INT8]:
+        raise ValueError(f"{', '.join(apart)} and the yardstick disagree: {differences}")
+
+    pipelines = {f"pipeline, batch {size}": partial(stock, batch_size=size) for size in pipeline_batches}
+    contenders = {
+        PUBLISHED: loop,
+        **pipelines,
+        **{name: partial(classifier.predict, texts) for name, classifier in ours.items()},
+    }
+    seconds = in_turns(contenders, rounds)
+    best = min(pipelines, key=lambda name: statistics.median(seconds[name]))
+    return {
+        "documents_per_second": {
+            name: spread([len(texts) / value for value in values]) for name, values in seconds.items()
+        },
+        "best_pipeline": best,
+        "ratio_to_published_style": {name: ratio(values, seconds[PUBLISHED]) for name, values in seconds.items()},
+        "ratio_to_best_pipeline": {name: ratio(seconds[name], seconds[best]) for name in ours},
+        "largest_difference_of_probabilities": differences,
+        "f1": {name: f1(ours[name], probabilities[name], chosen) for name in ours} if model else None,
+        "seconds": seconds,
+        "setting": {
+            "data": data.name,
+            "model": model.name if model else f"untrained head on {encoder}",
+            "documents": len(texts),
+            "tokens_per_document": float(np.mean([len(ids) for ids in tokenizer(texts)["input_ids"]])),
+            "rounds": rounds,
+            "threads": torch.get_num_threads(),
+        },
+        **provenance(),
+    }
+
+
+def main() -> None:
+    """Run the rounds, write the result and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
+    parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--documents", type=int, default=120)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pipeline-batches", type=int, nargs="+", default=PIPELINE_BATCHES)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    quiet_libraries()
+    result = run(
+        arguments.data,
+        model=arguments.model,
+        encoder=arguments.encoder,
+        documents=arguments.documents,
+        rounds=arguments.rounds,
+        pipeline_batches=arguments.pipeline_batches,
+    )
+    write(result, arguments.output)
+    rows = []
+    for name, rate in result["documents_per_second"].items():
+        pipelined = result["ratio_to_best_pipeline"].get(name)
+        score = (result["f1"] or {}).get(name)
+        rows.append(
+            (
+                name + (" (best)" if name == result["best_pipeline"] else ""),
+                f"{rate['median']:.1f} ({rate['lowest']:.1f}-{rate['highest']:.1f})",
+                f"{result['ratio_to_published_style'][name]['median']:.2f} x",
+                f"{pipelined['median']:.2f} x" if pipelined else "",
+                f"{score['micro_f1']:.2f} / {score['macro_f1']:.2f}" if score else "",
+            )
+        )
+    show("Prediction", ("", "documents/s", "published style", "best pipeline", "Micro / Macro-F1"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Seconds from pressing return: ``hgclr --help``, and the first prediction of an exported model.
+
+    python benchmarks/startup.py --data ../shared/data/clinc150 --output benchmarks/results/startup.json
+
+Each is a command in a process of its own, several times in turns; whether torch was imported is asked of one more run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hgclr.cli.console import quiet_libraries
+from hgclr.data import DataFolder
+from measuring import in_turns, provenance, show, spread, write
+
+HELP, PREDICT = "hgclr --help", "hgclr predict, onnxruntime"
+TEXT = "please move money between my accounts"
+START = "from hgclr.cli.app import app; app()"
+HEAVY = ("torch", "transformers", "datasets", "onnxruntime")
+
+
+def command(arguments: Sequence[str]) -> Callable[[], str]:
+    """Return a function that runs the ``hgclr`` command in a new process and gives its output."""
+
+    def start() -> str:
+        done = subprocess.run([sys.executable, "-c", START, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    return start
+
+
+def imported(arguments: Sequence[str]) -> list[str]:
+    """Return which of the heavy packages a command imports."""
+    started = [sys.executable, "-X", "importtime", "-c", START, *arguments]
+    done = subprocess.run(started, capture_output=True, text=True, check=True)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return [package for package in HEAVY if package in modules]
+
+
+def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-v2", rounds: int = 5) -> dict[str, Any]:
+    """Return the seconds of both commands and the heavy packages they import.
+
+    Args:
+        data: data folder, for the label tree of the untrained model.
+        model: folder of a trained model; an untrained one if left out.
+        encoder: of the untrained model.
+        rounds: turns that are timed.
+
+    Raises:
+        ValueError: if the prediction is none.
+    """
+    from hgclr.export.onnx import export_onnx
+    from untrained import write_untrained
+
+    with tempfile.TemporaryDirectory() as scratch:
+        source = model or write_untrained(encoder, DataFolder(data).taxonomy, Path(scratch, "torch"))
+        export_onnx(source, Path(scratch, "int8"), int8=True)
+        arguments = {HELP: ["--help"], PREDICT: ["predict", str(Path(scratch, "int8")), TEXT, "--show", "json"]}
+        row = json.loads(command(arguments[PREDICT])())
+        if row["text"] != TEXT or "predictions" not in row:
+            raise ValueError(f"no prediction: {row}")
+        seconds = in_turns({name: command(given) for name, given in arguments.items()}, rounds)
+        packages = {name: imported(given) for name, given in arguments.items()}
+    return {
+        "seconds": {name: spread(values) for name, values in seconds.items()},
+        "imports": packages,
+        "setting": {"model": source.name if model else f"untrained head on {encoder}", "rounds": rounds},
+        **provenance(),
+    }
+
+
+def main() -> None:
+    """Run the commands, write the result and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
+    parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    quiet_libraries()
+    result = run(arguments.data, model=arguments.model, encoder=arguments.encoder, rounds=arguments.rounds)
+    write(result, arguments.output)
+    rows = [
+        (
+            name,
+            f"{value['median']:.2f} s ({value['lowest']:.2f}-{value['highest']:.2f})",
+            ", ".join(result["imports"][name]),
+        )
+        for name, value in result["seconds"].items()
+    ]
+    show("Start-up", ("", "seconds", "imports"), rows)
+
+
+if __name__ == "__main__":
+    main()

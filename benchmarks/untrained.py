@@ -1,0 +1,25 @@
+"""A model to measure where no trained one is given: speed does not depend on what it has learnt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["write_untrained"]
+
+
+def write_untrained(encoder: str, taxonomy: Taxonomy, folder: Path) -> Path:
+    """Write a flat model with a random head, which gives a text a few labels, and return its folder."""
+    import torch
+
+    from hgclr.models import FlatModel
+    from hgclr.models.saving import load_tokenizer, save
+
+    torch.manual_seed(0)
+    tokenizer = load_tokenizer(encoder)
+    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, max_length=512)
+    torch.nn.init.normal_(model.classifier.weight, std=0.05)
+    torch.nn.init.constant_(model.classifier.bias, -1.0)
+    save(model, tokenizer, folder)
+    return folder

@@ -1,0 +1,112 @@
+"""Write a trained model as a folder that onnxruntime, tokenizers and json are enough to predict with."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir
+from torch.onnx import OnnxExporterError
+
+from hgclr.errors import InputError
+from hgclr.export.onnx.comparing import Difference, compare, sample_batches
+from hgclr.export.onnx.first_token import keep_first_token
+from hgclr.export.onnx.quantising import quantise
+from hgclr.export.onnx.tracing import trace
+from hgclr.files import atomic_folder
+from hgclr.inference.backends import OnnxBackend, TorchBackend
+from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel, is_onnx, load
+from hgclr.models import FlatModel
+
+__all__ = ["TOLERANCE", "OnnxExport", "export_onnx"]
+
+TOLERANCE = 1e-4
+"""How far a logit of the fp32 graph may be from torch's, as a share of it where it is larger than 1."""
+PROTOBUF_LIMIT = 2**31 - 2**24
+"""Bytes of weights above which they do not fit into the file of the graph and go into one beside it."""
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """What an export wrote.
+
+    Args:
+        folder: where it is.
+        difference: how far its logits are from torch's.
+        model_bytes: size of the torch model's weights.
+        graph_bytes: size of the graph with its weights.
+    """
+
+    folder: Path
+    difference: Difference
+    model_bytes: int
+    graph_bytes: int
+
+
+def export_onnx(model: str | Path, output: Path, *, int8: bool = False) -> OnnxExport:
+    """Write a model as an ONNX graph with tokenizer and configuration, and hold it against torch.
+
+    Args:
+        model: a folder that ``hgclr train`` wrote, or a hub name.
+        output: a new or empty folder, which is written whole or not at all.
+        int8: turn the matrix products into int8 (see :mod:`hgclr.export.onnx.quantising`).
+
+    Raises:
+        InputError: if there is no such model, the output is in use or cannot be written, or the graph does not give the
+            model's logits.
+    """
+    if any(output.iterdir()) if output.is_dir() else output.exists():
+        raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
+    if is_onnx(model):
+        raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
+    loaded = load(model, "cpu")
+    expected = loaded.backend
+    if not isinstance(expected, TorchBackend):
+        raise TypeError(f"expected a torch model, got {type(expected).__name__}")
+    network = expected.model.float()
+    batches = sample_batches(loaded)
+    try:
+        with atomic_folder(output) as folder, tempfile.TemporaryDirectory() as scratch:
+            graph = trace(network)
+            if network.config.pooling == "cls":
+                keep_first_token(graph)
+            # Checked in fp32 in any case, so that what int8 differs by is rounding and nothing else.
+            difference = compare(expected, OnnxBackend(_save(graph, Path(scratch) if int8 else folder)), batches)
+            if not difference.relative <= TOLERANCE:  # NaN is not
+                raise _refusal(model, network, f"gives other logits than torch, by {difference.logit:.2g}")
+            if int8:
+                quantise(graph)
+                difference = compare(expected, OnnxBackend(_save(graph, folder)), batches)
+            graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
+            _write_rest(loaded, network.config.to_dict(), folder)
+    except OSError as error:
+        raise InputError(f"the export cannot be written: {error.strerror or error}", path=output) from error
+    except OnnxExporterError as error:
+        raise _refusal(model, network, f"cannot be made: {str(error).splitlines()[0]}") from error
+    model_bytes = sum(weight.numel() * weight.element_size() for weight in network.state_dict().values())
+    return OnnxExport(output, difference, model_bytes, graph_bytes)
+
+
+def _refusal(model: str | Path, network: FlatModel, what: str) -> InputError:
+    return InputError(
+        f"the ONNX graph of this {network.config.text_encoder.model_type} model {what}",
+        path=model,
+        remedy="nothing was written; predict with the model as it is",
+    )
+
+
+def _save(graph: onnx_ir.Model, folder: Path) -> Path:
+    """Write the graph into a folder and return its path."""
+    path = folder / GRAPH
+    size = sum(value.const_value.nbytes for value in graph.graph.initializers.values() if value.const_value is not None)
+    onnx_ir.save(graph, path, external_data=f"{GRAPH}.data" if size > PROTOBUF_LIMIT else None)
+    return path
+
+
+def _write_rest(model: LoadedModel, config: dict[str, object], folder: Path) -> None:
+    """Write tokenizer and configuration, the latter with the padding token, which only transformers would know."""
+    model.tokenizer.save(str(folder / TOKENIZER))
+    content = {**config, "pad_token_id": model.pad_token}
+    (folder / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,148 @@
+"""Load a model's folder: backend, tokenizer, label tree and what else a classifier needs.
+
+A folder with ``model.onnx`` is read with onnxruntime, tokenizers and json alone; torch and transformers, which all
+others are read with, need not be installed for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from hgclr.errors import InputError
+from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "is_onnx", "load"]
+
+GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
+REMEDY = "write the folder again with hgclr export"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What :class:`~hgclr.inference.HierarchicalClassifier` is made of, under the names it has there."""
+
+    backend: Backend
+    tokenizer: Tokenizer
+    taxonomy: Taxonomy
+    pad_token: int
+    max_length: int
+    threshold: float
+
+
+def is_onnx(model: str | Path) -> bool:
+    """Tell whether a model is a folder that ``hgclr export`` wrote for onnxruntime."""
+    return (Path(model) / GRAPH).is_file()
+
+
+def load(model: str | Path, device: str | None = None) -> LoadedModel:
+    """Load a model.
+
+    Args:
+        model: a folder that ``hgclr train`` or ``hgclr export`` wrote, or a hub name.
+        device: where torch runs; see :class:`~hgclr.inference.backends.TorchBackend`.
+
+    Raises:
+        InputError: if a file is missing or broken, or a device is asked for that the model cannot run on.
+        MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
+    """
+    if not is_onnx(model):
+        return _load_torch(model, device)
+    if device not in (None, "cpu"):
+        raise InputError(
+            f"an ONNX model runs on the processor, not on {device!r}",
+            path=model,
+            remedy="leave the device out, or give the model that it was exported from",
+        )
+    return _load_onnx(Path(model))
+
+
+def _load_torch(model: str | Path, device: str | None) -> LoadedModel:
+    backend = TorchBackend(model, device)
+    config = backend.model.config
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no tokenizer could be loaded from {model}: {error}") from error
+    return LoadedModel(
+        backend,
+        tokenizer.backend_tokenizer,
+        config.taxonomy,
+        pad_token=tokenizer.pad_token_id,
+        max_length=config.max_length,
+        threshold=config.threshold,
+    )
+
+
+def _load_onnx(folder: Path) -> LoadedModel:
+    fields = _Fields(folder / CONFIG)
+    taxonomy = fields.taxonomy()
+    pad_token = fields.take("pad_token_id", _whole_number)
+    max_length = fields.take("max_length", lambda value: _whole_number(value) and value > 0)
+    threshold = fields.take("threshold", lambda value: isinstance(value, float) and 0 < value < 1)
+    file = folder / TOKENIZER
+    try:
+        tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+    except Exception as error:  # tokenizers raises nothing more particular
+        raise InputError(f"no tokenizer could be loaded: {error}", path=file, remedy=REMEDY) from error
+    backend = OnnxBackend(folder / GRAPH)
+    if backend.label_count != len(taxonomy):
+        raise InputError(
+            f"{backend.label_count} labels in {GRAPH}, {len(taxonomy)} in {CONFIG}", path=folder, remedy=REMEDY
+        )
+    return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, threshold)
+
+
+class _Fields:
+    """The fields of a model's ``config.json``, which transformers would have to be imported to read as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.values = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise self.error(f"not JSON: {error}") from error
+        if not isinstance(self.values, dict):
+            raise self.error(f"expected an object, got {self.values!r:.80}")
+
+    def take(self, name: str, good: Callable[[Any], bool]) -> Any:
+        """Return a field, if it is there and good."""
+        if name not in self.values:
+            raise self.error(f"no field {name!r}")
+        if not good(self.values[name]):
+            raise self.error(f"{name!r} is {self.values[name]!r:.80}")
+        return self.values[name]
+
+    def taxonomy(self) -> Taxonomy:
+        """Return the label tree: ids in ``id2label``, parents and names beside them."""
+        labels = self.take("id2label", lambda value: isinstance(value, dict) and _all_of(str, list(value.values())))
+        if sorted(labels) != sorted(map(str, range(len(labels)))):
+            raise self.error("'id2label' does not count from 0 without gaps")
+        parents = self.take("label_parents", lambda value: _all_of(int, value))
+        names = self.take("label_names", lambda value: value is None or _all_of(str, value))
+        try:
+            return Taxonomy([labels[str(index)] for index in range(len(labels))], parents, names)
+        except InputError as error:
+            raise self.error(error.what) from None
+
+    def error(self, what: str) -> InputError:
+        """Return the error that names this file."""
+        return InputError(what, path=self.path, remedy=REMEDY)
+
+
+def _whole_number(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _all_of(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)

@@ -1,0 +1,95 @@
+"""What a classifier answers: the labels of a text, in the order in which one reads the tree."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["PredictedLabel", "Prediction", "PredictionMaker", "reading_order"]
+
+NAMES_KEPT = 2**20
+"""Names in all the paths that are kept at hand: a deep tree of many labels has far more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedLabel:
+    """One label of a text: its id, the names from the top down to it, and how probable the model finds it."""
+
+    id: str
+    path: tuple[str, ...]
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The labels of one text, parents before their children."""
+
+    labels: tuple[PredictedLabel, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the labels in plain Python types."""
+        return [
+            {"id": label.id, "path": list(label.path), "probability": round(label.probability, 4)}
+            for label in self.labels
+        ]
+
+
+class PredictionMaker:
+    """Turn decisions about labels into predictions.
+
+    Args:
+        taxonomy: the label tree.
+    """
+
+    def __init__(self, taxonomy: Taxonomy) -> None:
+        self._taxonomy, self._places = taxonomy, reading_order(taxonomy)
+        self._paths: dict[int, tuple[str, ...]] = {}
+
+    def __call__(self, probabilities: NDArray[np.float32], given: NDArray[np.bool_]) -> Prediction:
+        """Return the given labels of one text, parents first and siblings by name.
+
+        Args:
+            probabilities: of every label, (K,).
+            given: whether the text is given each label, (K,).
+        """
+        labels = np.flatnonzero(given)
+        found = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
+        ordered = sorted(found, key=lambda pair: self._places[pair[0]])
+        ids = self._taxonomy.ids
+        return Prediction(
+            tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
+        )
+
+    def _path(self, label: int) -> tuple[str, ...]:
+        """Return the names from the top down to a label."""
+        if (path := self._paths.get(label)) is None:
+            if (len(self._paths) + 1) * self._taxonomy.depth > NAMES_KEPT:
+                self._paths.clear()
+            path = tuple(self._taxonomy.names[node] for node in self._taxonomy.path(label).tolist())
+            self._paths[label] = path
+        return path
+
+
+def reading_order(taxonomy: Taxonomy) -> Sequence[int]:
+    """Return the place of each label when the tree is read from the top: a label, then all below it, siblings by name.
+
+    This is the order of the labels' paths, compared name by name, without holding the paths.
+    """
+    below: defaultdict[int, list[int]] = defaultdict(list)
+    parents = taxonomy.parents.tolist()
+    for label in sorted(range(len(taxonomy)), key=taxonomy.names.__getitem__, reverse=True):
+        below[parents[label]].append(label)
+    places = [0] * len(taxonomy)
+    waiting = below[-1]  # the last one is read next
+    for place in range(len(taxonomy)):
+        label = waiting.pop()
+        places[label] = place
+        waiting += below.pop(label, ())
+    return places

@@ -1,0 +1,123 @@
+"""The benchmarks of prediction, evaluation and start-up, on a tiny model: what they compare is the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer, save
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import bulk_prediction
+import evaluation_speed
+import prediction_speed
+import startup
+
+
+@pytest.fixture(scope="module")
+def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    torch.manual_seed(4)
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    flat = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=64)
+    torch.nn.init.normal_(flat.classifier.weight, std=1.0)
+    save(flat, tokenizer, folder)
+    return folder
+
+
+def test_stock_bert_has_the_same_logits(model: Path, tokenizer) -> None:
+    flat = FlatModel.from_pretrained(model).eval()
+    batch = tokenizer(["the lens", "a judge in a court"], padding="longest", return_tensors="pt")
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    with torch.inference_mode():
+        torch.testing.assert_close(prediction_speed.stock_bert(flat)(ids, mask).logits, flat(ids, mask).logits)
+    flat.config.pooling = "mean"
+    with pytest.raises(ValueError, match="expected BERT with the first token's vector, got bert, mean"):
+        prediction_speed.stock_bert(flat)
+
+
+def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("published_style.LENGTH", 24)  # the tiny encoder has 64 positions
+    result = prediction_speed.run(toy_data, model=model, documents=20, rounds=2, pipeline_batches=(1, 3))
+    names = {"published style", "pipeline, batch 1", "pipeline, batch 3"}
+    ours = {"ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"}
+    assert set(result["documents_per_second"]) == names | ours
+    assert result["ratio_to_published_style"]["published style"]["median"] == 1
+    assert result["best_pipeline"] in names
+    for name in ours:  # the best is the one with the lower median, and every ratio is one of a single round
+        seconds, base = result["seconds"][name], result["seconds"][result["best_pipeline"]]
+        given = result["ratio_to_best_pipeline"][name]
+        assert given["highest"] == pytest.approx(max(b / s for s, b in zip(seconds, base, strict=True)))
+    assert result["setting"]["documents"] == 20
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    chosen = prediction_speed.sample(prediction_speed.DataFolder(toy_data, taxonomy=classifier.taxonomy), 20)
+    gold = np.zeros((20, len(classifier.taxonomy)), dtype=bool)
+    for row, document in enumerate(chosen):
+        gold[row, list(document.labels)] = True
+    predicted = classifier.predict_proba([document.text for document in chosen]) > classifier.threshold
+    expected = 100 * f1_score(gold, predicted, average="micro")
+    for name in ("ours, torch fp32", "ours, onnx fp32"):
+        assert result["f1"][name]["micro_f1"] == pytest.approx(expected)
+
+
+def test_prediction_speed_refuses_to_compare_what_differs(
+    model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("published_style.LENGTH", 24)
+    right = prediction_speed.stock_bert
+
+    def wrong(network: FlatModel):
+        stock = right(network)
+        torch.nn.init.zeros_(stock.classifier.weight)
+        return stock
+
+    monkeypatch.setattr(prediction_speed, "stock_bert", wrong)
+    with pytest.raises(ValueError, match="pipeline and the yardstick disagree"):
+        prediction_speed.run(toy_data, model=model, documents=4, rounds=1, pipeline_batches=(1,))
+
+
+def test_bulk_prediction_measures_the_whole_stream(
+    model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 8)
+    texts = list(bulk_prediction.short_texts(toy_data, 200))
+    assert len(texts) == 200
+    assert len(set(texts)) > 150
+    computed = 0
+    compute = bulk_prediction.Recorder.logits
+
+    def counted(self, input_ids, attention_mask):
+        nonlocal computed
+        computed += len(input_ids)
+        return compute(self, input_ids, attention_mask)
+
+    monkeypatch.setattr(bulk_prediction.Recorder, "logits", counted)
+    result = bulk_prediction.measure(model, toy_data, 203)
+    assert computed == 203
+    assert result["share_of_the_backends_own_rate"]["lowest"] > 0
+    assert result["bytes"]["by_texts"][-1][0] == 203
+    assert result["bytes"]["peak"] > 0.99 * result["bytes"]["second_half"]["highest"]
+    with pytest.raises(ValueError, match="15 texts are too few: 8 warm up"):
+        bulk_prediction.measure(model, toy_data, 15)
+
+
+def test_evaluation_speed_counts_every_decision() -> None:
+    result = evaluation_speed.run(documents=5000, labels=13, rounds=1)
+    tree = evaluation_speed.random_tree(13)
+    blocks = [evaluation_speed.random_decisions(tree, seed) for seed in range(3)]
+    predicted, gold = (np.concatenate(parts)[:5000] for parts in zip(*blocks, strict=True))
+    assert result["micro_f1"] == pytest.approx(f1_score(gold, predicted, average="micro"))
+    assert result["bytes"]["500 documents"]["held"] < 20_000
+
+
+def test_startup_sees_what_is_imported(tmp_path: Path) -> None:
+    assert "Sort text into a tree of labels" in startup.command(["--help"])()
+    assert startup.imported(["--help"]) == []
+    assert startup.imported(["taxonomy", "--help"]) == []

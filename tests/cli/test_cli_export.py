@@ -1,0 +1,139 @@
+"""``hgclr export`` and what its folder is good for: prediction and evaluation where there is no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer, save
+
+# An installation without the training stack: whatever asks for these modules is told that they do not exist.
+WITHOUT_TORCH = """
+import importlib.util, sys
+HIDDEN = ("torch", "transformers", "datasets", "accelerate", "onnx", "onnxscript", "yaml", "pyarrow")
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(name, name=name)
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in HIDDEN else real(name, package)
+sys.meta_path.insert(0, Hide())
+from hgclr.cli.app import app
+app(prog_name="hgclr")
+"""
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "200"})
+
+
+@pytest.fixture(scope="module")
+def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    torch.manual_seed(4)
+    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    torch.nn.init.normal_(network.classifier.weight, std=1.0)
+    folder = tmp_path_factory.mktemp("export") / "model"
+    save(network, tokenizer, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "onnx"
+    result = run("export", model, "--to", "onnx", "--output", folder)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0].startswith(f"written: {folder}, 0.1 MB")
+    assert "largest difference from torch on" in result.stdout
+    assert f'hgclr predict {folder} "a text"' in result.stdout
+    return folder
+
+
+def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "int8"
+    result = run("export", model, "--to", "onnx-int8", "--output", out, "--data", toy_data, "--split", "test")
+    assert result.exit_code == 0, result.output
+    scores = {}
+    for name, folder in (("torch", model), ("onnx-int8", out)):
+        assert run("evaluate", folder, toy_data, "--json", tmp_path / "scores.json").exit_code == 0
+        scores[name] = json.loads((tmp_path / "scores.json").read_text())["scores"]
+        (row,) = (line for line in result.stdout.splitlines() if line.startswith(f"│ {name} "))
+        for part in ("micro", "macro"):
+            assert f"{100 * scores[name][part]['f1']:.2f}" in row
+    change = 100 * (scores["onnx-int8"]["micro"]["f1"] - scores["torch"]["micro"]["f1"])
+    assert f"change: Micro-F1 {change:+.2f}, " in result.stdout
+
+
+def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a prism", "judge " * 80, "", "oar")))
+    expected = run("predict", model, "--input", source)
+    found = without_torch("predict", exported, "--input", source)
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+    assert len(expected.stdout.splitlines()) == 4
+    for one, other in zip(expected.stdout.splitlines(), found.stdout.splitlines(), strict=True):
+        before, after = json.loads(one), json.loads(other)
+        assert [label["id"] for label in after["predictions"]] == [label["id"] for label in before["predictions"]]
+        for label, same in zip(after["predictions"], before["predictions"], strict=True):
+            assert label["probability"] == pytest.approx(same["probability"], abs=2e-4)  # they are rounded
+
+
+def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy_data: Path, tmp_path: Path) -> None:
+    assert run("evaluate", model, toy_data, "--json", tmp_path / "with.json").exit_code == 0
+    found = without_torch("evaluate", exported, toy_data, "--json", tmp_path / "without.json")
+    assert found.returncode == 0, found.stderr
+    with_torch, without = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("with", "without"))
+    assert without["scores"] == with_torch["scores"]
+    assert without["machine"]["packages"]["tokenizers"]
+
+
+def test_the_first_prediction_comes_soon(exported: Path) -> None:
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = without_torch("predict", exported, "a prism")
+        seconds.append(time.perf_counter() - started)
+        assert done.returncode == 0, done.stderr
+    assert min(seconds) < 3
+
+
+@pytest.mark.parametrize("command", [("predict", "MODEL", "text"), ("evaluate", "MODEL", "data"), ("export", "MODEL")])
+def test_a_model_of_torch_needs_torch_and_says_so(model: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    options = ["--to", "onnx", "--output", tmp_path / "out"] if command[0] == "export" else []
+    done = without_torch(*(model if word == "MODEL" else word for word in command), *options)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"pip install 'hgclr[{'export' if options else 'train'}]'" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_input_is_one_line_and_leaves_nothing_behind(model: Path, exported: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for arguments, message in (
+        (["nowhere", "--to", "onnx", "--output", out], "no model could be loaded from nowhere"),
+        ([exported, "--to", "onnx", "--output", out], "this is an ONNX model already"),
+        ([model, "--to", "onnx", "--output", exported], "the output is there already"),
+        ([model, "--to", "onnx", "--output", out, "--data", "nowhere"], "nowhere: no such data folder"),
+        ([model, "--to", "tflite", "--output", out], "'tflite' is not one of 'onnx', 'onnx-int8'"),
+    ):
+        result = run("export", *arguments)
+        assert result.exit_code == 2
+        assert message in " ".join(result.stderr.replace("│", " ").split())
+        assert "Traceback" not in result.output
+        assert list(tmp_path.iterdir()) == []
