@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import BertForSequenceClassification, PreTrainedTokenizerBase, pipeline
 
+import published_style
 from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.folder import Document
@@ -86,7 +87,9 @@ def published_loop(
     def batches() -> Iterator[dict[str, torch.Tensor]]:
         for start in range(0, len(documents), BATCH):
             part = documents[start : start + BATCH]
-            encoded = tokenizer([document.text for document in part], truncation=True, max_length=512)["input_ids"]
+            encoded = tokenizer(
+                [document.text for document in part], truncation=True, max_length=published_style.LENGTH
+            )["input_ids"]
             rows = [
                 {"input_ids": ids, "labels": list(document.labels)} for ids, document in zip(encoded, part, strict=True)
             ]
@@ -110,16 +113,17 @@ def pipeline_probabilities(answers: Sequence[Sequence[dict[str, Any]]], labels: 
     return np.array([[row[label] for label in labels] for row in scores], dtype=np.float32)
 
 
-def f1(
-    classifier: HierarchicalClassifier, probabilities: Probabilities, documents: Sequence[Document]
-) -> dict[str, float]:
-    """Return Micro- and Macro-F1 in percent."""
-    gold = np.zeros(probabilities.shape, dtype=np.bool_)
-    for row, document in enumerate(documents):
-        gold[row, list(document.labels)] = True
-    scores = MultiLabelScores(classifier.taxonomy)
-    scores.update(classifier.decide(probabilities), gold)
-    return {"micro_f1": 100 * scores.micro().f1, "macro_f1": 100 * scores.macro().f1}
+def f1(classifiers: dict[str, HierarchicalClassifier], documents: Sequence[Document]) -> dict[str, dict[str, float]]:
+    """Return Micro- and Macro-F1 of each classifier, in percent."""
+    found = {}
+    for name, classifier in classifiers.items():
+        gold = np.zeros((len(documents), len(classifier.taxonomy)), dtype=np.bool_)
+        for row, document in enumerate(documents):
+            gold[row, list(document.labels)] = True
+        scores = MultiLabelScores(classifier.taxonomy)
+        scores.update(classifier.decide(classifier.predict_proba([document.text for document in documents])), gold)
+        found[name] = {"micro_f1": 100 * scores.micro().f1, "macro_f1": 100 * scores.macro().f1}
+    return found
 
 
 def load(
@@ -144,6 +148,7 @@ def run(
     model: Path | None = None,
     encoder: str = "all-MiniLM-L6-v2",
     documents: int = 120,
+    scored: int = 3000,
     rounds: int = 3,
     pipeline_batches: Sequence[int] = PIPELINE_BATCHES,
 ) -> dict[str, Any]:
@@ -154,6 +159,7 @@ def run(
         model: folder of a trained model on the data's label tree; an untrained one if left out.
         encoder: of the untrained model.
         documents: how many to label, the same for all.
+        scored: how many to score ours on, if the model is trained.
         rounds: turns that are timed.
         pipeline_batches: batch sizes of the pipeline to try.
 
@@ -161,8 +167,12 @@ def run(
         ValueError: if the contenders do not agree.
     """
     ours, network, tokenizer = load(model, encoder, DataFolder(data).taxonomy)
+    reads, padded = network.config.max_length, published_style.LENGTH
+    if reads < padded:
+        raise ValueError(f"the model reads {reads} tokens of a text, the published loop {padded}: they cannot agree")
     taxonomy = ours[TORCH].taxonomy
-    chosen = sample(DataFolder(data, taxonomy=taxonomy), documents)
+    folder = DataFolder(data, taxonomy=taxonomy)
+    chosen = sample(folder, documents)
     texts = [document.text for document in chosen]
     stock = partial(
         pipeline(
@@ -175,7 +185,7 @@ def run(
         ),
         texts,
         truncation=True,
-        max_length=512,
+        max_length=published_style.LENGTH,
     )
     network.encoder.set_attn_implementation("eager")
     loop = published_loop(network, tokenizer, chosen)
@@ -205,12 +215,13 @@ def run(
         "ratio_to_published_style": {name: ratio(values, seconds[PUBLISHED]) for name, values in seconds.items()},
         "ratio_to_best_pipeline": {name: ratio(seconds[name], seconds[best]) for name in ours},
         "largest_difference_of_probabilities": differences,
-        "f1": {name: f1(ours[name], probabilities[name], chosen) for name in ours} if model else None,
+        "f1": f1({name: ours[name] for name in (TORCH, INT8)}, sample(folder, scored)) if model else None,
         "seconds": seconds,
         "setting": {
             "data": data.name,
             "model": model.name if model else f"untrained head on {encoder}",
             "documents": len(texts),
+            "scored": scored if model else 0,
             "tokens_per_document": float(np.mean([len(ids) for ids in tokenizer(texts)["input_ids"]])),
             "rounds": rounds,
             "threads": torch.get_num_threads(),
@@ -226,6 +237,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
     parser.add_argument("--documents", type=int, default=120)
+    parser.add_argument("--scored", type=int, default=3000, help="documents to score a trained model on")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pipeline-batches", type=int, nargs="+", default=PIPELINE_BATCHES)
     parser.add_argument("--output", type=Path, help="JSON file to write")
@@ -236,6 +248,7 @@ def main() -> None:
         model=arguments.model,
         encoder=arguments.encoder,
         documents=arguments.documents,
+        scored=arguments.scored,
         rounds=arguments.rounds,
         pipeline_batches=arguments.pipeline_batches,
     )

@@ -68,7 +68,7 @@ def test_windows_and_batches_do_not_change_results(
 ) -> None:
     whole = classifier.predict_proba(TEXTS)
     monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
-    monkeypatch.setattr(HierarchicalClassifier, "TOKENS", 5)
+    monkeypatch.setattr(classifier.backend, "batch_tokens", 5)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), whole, atol=1e-5)
 
 

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel, label_names
+from hgclr.nn import label_attention
 from hgclr.taxonomy import Taxonomy
 from literal import training_step
 
@@ -332,3 +333,23 @@ def test_a_span_makes_label_attention_local_and_a_large_one_changes_nothing(make
         features.append(model.label_features())
     torch.testing.assert_close(features[0], features[1])
     assert not torch.allclose(features[0], features[2])
+
+
+def test_a_large_tree_attends_locally_and_says_so(
+    make_encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(label_attention, "WHOLE_TREE", 20)
+    monkeypatch.setattr(label_attention, "STRETCH", 6)
+    tree = Taxonomy([f"label {i}" for i in range(30)], [-1, *(i // 3 for i in range(29))])
+    make_model(make_encoder, tree, label_span=30)
+    assert "around it" not in caplog.text
+    model, tokenizer = make_model(make_encoder, tree)
+    assert "each attends to the 6 around it" in caplog.text
+    encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    labels = torch.eye(30)[:4]
+    output = model(encoded["input_ids"], encoded["attention_mask"], labels)
+    output.loss.backward()
+    assert torch.isfinite(output.loss)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name

@@ -19,7 +19,12 @@ __all__ = [
     "Threshold",
 ]
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Folder 'model' that hgclr train wrote, or a hub name.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="Folder 'model' that hgclr train wrote, folder that hgclr export wrote, or a hub name."
+    ),
+]
 TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
 LabelColumn = Annotated[str, typer.Option(help="Column with the labels.")]
 LabelSeparator = Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")]

@@ -14,8 +14,17 @@ from hgclr.errors import InputError, require_extra
 __all__ = ["Backend", "OnnxBackend", "TorchBackend"]
 
 
+PROCESSOR_TOKENS = 1024
+"""Tokens in a batch on a processor: more fit no cache, and only add padding."""
+ACCELERATOR_TOKENS = 16384
+"""Tokens in a batch on an accelerator, which wants more work at a time."""
+
+
 class Backend(Protocol):
     """Anything that turns padded token ids into logits."""
+
+    batch_tokens: int
+    """Tokens that it takes best at a time, padding included."""
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return logits, (B, K), from ids and mask, (B, L)."""
@@ -48,6 +57,7 @@ class TorchBackend:
             ) from error
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
         self.model.to(self.device)
+        self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return logits, (B, K), from ids and mask, (B, L)."""
@@ -73,6 +83,8 @@ class OnnxBackend:
         InputError: if the file is not there or no such graph.
         MissingExtraError: if onnxruntime is not installed.
     """
+
+    batch_tokens = PROCESSOR_TOKENS
 
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")

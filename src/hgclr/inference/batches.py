@@ -16,7 +16,8 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 PADDING = 32
-"""Padding in a batch, in tokens, that costs as much as one more batch: with MiniLM-L6 about 20 in torch, 8 in ONNX."""
+"""One in so many tokens of a full batch may be padding: of 1,024 tokens 32, which cost on a processor about as much as
+one more batch (with MiniLM-L6 20 do in torch, 8 in ONNX)."""
 
 
 def windows(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -53,7 +54,8 @@ def longest_first(lengths: Sequence[int]) -> list[int]:
 def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield lists of indices, the longest texts first, each batch within ``budget`` tokens once padded.
 
-    A batch also ends where its padding would cost more than a batch of its own for what follows (:data:`PADDING`).
+    A batch also ends where its padding would cost more than a batch of its own for what follows: above one token in
+    :data:`PADDING` of the budget.
     A text longer than the budget gets a batch of its own.
     """
     batch: list[int] = []
@@ -61,7 +63,7 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]
     for index in longest_first(lengths):
         if batch:
             padded = (len(batch) + 1) * lengths[batch[0]]
-            if padded > budget or padded - real - lengths[index] > PADDING:
+            if padded > budget or padded - real - lengths[index] > budget // PADDING:
                 yield batch
                 batch, real = [], 0
         batch.append(index)

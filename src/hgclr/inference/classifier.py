@@ -45,8 +45,6 @@ class HierarchicalClassifier:
     """Texts times labels in memory at a time."""
     PIECE = 512
     """Texts of a window that are tokenised together, while the backend computes those before."""
-    TOKENS = 1024
-    """Tokens in a batch, padding included; more are no faster on a processor."""
 
     def __init__(
         self,
@@ -155,7 +153,7 @@ class HierarchicalClassifier:
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast([text for _, text in piece])]
         return [
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
-            for batch in batches_by_length([len(ids) for ids in encoded], self.TOKENS)
+            for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)
         ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Self
 
 import torch
@@ -29,6 +30,8 @@ from hgclr.nn.positive_samples import (
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["HGCLRModel"]
+
+logger = logging.getLogger(__name__)
 
 
 class HGCLRModel(FlatModel):
@@ -64,6 +67,13 @@ class HGCLRModel(FlatModel):
             dropout=config.label_dropout,
             layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
         )
+        if config.label_span is None and self.label_encoder.structure.span < config.label_count:
+            logger.warning(
+                "%d labels are too many for attention between all: each attends to the %d around it and the path above"
+                " (model.label_span, docs/method.md)",
+                config.label_count,
+                self.label_encoder.structure.span,
+            )
         self.token_label_attention = TokenLabelAttention(
             width,
             width,
