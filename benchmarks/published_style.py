@@ -91,9 +91,9 @@ class PublishedStyle(nn.Module):
             for part in (layer.query, layer.key, layer.value)
         )
         attention = (query @ key.transpose(1, 2) * query.shape[-1] ** -0.5 + bias).softmax(-1)
-        attention = F.dropout(attention, layer.dropout, self.training)
+        attention = F.dropout(attention, layer.dropout.p, self.training)
         mixed = layer.output((attention @ value).transpose(0, 1).flatten(1))
-        return layer.norm(F.dropout(mixed, layer.dropout, self.training) + features)
+        return layer.norm(F.dropout(mixed, layer.dropout.p, self.training) + features)
 
 
 def path_tables(taxonomy: Taxonomy) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def test_the_label_side_is_measured_against_the_smallest_tree(make_encoder, toy_
 
 def test_missing_data_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench.py", "--data", str(tmp_path)])
-    with pytest.raises(SystemExit, match="there is no data set arxiv in .*: give the folder of both with --data"):
+    with pytest.raises(SystemExit, match=r"there is no data set arxiv in .*: give the folder of both with --data"):
         bench.main()
 
 

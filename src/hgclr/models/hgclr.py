@@ -152,8 +152,8 @@ class HGCLRModel(FlatModel):
             embedded = self.encoder.get_input_embeddings()(tokens.clamp(min=0))
             position = torch.arange(real.shape[1], device=real.device)
             real = real & (position > 0) & (position < real.sum(1, keepdim=True) - 1)  # no special tokens
-        weights = real.unsqueeze(-1).to(embedded.dtype)
-        mean: Tensor = (embedded * weights).sum(1) / weights.sum(1).clamp(min=1)
+        share = real / real.sum(1, keepdim=True).clamp(min=1)  # (n, T)
+        mean: Tensor = torch.bmm(share.unsqueeze(1).to(embedded.dtype), embedded).squeeze(1)
         return mean
 
     def forward(

@@ -12,7 +12,7 @@ __all__ = ["name_blocks", "name_tokens"]
 
 LONGEST = 64
 """Tokens of a label name that are read, special tokens included."""
-BLOCK = 2**16
+BLOCK = 2**14
 """Tokens of label names that are embedded at a time, padding included."""
 
 

@@ -25,8 +25,8 @@ WHOLE_TREE = 4096
 """Up to so many labels, each attends to all unless told otherwise."""
 STRETCH = 256
 """In larger trees, labels that attend to each other."""
-PIECE = 2**20
-"""Attention weights computed at a time, over all heads: four megabytes in single precision."""
+PIECE = 2**22
+"""Attention weights computed at a time, over all heads: sixteen megabytes in single precision."""
 
 
 def attention_span(labels: int, span: int | None) -> int:
@@ -49,7 +49,7 @@ class Stretch(NamedTuple):
     distance: Tensor
 
     def pieces(self, heads: int) -> Iterator[Stretch]:
-        """Yield parts with fewer labels, whose attention weights fit a processor's cache."""
+        """Yield parts with fewer labels, small enough to be computed at a time."""
         rows = max(1, PIECE // (heads * len(self.context)))
         for start in range(0, len(self.labels), rows):
             part = slice(start, start + rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hgclr.nn.label_attention import StructuralBias
@@ -39,7 +38,8 @@ class GraphormerLayer(nn.Module):
         layer_norm_eps: float,
     ) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads = heads
+        self.dropout = nn.Dropout(dropout)
         self.scale = (width if scale_by == "width" else width // heads) ** -0.5
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(width, width, bias=bias)
@@ -61,9 +61,9 @@ class GraphormerLayer(nn.Module):
             self.value(features),
             heads=self.heads,
             scale=self.scale,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=self.dropout.p if self.training else 0.0,
         )
-        features = self.norm(F.dropout(self.output(mixed), self.dropout, self.training) + features)
+        features = self.norm(self.dropout(self.output(mixed)) + features)
         if self.feed_forward is not None and self.feed_forward_norm is not None:
             features = self.feed_forward_norm(self.feed_forward(features) + features)
         return features

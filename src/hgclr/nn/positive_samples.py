@@ -22,8 +22,8 @@ __all__ = [
     "keep_weights",
 ]
 
-BLOCK = 2**21
-"""Token-label scores computed at a time: eight megabytes in single precision."""
+BLOCK = 2**23
+"""Token-label scores computed at a time: 32 megabytes in single precision."""
 FEWEST_TOKENS = 64
 """Tokens computed at a time in any case: fewer, and each pass over the label features serves too little work."""
 
