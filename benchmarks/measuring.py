@@ -60,7 +60,10 @@ def peak_memory() -> int:
 
 
 def provenance() -> dict[str, Any]:
-    """Return what every figure depends on: the command, the machine with its packages, the commit."""
+    """Return what every figure depends on: the command, the machine with its packages, the commit.
+
+    Of absolute paths in the command only the last part is kept: the rest is of interest on this machine alone.
+    """
     versions = {}
     for package in RUNTIMES:
         try:
@@ -68,7 +71,7 @@ def provenance() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
     return {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(Path(word).name if Path(word).is_absolute() else word for word in sys.argv),
         "runtimes": versions,
         "machine": machine(),
     }
