@@ -46,12 +46,12 @@ def test_memory_is_that_of_this_process() -> None:
 
 
 def test_a_result_says_what_it_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["somewhere/bench.py", "--data", "two words"])
+    monkeypatch.setattr(sys, "argv", ["/a/place/bench.py", "--data", "../two words", "--model", "/home/me/model"])
     written = {"seconds": spread([1.0]), **provenance()}
     write(written, tmp_path / "results" / "one.json")
     read = json.loads((tmp_path / "results" / "one.json").read_text(encoding="utf-8"))
     assert read == written
-    assert read["command"] == "bench.py --data 'two words'"
+    assert read["command"] == "bench.py --data '../two words' --model model"
     assert read["machine"]["packages"]["numpy"] == np.__version__
     assert read["runtimes"]["scikit-learn"]
     write(written, None)  # nowhere
