@@ -34,6 +34,13 @@ def test_int8_may_cost_a_third_of_a_point(apart: float, good: bool) -> None:
     assert [goal.good for goal in goals] == [*[True] * 6, good]
 
 
+@pytest.mark.parametrize(("seeds", "compact", "good"), [(3, 19.8, True), (3, 19.6, False), (2, 20.0, False)])
+def test_compact_positives_need_three_seeds(seeds: int, compact: float, good: bool) -> None:
+    scores = {"exact": 20.0, "compact": compact}
+    result = {name: {"dev_macro_f1": {"mean": mean}, "seeds": list(range(seeds))} for name, mean in scores.items()}
+    assert bench.compact_f1(result).good == good
+
+
 def test_the_label_side_is_measured_against_the_smallest_tree(make_encoder, toy_data: Path) -> None:
     result = label_scaling.measure(40, "hgclr", toy_data, make_encoder("bert"), rounds=2)
     assert result["labels"] == 40
