@@ -32,7 +32,7 @@ from hgclr.inference.backends import Backend
 from measuring import memory, peak_memory, provenance, show, spread, write
 
 TORCH, INT8 = "torch fp32", "onnx int8"
-SLOWER = 4  # torch gets a quarter of the texts, for about the same time
+FEWER, FEWEST = 20, 8192  # torch gets one text in so many, and as many as this at least
 PARTS, COMPARISONS = 100, 20  # of the stream that are timed by themselves, and of which the backend is asked again
 
 
@@ -120,7 +120,7 @@ def run(
         data: data folder with short texts.
         model: folder of a trained model; an untrained one on the data's label tree if left out.
         encoder: of the untrained model.
-        texts: how many to label in int8; torch gets a quarter.
+        texts: how many to label in int8; torch, which is slower, gets fewer.
     """
     from hgclr.export.onnx import export_onnx
     from untrained import write_untrained
@@ -129,7 +129,10 @@ def run(
         source = model or write_untrained(encoder, DataFolder(data).taxonomy, Path(scratch, "torch"))
         export_onnx(source, Path(scratch, "int8"), int8=True)
         results = {}
-        for name, folder, number in ((TORCH, source, texts // SLOWER), (INT8, Path(scratch, "int8"), texts)):
+        for name, folder, number in (
+            (TORCH, source, max(FEWEST, texts // FEWER)),
+            (INT8, Path(scratch, "int8"), texts),
+        ):
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                 results[name] = process.submit(measure, folder, data, number).result()
     return {
