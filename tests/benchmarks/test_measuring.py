@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from measuring import in_turns, memory, peak_memory, provenance, ratio, show, spread, write
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +9,13 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import bulk_prediction
 import evaluation_speed
 import prediction_speed
 import startup
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer, save
 
 
 @pytest.fixture(scope="module")

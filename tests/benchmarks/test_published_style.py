@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
 from hgclr.models import HGCLRModel
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from published_style import PublishedStyle, pad_to_512, score_label_by_label
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]

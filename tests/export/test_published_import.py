@@ -109,7 +109,7 @@ def test_logits_loss_terms_and_gradients_are_those_of_the_published_program(
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    model.label_encoder.layers[0].dropout = 0.0
+    model.label_encoder.layers[0].dropout.p = 0.0
     model.encoder.eval()
     batch = batch_of(tokenizer)
     torch.manual_seed(2)

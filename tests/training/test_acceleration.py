@@ -56,7 +56,7 @@ def test_loss_and_gradient_are_the_same_when_nothing_is_dropped(pair, monkeypatc
                 setattr(module, name, 0.0)
     for model in (plain, fast):
         for layer in model.label_encoder.layers:
-            layer.dropout = 0.0
+            layer.dropout.p = 0.0
     torch.manual_seed(1)
     noise = -torch.empty(*batch["input_ids"].shape, batch["labels"].shape[1]).exponential_().log()
     losses = [model.train()(**batch, noise=noise).loss for model in (plain, fast)]
