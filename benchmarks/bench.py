@@ -9,7 +9,6 @@ one run. With --output each benchmark leaves its JSON file, and ``plots.py`` dra
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -24,7 +23,7 @@ import prediction_speed
 import startup
 import training_speed
 from hgclr.cli.console import quiet_libraries
-from measuring import show, write
+from measuring import arguments_of, show, write
 
 RESULTS = Path(__file__).parent / "results"
 GB = 1e9
@@ -142,7 +141,7 @@ def plan(data: Path, model: Path | None, *, full: bool) -> dict[str, tuple[Calla
 
 def main() -> None:
     """Run the benchmarks, print what each finds as it goes, and the whole table at the end."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with arxiv and clinc150")
     parser.add_argument("--model", type=Path, help="model trained on arxiv, to compare F1; speed needs none")
     parser.add_argument("--full", action="store_true", help="all documents, sizes and rounds: an hour or two")

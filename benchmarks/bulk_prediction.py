@@ -11,7 +11,6 @@ is what reading, tokenising and decoding cost.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import Backend
-from measuring import memory, peak_memory, provenance, show, spread, write
+from measuring import arguments_of, memory, peak_memory, provenance, show, spread, write
 
 TORCH, INT8 = "torch fp32", "onnx int8"
 FEWER, FEWEST = 20, 8192  # torch gets one text in so many, and as many as this at least
@@ -148,7 +147,7 @@ def run(
 
 def main() -> None:
     """Stream the texts, write the result and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")

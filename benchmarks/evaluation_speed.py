@@ -8,7 +8,6 @@ timed. Memory is what the counting of a block takes beyond the block, and what i
 
 from __future__ import annotations
 
-import argparse
 import time
 import tracemalloc
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
-from measuring import provenance, show, spread, write
+from measuring import arguments_of, provenance, show, spread, write
 from trees import random_tree
 
 BLOCK = 2048
@@ -80,7 +79,7 @@ def run(*, documents: int = 781_265, labels: int = 103, rounds: int = 3) -> dict
 
 def main() -> None:
     """Score, write the result and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--documents", type=int, default=781_265)
     parser.add_argument("--labels", type=int, default=103)
     parser.add_argument("--rounds", type=int, default=3)

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
+from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import ARCHITECTURES
 from hgclr.models.saving import load_tokenizer
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.trainer import Collator
-from measuring import one_round, peak_memory, provenance, show, spread, write
+from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
 from trees import random_tree
 
 LABELS = (100, 160, 1_000, 4_000, 10_000, 31_000, 100_000)
@@ -119,7 +119,7 @@ def run(
 
 def main() -> None:
     """Run it, or, called by itself with ``--one``, measure one tree."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--labels", type=int, nargs="+", default=LABELS, help="sizes of the trees")
@@ -127,8 +127,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="JSON file to write")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    quiet_libraries()
     if arguments.one:
         architecture, labels = arguments.one
         print(json.dumps(measure(int(labels), architecture, arguments.data, arguments.encoder, arguments.rounds)))

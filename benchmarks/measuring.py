@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import shlex
@@ -17,9 +18,25 @@ from rich.table import Table
 
 from hgclr.hardware import machine
 
-__all__ = ["in_turns", "memory", "one_round", "peak_memory", "provenance", "ratio", "show", "spread", "write"]
+__all__ = [
+    "arguments_of",
+    "in_turns",
+    "memory",
+    "one_round",
+    "peak_memory",
+    "provenance",
+    "ratio",
+    "show",
+    "spread",
+    "write",
+]
 
 RUNTIMES = ("onnx", "onnxruntime", "onnxscript", "scikit-learn")
+
+
+def arguments_of(script: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the command line that shows a script's docstring as it stands."""
+    return argparse.ArgumentParser(description=script, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def one_round(contenders: Mapping[str, Callable[[], object]]) -> dict[str, float]:

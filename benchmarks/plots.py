@@ -5,7 +5,6 @@ python benchmarks/plots.py --results benchmarks/results --output docs/images
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+
+from measuring import arguments_of
 
 OURS, THEIRS = "#1f6f8b", "#b8b8b8"
 
@@ -99,7 +100,7 @@ PLOTS = {
 
 def main() -> None:
     """Draw a plot for every result that is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--results", type=Path, required=True, help="folder that bench.py wrote")
     parser.add_argument("--output", type=Path, required=True, help="folder for the pictures")
     arguments = parser.parse_args()

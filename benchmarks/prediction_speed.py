@@ -11,7 +11,6 @@ out.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer
 from hgclr.taxonomy import Taxonomy
-from measuring import in_turns, provenance, ratio, show, spread, write
+from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
 from published_style import pad_to_512, score_label_by_label
 from untrained import write_untrained
 
@@ -232,7 +231,7 @@ def run(
 
 def main() -> None:
     """Run the rounds, write the result and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")

@@ -7,7 +7,6 @@ Each is a command in a process of its own, several times in turns; whether torch
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
-from measuring import in_turns, provenance, show, spread, write
+from measuring import arguments_of, in_turns, provenance, show, spread, write
 
 HELP, PREDICT = "hgclr --help", "hgclr predict, onnxruntime"
 TEXT = "please move money between my accounts"
@@ -78,7 +77,7 @@ def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-
 
 def main() -> None:
     """Run the commands, write the result and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")

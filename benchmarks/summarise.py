@@ -8,12 +8,13 @@ The JSON keeps what each number depends on: settings, seeds, commit, versions, m
 
 from __future__ import annotations
 
-import argparse
 import glob
 import json
 import statistics
 from pathlib import Path
 from typing import Any
+
+from measuring import arguments_of
 
 SCORES = [(split, average) for split in ("dev", "test") for average in ("micro", "macro")]
 
@@ -58,7 +59,7 @@ def table(systems: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Read the runs named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("systems", nargs="+", metavar="NAME=GLOB", help="a system and the metrics.json of its seeds")
     parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
     arguments = parser.parse_args()

@@ -11,7 +11,6 @@ dropout, activations, the label side and the optimiser are all overhead.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from hgclr.models import HGCLRModel
 from hgclr.models.saving import load_tokenizer
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.trainer import Collator
-from measuring import one_round, provenance, show, spread, write
+from measuring import arguments_of, one_round, provenance, show, spread, write
 from published_style import PublishedStyle, pad_to_512
 
 BATCH = 12
@@ -123,7 +122,8 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
         if number:  # the first round warms up
             for name in trainers:
                 rates[name].append(BATCH * len(given[name]) / seconds[name])
-            kept.append(float(fast(**batches[0]).kept))
+            with torch.no_grad():
+                kept.append(float(fast(**batches[0]).kept))
             shares.append(sum(real_work(batch, fast) for batch in batches) / seconds[OURS] / peak)
 
     base = statistics.median(rates[PUBLISHED])
@@ -141,7 +141,7 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
 
 def main() -> None:
     """Run the rounds, write the result and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--documents", type=int, default=600, help="sample to draw the batches from")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hgclr.nn import label_attention
-from hgclr.nn.label_attention import StructuralBias, attention_span
+from hgclr.nn.label_attention import TreeAttention, attention_span
 from hgclr.nn.label_encoder import Graphormer, GraphormerLayer
 from hgclr.taxonomy import Taxonomy
 
@@ -32,7 +32,7 @@ def graph_of(tree: Taxonomy) -> networkx.Graph:
     return graph
 
 
-def bias_by_loops(module: StructuralBias) -> torch.Tensor:
+def bias_by_loops(module: TreeAttention) -> torch.Tensor:
     """b_φ(i,j) plus the mean edge weight on the path that networkx finds, (K, K)."""
     tree = module.taxonomy
     graph = graph_of(tree)
@@ -71,8 +71,8 @@ def neighbours_by_loops(tree: Taxonomy, span: int) -> torch.Tensor:
     return allowed
 
 
-def make_structure(tree: Taxonomy, **settings) -> StructuralBias:
-    module = StructuralBias(tree, **({"spatial": True, "edge": True} | settings)).double()
+def make_structure(tree: Taxonomy, **settings) -> TreeAttention:
+    module = TreeAttention(tree, **({"spatial": True, "edge": True} | settings)).double()
     torch.manual_seed(0)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
@@ -148,7 +148,7 @@ def test_small_trees_attend_as_a_whole(labels: int, setting: int | None, span: i
 
 def test_root_sums_and_their_gradient_follow_the_ancestors() -> None:
     tree = random_tree(30, seed=3)
-    module = StructuralBias(tree, spatial=False, edge=True)
+    module = TreeAttention(tree, spatial=False, edge=True)
     torch.nn.init.normal_(module.edge)
     expected = torch.stack([*(module.edge[tree.path(i)].sum() for i in range(30)), torch.zeros(())])
     torch.testing.assert_close(module.root_sums(), expected)

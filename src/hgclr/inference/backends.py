@@ -95,7 +95,7 @@ class OnnxBackend:
         options.intra_op_num_threads = threads or _threads()
         options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors; its warnings are about its own optimisations
-        # The kernel that this fusion puts in takes five times as long as the addition and the norm it replaces.
+        # The kernel that this fusion puts in takes longer than the addition and the norm it replaces.
         options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
         # Threads that wait for work by spinning take the cores from whatever makes the next batch.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")

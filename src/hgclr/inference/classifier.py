@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from hgclr.inference.loading import load
 from hgclr.inference.predictions import PredictedLabel, Prediction, PredictionMaker
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Decoding", "HierarchicalClassifier", "PredictedLabel", "Prediction", "check_text"]
+__all__ = ["Decoding", "HierarchicalClassifier", "PredictedLabel", "Prediction", "check_text", "sigmoid"]
 
 Decoding = Literal["threshold", "closure"]
+Floats = TypeVar("Floats", bound=np.floating)
 
 
 class HierarchicalClassifier:
@@ -126,7 +127,7 @@ class HierarchicalClassifier:
             for batches in one_ahead(self._batches, pieces):
                 for rows, ids, mask in batches:
                     logits[rows] = self.backend.logits(ids, mask)
-            yield _sigmoid(logits)
+            yield sigmoid(logits)
 
     def decide(
         self,
@@ -171,10 +172,11 @@ def check_text(text: object) -> None:
         raise InputError(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
 
 
-def _sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
     """Return probabilities in the place of logits: a window of them may be large."""
     np.negative(logits, out=logits)
     np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
     np.exp(logits, out=logits)
     logits += 1
-    return np.reciprocal(logits, out=logits)
+    np.reciprocal(logits, out=logits)
+    return logits

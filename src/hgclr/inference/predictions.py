@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,16 +79,12 @@ class PredictionMaker:
 def reading_order(taxonomy: Taxonomy) -> Sequence[int]:
     """Return the place of each label when the tree is read from the top: a label, then all below it, siblings by name.
 
-    This is the order of the labels' paths, compared name by name, without holding the paths.
+    This is the order of the labels' paths, compared name by name, without holding the paths: a depth-first walk of the
+    tree whose labels are numbered by name.
     """
-    below: defaultdict[int, list[int]] = defaultdict(list)
-    parents = taxonomy.parents.tolist()
-    for label in sorted(range(len(taxonomy)), key=taxonomy.names.__getitem__, reverse=True):
-        below[parents[label]].append(label)
-    places = [0] * len(taxonomy)
-    waiting = below[-1]  # the last one is read next
-    for place in range(len(taxonomy)):
-        label = waiting.pop()
-        places[label] = place
-        waiting += below.pop(label, ())
+    by_name = np.array(sorted(range(len(taxonomy)), key=taxonomy.names.__getitem__))
+    number = np.argsort(by_name)
+    parents = taxonomy.parents[by_name]
+    renumbered = Taxonomy([taxonomy.ids[label] for label in by_name], np.where(parents < 0, -1, number[parents]))
+    places: list[int] = np.argsort(by_name[renumbered.walk]).tolist()
     return places

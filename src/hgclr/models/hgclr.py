@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.models.flat import ClassifierOutput, FlatModel
 from hgclr.models.label_names import name_blocks, name_tokens
 from hgclr.models.positions import absolute_positions, first_position
-from hgclr.nn.label_attention import StructuralBias
+from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer
 from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
 from hgclr.nn.positive_samples import (
@@ -117,7 +117,7 @@ class HGCLRModel(FlatModel):
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
         """Draw new weights from N(0, 0.02), the structural scalars included."""
-        if isinstance(module, StructuralBias):
+        if isinstance(module, TreeAttention):
             for weight in (module.spatial, module.edge):
                 if weight is not None:
                     init.normal_(weight, std=0.02)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from hgclr.nn.dropout import draw_seed, keep_mask, kept_share
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["WHOLE_TREE", "StructuralBias", "attention_span"]
+__all__ = ["WHOLE_TREE", "TreeAttention", "attention_span"]
 
 WHOLE_TREE = 4096
 """Up to so many labels, each attends to all unless told otherwise."""
@@ -63,8 +63,8 @@ class _Tree(NamedTuple):
     stretches: list[Stretch]
 
 
-class StructuralBias(nn.Module):
-    """Bias the attention between two labels by their place in the tree (Eq. 4).
+class TreeAttention(nn.Module):
+    """Attend between labels with a bias by their place in the tree (Eq. 4).
 
     ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the
     path from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child.
@@ -126,6 +126,7 @@ def _stretches(taxonomy: Taxonomy, span: int, device: torch.device) -> Iterator[
         labels = taxonomy.walk[start : start + span]
         context = np.concatenate([labels, taxonomy.ancestors(int(labels[0]))])
         ancestor = taxonomy.lca(labels[:, None], context)
+        # As Taxonomy.distance, without looking for the common ancestors a second time.
         distance = depths[labels][:, None] + depths[context] - 2 * depths[ancestor]
         yield Stretch(
             torch.tensor(labels, device=device),
@@ -167,7 +168,7 @@ def _mix(
         logits = logits + bias
     weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     if dropout:
-        mask = keep_mask(weights.shape, dropout, seed).to(weights)
+        mask = keep_mask(weights.shape, dropout, seed, weights.device).to(weights.dtype)
         weights = weights * mask.mul_(1 / kept_share(dropout))
     return (weights.to(value.dtype) @ value).transpose(0, 1).flatten(1)
 

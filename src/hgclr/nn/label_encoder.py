@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from hgclr.nn.label_attention import StructuralBias
+from hgclr.nn.label_attention import TreeAttention
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Graphormer", "GraphormerLayer"]
@@ -53,8 +53,8 @@ class GraphormerLayer(nn.Module):
         )
         self.feed_forward_norm = nn.LayerNorm(width, eps=layer_norm_eps) if feed_forward else None
 
-    def forward(self, features: Tensor, structure: StructuralBias) -> Tensor:
-        """Return new label features, (K, H), from label features, (K, H), and the tree's part in the attention."""
+    def forward(self, features: Tensor, structure: TreeAttention) -> Tensor:
+        """Return new label features, (K, H), from label features, (K, H), and the attention between them."""
         mixed = structure(
             self.query(features),
             self.key(features),
@@ -77,9 +77,9 @@ class Graphormer(nn.Module):
         width: size of a label feature.
         layers: number of layers; all share the structural bias.
         label_embedding: learn a vector per label.
-        spatial: see :class:`StructuralBias`.
-        edge: see :class:`StructuralBias`.
-        span: see :class:`StructuralBias`.
+        spatial: see :class:`TreeAttention`.
+        edge: see :class:`TreeAttention`.
+        span: see :class:`TreeAttention`.
         heads, scale_by, bias, output_projection, dropout, layer_norm_eps: see :class:`GraphormerLayer`.
     """
 
@@ -102,7 +102,7 @@ class Graphormer(nn.Module):
     ) -> None:
         super().__init__()
         self.label_embedding = nn.Embedding(len(taxonomy), width) if label_embedding else None
-        self.structure = StructuralBias(taxonomy, spatial=spatial, edge=edge, span=span)
+        self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, span=span)
         self.layers = nn.ModuleList(
             GraphormerLayer(
                 width,

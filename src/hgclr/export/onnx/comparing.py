@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from hgclr.inference.backends import Backend
 from hgclr.inference.batches import pad
+from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel
 
 __all__ = ["Difference", "compare", "sample_batches"]
@@ -71,10 +72,5 @@ def compare(expected: Backend, found: Backend, batches: Sequence[Batch]) -> Diff
         apart = np.abs(one - other)
         logit = np.maximum(logit, apart.max())  # which keeps a NaN
         relative = np.maximum(relative, (apart / np.maximum(np.abs(one), 1)).max())
-        probability = np.maximum(probability, np.abs(_sigmoid(one) - _sigmoid(other)).max())
+        probability = np.maximum(probability, np.abs(sigmoid(one) - sigmoid(other)).max())
     return Difference(sum(len(ids) for ids, _ in batches), float(logit), float(relative), float(probability))
-
-
-def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    probabilities: NDArray[np.float64] = (1 + np.tanh(logits / 2)) / 2
-    return probabilities
