@@ -123,7 +123,7 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
             for name in trainers:
                 rates[name].append(BATCH * len(given[name]) / seconds[name])
             with torch.no_grad():
-                kept.append(float(fast(**batches[0]).kept))
+                kept.append(float(fast(**batches[0]).terms["kept"]))
             shares.append(sum(real_work(batch, fast) for batch in batches) / seconds[OURS] / peak)
 
     base = statistics.median(rates[PUBLISHED])

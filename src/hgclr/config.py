@@ -31,9 +31,12 @@ class HGCLRConfig(PreTrainedConfig):
         special_token_ids: the tokenizer's special tokens, the unknown token left out.
         threshold: probability from which a label is predicted.
         max_length: tokens of a text that are read, special tokens included.
-        pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all.
+        pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
+            ``max`` takes the largest value of each feature (TextRCNN).
         classifier_dropout: dropout before the linear head.
 
+        label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
+            over the tree's edges, or are the embeddings themselves (``none``).
         label_embedding: add a learned vector per label to the label features.
         name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
             (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
@@ -50,6 +53,11 @@ class HGCLRConfig(PreTrainedConfig):
             the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
             4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
 
+        positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
+            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, as
+            many as ``keep_fraction`` says, or the text with word embeddings moved against the gradient of the
+            classification loss (``adversarial``).
+        adversarial_size: length of that move, in all a text's embeddings together.
         token_label_heads: heads of the token-label attention.
         guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
             softmax averaged over heads (published).
@@ -66,8 +74,18 @@ class HGCLRConfig(PreTrainedConfig):
             the batch size nor, much, on the number of labels.
         contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
         contrastive_temperature: τ of NT-Xent.
+        negatives: the other documents of a batch count in NT-Xent ``all`` alike (the paper), only if their labels
+            are not the same (``different``), or by how far their labels are in the tree (``distance``).
         contrastive_bias: biases in the projection head.
         contrastive_dropout: dropouts in the projection head.
+
+        structure_encoder: HiAGM and what is built on it pass messages along the tree by a ``gcn`` or a ``tree-lstm``.
+        node_width: size of a label node there.
+        structure_dropout: dropout there.
+        recursive_regularisation: weight of the distance between the classifier's rows of parent and child.
+        joint_width: size of HiMatch's joint space of texts and labels.
+        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
+        label_refresh: steps after which HiMatch encodes the labels' texts anew.
 
     Example:
         >>> config = HGCLRConfig(**PRESETS["paper"], contrastive_weight=0.1, keep_threshold=0.02)
@@ -77,7 +95,7 @@ class HGCLRConfig(PreTrainedConfig):
 
     model_type = "hgclr"
     sub_configs_defaults: ClassVar = {"encoder_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
-    keys_to_ignore_at_inference: ClassVar = ["loss_original", "loss_positive", "loss_contrastive", "kept"]
+    keys_to_ignore_at_inference: ClassVar = ["terms"]
 
     encoder_config: dict[str, Any] | PreTrainedConfig | None = None
     label_parents: list[int] | None = None
@@ -86,9 +104,10 @@ class HGCLRConfig(PreTrainedConfig):
     special_token_ids: list[int] | None = None
     threshold: float = 0.5
     max_length: int = 512
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Literal["cls", "mean", "max"] = "cls"
     classifier_dropout: float = 0.1
 
+    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
     label_embedding: bool = True
     name_embedding: Literal["layer", "words", "none"] = "layer"
     spatial_encoding: bool = True
@@ -101,6 +120,8 @@ class HGCLRConfig(PreTrainedConfig):
     label_dropout: float = 0.1
     label_span: int | None = None
 
+    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = "hierarchy"
+    adversarial_size: float = 1.0
     token_label_heads: int = 1
     guidance: Literal["logits", "probabilities"] = "logits"
     gumbel_temperature: float = 1.0
@@ -113,21 +134,33 @@ class HGCLRConfig(PreTrainedConfig):
     classification_loss: Literal["sum", "mean", "document"] = "document"
     contrastive_weight: float = 0.1  # λ
     contrastive_temperature: float = 1.0  # τ
+    negatives: Literal["all", "different", "distance"] = "all"
     contrastive_bias: bool = True
     contrastive_dropout: float = 0.1
 
+    structure_encoder: Literal["gcn", "tree-lstm"] = "gcn"
+    node_width: int = 300
+    structure_dropout: float = 0.05
+    recursive_regularisation: float = 1e-6
+    joint_width: int = 200
+    parent_margin: float = 0.1
+    sibling_margin: float = 0.1
+    random_margin: float = 0.2
+    label_refresh: int = 50
+
     def validate_ranges(self) -> None:
         """Refuse values that no model can be built from."""
-        for name in ("classifier_dropout", "label_dropout", "contrastive_dropout"):
+        for name in ("classifier_dropout", "label_dropout", "contrastive_dropout", "structure_dropout"):
             _refuse(not 0 <= getattr(self, name) < 1, name, getattr(self, name), "give a share from 0 to below 1")
         for name in ("gumbel_temperature", "contrastive_temperature"):
             _refuse(getattr(self, name) <= 0, name, getattr(self, name), "give a positive number")
-        for name in ("label_layers", "token_label_heads", "max_length"):
+        for name in ("label_layers", "token_label_heads", "max_length", "node_width", "joint_width", "label_refresh"):
             _refuse(getattr(self, name) < 1, name, getattr(self, name), "give a whole number from 1")
         for name in ("label_heads", "label_span"):
             value = getattr(self, name)
             _refuse(value is not None and value < 1, name, value, "give a whole number from 1, or null")
-        _refuse(self.contrastive_weight < 0, "contrastive_weight", self.contrastive_weight, "give 0 or more")
+        for name in ("contrastive_weight", "recursive_regularisation", "adversarial_size"):
+            _refuse(getattr(self, name) < 0, name, getattr(self, name), "give 0 or more")
         _refuse(not 0 < self.threshold < 1, "threshold", self.threshold, "give a probability between 0 and 1")
 
     def validate_keeping(self) -> None:

@@ -26,6 +26,7 @@ from hgclr.files import atomic_folder, cache_dir
 __all__ = [
     "DEFAULT_ENCODER",
     "ENCODERS",
+    "TEXTRCNN",
     "PackagedEncoder",
     "cached_encoder",
     "encoder_load_error",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+TEXTRCNN = "textrcnn"
+"""Name of the encoder that is not pretrained: it is built anew for each training set."""
 NOTE = "source.json"  # what a cached encoder is and where it came from
 
 

@@ -34,7 +34,7 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     torch.manual_seed(4)
     trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(trained.classifier.weight, std=1.0)
-    trained.to_flat().save_pretrained(folder)
+    trained.deployed().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

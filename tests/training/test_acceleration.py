@@ -88,7 +88,7 @@ def test_encoders_of_the_common_kind_get_the_faster_attention(
 
 def test_a_saved_model_knows_nothing_of_it(pair, tmp_path: Path) -> None:
     plain, fast, batch = pair
-    fast.to_flat().save_pretrained(tmp_path)
+    fast.deployed().save_pretrained(tmp_path)
     assert acceleration.NAME not in (tmp_path / "config.json").read_text()
     loaded = FlatModel.from_pretrained(tmp_path).eval()
     assert loaded.encoder.config._attn_implementation != acceleration.NAME

@@ -31,7 +31,7 @@ class Backend(Protocol):
 
 
 class TorchBackend:
-    """Run the flat model in torch.
+    """Run a model in torch.
 
     Args:
         model: a folder or a hub name.
@@ -46,17 +46,17 @@ class TorchBackend:
         require_extra("torch", extra="train", capability="Prediction with torch")
         import torch
 
-        from hgclr.models import FlatModel
+        from hgclr.models import load_deployed
 
         try:
-            self.model = FlatModel.from_pretrained(model, use_safetensors=True).eval()
+            self.model = load_deployed(model)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"no model could be loaded from {model}: {error}",
                 remedy="give the folder 'model' that hgclr train wrote",
             ) from error
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
-        self.model.to(self.device)
+        self.model.to(self.device)  # type: ignore[arg-type]
         self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -13,7 +13,8 @@ from transformers import initialization as init
 
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
-from hgclr.models.flat import ClassifierOutput, FlatModel
+from hgclr.models.base import ClassifierOutput
+from hgclr.models.flat import FlatModel
 from hgclr.models.label_names import name_blocks, name_tokens
 from hgclr.models.positions import absolute_positions, first_position
 from hgclr.nn.label_attention import TreeAttention
@@ -186,10 +187,12 @@ class HGCLRModel(FlatModel):
         return ClassifierOutput(
             loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
             logits=logits,
-            loss_original=loss_original.detach(),
-            loss_positive=loss_positive.detach(),
-            loss_contrastive=loss_contrastive.detach(),
-            kept=kept,
+            terms={
+                "loss_original": loss_original.detach(),
+                "loss_positive": loss_positive.detach(),
+                "loss_contrastive": loss_contrastive.detach(),
+                "kept": kept,
+            },
         )
 
     def encode_both(self, words: Tensor, weights: Tensor, attention_mask: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.files import atomic_folder
-from hgclr.models.flat import FlatModel
+from hgclr.models.base import TextClassifier
 
 __all__ = ["load_tokenizer", "save"]
 
@@ -24,7 +24,7 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def save(model: FlatModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
+def save(model: TextClassifier, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
     """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only."""
     with atomic_folder(target) as folder:
         model.save_pretrained(folder)

@@ -14,7 +14,7 @@ from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, FlatModel
+from hgclr.models import ARCHITECTURES, TextClassifier
 from hgclr.models.saving import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
@@ -22,7 +22,7 @@ from hgclr.training.settings import RunConfig
 __all__ = ["base_rates", "count_parameters", "new_model", "started_model", "tokenize_all"]
 
 
-def new_model(run: RunConfig) -> tuple[FlatModel, PreTrainedTokenizerBase, DataFolder]:
+def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
     """Put a new model on the encoder, for the data folder's label tree."""
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data_folder(run, run.data.taxonomy)
@@ -31,7 +31,7 @@ def new_model(run: RunConfig) -> tuple[FlatModel, PreTrainedTokenizerBase, DataF
     return architecture.from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings), tokenizer, folder
 
 
-def started_model(run: RunConfig, start: Path) -> tuple[FlatModel, PreTrainedTokenizerBase, DataFolder]:
+def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
     """Load the model to train on from; the documents' labels are read with its label tree."""
     method_settings("default", run.model.overrides)
     tokenizer = load_tokenizer(str(start))

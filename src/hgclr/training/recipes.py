@@ -33,29 +33,41 @@ class Recipe:
     base_rate_bias: bool
 
 
-def make_recipe(settings: TrainingSettings, *, documents: int, encoder_parameters: int) -> Recipe:
+def make_recipe(
+    settings: TrainingSettings,
+    *,
+    documents: int,
+    encoder_parameters: int,
+    pretrained: bool = True,
+    head_rate: float = 10.0,
+) -> Recipe:
     """Fill what ``settings`` leave open.
 
     Args:
         settings: the user's choices.
         documents: size of the training set.
         encoder_parameters: size of the encoder without its embeddings.
+        pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
+        head_rate: how many times the encoder's rate the layers on top of it take.
     """
     paper = settings.recipe == "paper"
-    batch_size = settings.batch_size or (12 if paper else 16)
-    rate = settings.learning_rate or (3e-5 if paper else default_rate(encoder_parameters))
+    if pretrained:
+        batch_size, rate = (12, 3e-5) if paper else (16, default_rate(encoder_parameters))
+    else:  # the paper's is the recipe of the systems on TextRCNN that it compares with
+        batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (16, 1e-3, 1.0)
+    batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or rate
     steps = math.ceil(documents / (batch_size * settings.gradient_accumulation))
 
     def choose(given: Any, of_paper: Any, otherwise: Any) -> Any:
         return given if given is not None else of_paper if paper else otherwise
 
     return Recipe(
-        epochs=choose(settings.epochs, 100, default_epochs(steps)),
+        epochs=choose(settings.epochs, 100 if pretrained else 200, default_epochs(steps) * (1 if pretrained else 5)),
         steps_per_epoch=steps,
         batch_size=batch_size,
         learning_rate=rate,
-        head_learning_rate=choose(settings.head_learning_rate, rate, 10 * rate),
-        warmup=choose(settings.warmup, 2000.0, 0.1),
+        head_learning_rate=choose(settings.head_learning_rate, rate, head_rate * rate),
+        warmup=choose(settings.warmup, 2000.0 if pretrained else 0.0, 0.1),
         schedule=choose(settings.schedule, "constant", "linear"),
         weight_decay=choose(settings.weight_decay, 0.0, 0.01),
         max_gradient_norm=choose(settings.max_gradient_norm, 0.0, 1.0),

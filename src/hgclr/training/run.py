@@ -18,6 +18,7 @@ from transformers import (
     set_seed,
 )
 
+from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
@@ -77,8 +78,14 @@ def train(
         accelerate_on_processor(model, model.encoder)
     tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
     recipe = make_recipe(
-        run.training, documents=len(tokens["train"]), encoder_parameters=count_parameters(model.encoder)
+        run.training,
+        documents=len(tokens["train"]),
+        encoder_parameters=count_parameters(model.encoder),
+        pretrained=run.model.encoder != TEXTRCNN,
+        head_rate=model.head_rate,
     )
+    if run.model.start is None:
+        model.prepare(tokens["train"])
     if recipe.base_rate_bias and run.model.start is None:
         model.set_base_rates(base_rates(tokens["train"], len(folder.taxonomy)))
 
@@ -95,7 +102,7 @@ def train(
         compute_metrics=scores,
         callbacks=[
             EarlyStop(run.training.patience, list(run.training.patience_metrics)),
-            CollapseWatch(model.config.contrastive_weight if run.model.architecture == "hgclr" else 0.0),
+            CollapseWatch(model.config.contrastive_weight),
             *([tensorboard(run.output / "tensorboard")] if run.training.tensorboard else []),
             *callbacks,
         ],
@@ -124,7 +131,7 @@ def train(
             trainer.evaluation_loop(trainer.get_eval_dataloader(tokens[name]), f"{name} scores")
             metrics[name] = scores.last.to_json()
     result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
-    save(model.to_flat(), tokenizer, result.model)
+    save(model.deployed(), tokenizer, result.model)
     save(model, tokenizer, result.training_model)
     with atomic_file(run.output / "metrics.json") as path:
         path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")

@@ -41,8 +41,9 @@ class ModelSettings(_Section):
     model_config = ConfigDict(extra="allow")
 
     encoder: str = "all-MiniLM-L6-v2"
-    architecture: Literal["flat", "hgclr"] = "hgclr"
+    architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "hgclr"
     preset: Literal["default", "paper", "published"] = "default"
+    word_vectors: Path | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
     start: Path | None = Field(None, description="train on from this training-model instead of a new one")
 
     @model_validator(mode="after")

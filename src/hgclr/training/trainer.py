@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,6 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.training.checkpoints import mark_complete
 
 __all__ = ["Collator", "HierarchicalTrainer", "StreamingScores"]
-
-LOSS_TERMS = ("loss_original", "loss_positive", "loss_contrastive", "kept")
 
 
 class Collator:
@@ -81,7 +80,7 @@ class HierarchicalTrainer(Trainer):
     def __init__(self, *args: Any, head_learning_rate: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.head_learning_rate = head_learning_rate
-        self._terms: dict[str, list[Tensor]] = {name: [] for name in LOSS_TERMS}
+        self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Group parameters by learning rate and weight decay; AdamW without decay is the paper's Adam."""
@@ -116,9 +115,8 @@ class HierarchicalTrainer(Trainer):
         """Return the model's loss and remember its terms for the log."""
         output = model(**inputs)
         if model.training:
-            for name, values in self._terms.items():
-                if output.get(name) is not None:
-                    values.append(output[name].detach())
+            for name, value in output.terms.items():
+                self._terms[name].append(value.detach())
         return (output.loss, output) if return_outputs else output.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

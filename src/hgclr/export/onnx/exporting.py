@@ -18,7 +18,7 @@ from hgclr.export.onnx.tracing import trace
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel, is_onnx, load
-from hgclr.models import FlatModel
+from hgclr.models import TextClassifier
 
 __all__ = ["TOLERANCE", "OnnxExport", "export_onnx"]
 
@@ -89,7 +89,7 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False) -> OnnxE
     return OnnxExport(output, difference, model_bytes, graph_bytes)
 
 
-def _refusal(model: str | Path, network: FlatModel, what: str) -> InputError:
+def _refusal(model: str | Path, network: TextClassifier, what: str) -> InputError:
     return InputError(
         f"the ONNX graph of this {network.config.text_encoder.model_type} model {what}",
         path=model,

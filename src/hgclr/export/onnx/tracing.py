@@ -14,7 +14,7 @@ from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
 
-from hgclr.models import FlatModel
+from hgclr.models import TextClassifier
 
 __all__ = ["INPUTS", "OUTPUT", "trace"]
 
@@ -29,7 +29,7 @@ OPSET = 23
 class _Logits(nn.Module):
     """The model as a function of two tensors to one."""
 
-    def __init__(self, model: FlatModel) -> None:
+    def __init__(self, model: TextClassifier) -> None:
         super().__init__()
         self.model = model
 
@@ -38,7 +38,7 @@ class _Logits(nn.Module):
         return logits
 
 
-def trace(model: FlatModel) -> onnx_ir.Model:
+def trace(model: TextClassifier) -> onnx_ir.Model:
     """Return the graph from ``input_ids`` and ``attention_mask``, int64 (batch, length), to ``logits``, (batch, K).
 
     Raises:

@@ -52,7 +52,7 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
     model, tokenizer = read_published(checkpoint, data_path, encoder)
     try:
         with atomic_folder(output) as folder:
-            save(model.to_flat(), tokenizer, folder / "model")
+            save(model.deployed(), tokenizer, folder / "model")
             save(model, tokenizer, folder / "training-model")
     except OSError as error:
         raise InputError(f"the model cannot be written: {error.strerror or error}", path=output) from error

@@ -1,0 +1,156 @@
+"""What every system shares: a text encoder, a last linear layer with an output per label, one forward contract."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils.generic import ModelOutput
+
+from hgclr.config import HGCLRConfig
+from hgclr.encoders import encoder_load_error, resolve_encoder
+from hgclr.errors import InputError
+from hgclr.models.positions import position_count
+from hgclr.taxonomy import Taxonomy
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["ClassifierOutput", "TextClassifier"]
+
+
+@dataclass
+class ClassifierOutput(ModelOutput):
+    """What every model returns: logits (B, K); with labels the loss, and what it is made of, by name, for the log."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    terms: dict[str, Tensor] | None = None
+
+
+class TextClassifier(PreTrainedModel):
+    """A text encoder under a classifier of labels; the systems differ in what stands between, and in their losses.
+
+    A subclass adds its layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and
+    implements ``forward(input_ids, attention_mask, labels=None)``. Layers that are needed for training only are left
+    out of ``deployed_class``, the class of the same forward without labels.
+    """
+
+    config: HGCLRConfig
+    config_class = HGCLRConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
+    _supports_sdpa = True
+
+    deployed_class: ClassVar[type[Any]]  # a TextClassifier; transformers evaluates this before there is the name
+    head_rate: ClassVar[float] = 10.0
+    """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
+    classifier: nn.Linear
+
+    def __init__(self, config: HGCLRConfig) -> None:
+        super().__init__(config)
+        self.encoder = AutoModel.from_config(config.text_encoder, **_without_pooler(config.text_encoder))
+        self.dropout = nn.Dropout(config.classifier_dropout)
+
+    @classmethod
+    def from_encoder(
+        cls, encoder: str, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Put a new model on a pretrained encoder.
+
+        Args:
+            encoder: a name from the catalogue, a folder, or a hub name.
+            taxonomy: the label tree.
+            tokenizer: the encoder's tokenizer; its special tokens are noted in the configuration.
+            settings: choices of the method, see :class:`~hgclr.config.HGCLRConfig`.
+
+        Raises:
+            InputError: if the encoder cannot be loaded or does not fit the settings.
+        """
+        location = resolve_encoder(encoder)
+        try:
+            encoder_config = AutoConfig.from_pretrained(location)
+            pretrained = AutoModel.from_pretrained(location, **_without_pooler(encoder_config))
+        except (OSError, ValueError) as error:
+            raise encoder_load_error(encoder, error) from error
+        model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
+        model.encoder = pretrained
+        return model
+
+    @classmethod
+    def from_encoder_config(
+        cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Build a model with random weights, the encoder's included; see :meth:`from_encoder`."""
+        config = HGCLRConfig(encoder_config=encoder_config, **settings)
+        config.set_taxonomy(taxonomy)
+        config.problem_type = "multi_label_classification"
+        config.special_token_ids = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
+        model = cls(config)
+        model.config.max_length = min(config.max_length, position_count(model.encoder))
+        return model
+
+    def prepare(self, documents: datasets.Dataset) -> None:
+        """Take from the training set what the system needs before the first step; most need nothing.
+
+        Args:
+            documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.
+        """
+
+    def set_base_rates(self, rates: Tensor) -> None:
+        """Start the head's bias at the labels' log odds in the training set, (K,)."""
+        with torch.no_grad():
+            self.classifier.bias.copy_(torch.logit(rates))
+
+    def hidden(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """Return the encoder's vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``."""
+        states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
+        return states
+
+    def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H)."""
+        if self.config.pooling == "cls":
+            return hidden[:, 0]
+        real = attention_mask.unsqueeze(-1)  # (B, L, 1)
+        if self.config.pooling == "max":
+            return hidden.masked_fill(real == 0, torch.finfo(hidden.dtype).min).amax(1)
+        real = real.to(hidden.dtype)
+        return (hidden * real).sum(1) / real.sum(1)
+
+    def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
+        vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
+        return vectors
+
+    def deployed(self) -> TextClassifier:
+        """Return the model to deploy: the same layers (shared, not copied) without those for training only."""
+        with torch.device("meta"):
+            model: TextClassifier = self.deployed_class(self.config)
+        for name, _ in list(model.named_children()):
+            setattr(model, name, getattr(self, name))
+        model.train(self.training)
+        return model
+
+
+def _without_pooler(config: Any) -> dict[str, bool]:
+    """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise InputError(
+            f"a {config.model_type} model is an encoder-decoder",
+            remedy="choose an encoder such as bert-base-uncased",
+        )
+    model_class: Any = MODEL_MAPPING.get(type(config), None)
+    known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
+    return {"add_pooling_layer": False} if known else {}
