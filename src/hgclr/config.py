@@ -34,36 +34,43 @@ class HGCLRConfig(PreTrainedConfig):
         pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
             ``max`` takes the largest value of each feature (TextRCNN).
         classifier_dropout: dropout before the linear head.
+        classifier_start: before training, the rows of a linear head on a pretrained encoder are ``random`` (the paper)
+            or point to where the encoder puts the labels' ``names``.
 
         label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
-            over the tree's edges, or are the embeddings themselves (``none``).
+            over the tree's edges, or are the embeddings themselves (``none``). What the published program calls no
+            graph encoder is a ``graphormer`` without ``label_embedding``, ``spatial_encoding`` and ``edge_encoding``;
+            its ``gcn`` and ``gat`` are without ``label_embedding`` too.
         label_embedding: add a learned vector per label to the label features.
         name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
             (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
         spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
         edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
-        label_layers: layers of the label encoder.
-        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published).
+        label_layers: layers of the Graphormer.
+        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
+            none, up to 8.
         attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
             width of one ``head`` (published).
         attention_bias: biases in the projections of both attentions.
         label_output_projection: project the label attention's output before the residual.
-        label_dropout: dropout in the label encoder.
+        label_dropout: dropout in the Graphormer.
         label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
             the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
             4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
 
         positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
-            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, as
-            many as ``keep_fraction`` says, or the text with word embeddings moved against the gradient of the
-            classification loss (``adversarial``).
+            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, or
+            the text with word embeddings moved along the gradient of the classification loss, to where that is
+            larger (``adversarial``). Only ``hierarchy`` needs label features.
         adversarial_size: length of that move, in all a text's embeddings together.
         token_label_heads: heads of the token-label attention.
         guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
             softmax averaged over heads (published).
         gumbel_temperature: temperature of the Gumbel-softmax.
         keep_threshold: γ; a token stays in the positive sample if P_i > γ.
-        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free.
+        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen
+            at ``random`` it is the share of all, special tokens included: what training with other positive samples
+            logs as ``kept``.
         keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
         keep_special_tokens: special tokens are always kept and do not count.
         compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
@@ -106,6 +113,7 @@ class HGCLRConfig(PreTrainedConfig):
     max_length: int = 512
     pooling: Literal["cls", "mean", "max"] = "cls"
     classifier_dropout: float = 0.1
+    classifier_start: Literal["random", "names"] = "names"
 
     label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
     label_embedding: bool = True
@@ -143,7 +151,7 @@ class HGCLRConfig(PreTrainedConfig):
     structure_dropout: float = 0.05
     recursive_regularisation: float = 1e-6
     joint_width: int = 200
-    parent_margin: float = 0.1
+    parent_margin: float = 0.01
     sibling_margin: float = 0.1
     random_margin: float = 0.2
     label_refresh: int = 50
@@ -172,6 +180,32 @@ class HGCLRConfig(PreTrainedConfig):
             )
         if self.keep_fraction is not None:
             _refuse(not 0 < self.keep_fraction <= 1, "keep_fraction", self.keep_fraction, "give a share up to 1")
+
+    def validate_positives(self) -> None:
+        """Refuse positive samples that contradict how tokens are kept."""
+        if self.positives == "random" and self.keep_fraction is None:
+            raise InputError(
+                "positives are random and keep_fraction is None",
+                remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
+            )
+        if self.compact_positives and self.positives in ("dropout", "adversarial"):
+            raise InputError(
+                f"compact_positives is true, and positives by {self.positives} drop no tokens",
+                remedy="set compact_positives to false",
+            )
+
+    def validate_label_encoder(self) -> None:
+        """Refuse label encoders without an input, or with more layers than they have."""
+        if not self.label_embedding and self.name_embedding == "none":
+            raise InputError(
+                "label_embedding is false and name_embedding is none, which leaves no label features",
+                remedy="set one of them otherwise",
+            )
+        if self.label_layers > 1 and self.label_encoder != "graphormer":
+            raise InputError(
+                f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}",
+                remedy="set label_layers to 1, or label_encoder to graphormer, which alone has several",
+            )
 
     @property
     def text_encoder(self) -> Any:
@@ -202,6 +236,7 @@ class HGCLRConfig(PreTrainedConfig):
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
+        "classifier_start": "random",
         "name_embedding": "words",
         "label_heads": 8,
         "attention_scale": "width",
@@ -219,6 +254,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "contrastive_dropout": 0.0,
     },
     "published": {
+        "classifier_start": "random",
         "name_embedding": "layer",
         "label_heads": None,
         "attention_scale": "head",
@@ -260,7 +296,7 @@ def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, _METHOD_FIELDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_METHOD_FIELDS)}"
             raise InputError(f"unknown model setting {name!r}", remedy=hint)
-    settings = PRESETS[preset] | overrides
+    settings = PRESETS[preset] | {name: _as_float(name, value) for name, value in overrides.items()}
     for given, other in (("keep_threshold", "keep_fraction"), ("keep_fraction", "keep_threshold")):
         if overrides.get(given) is not None and other not in overrides:
             settings[other] = None
@@ -272,6 +308,12 @@ def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
             raise cause from None
         raise InputError(f"model settings: {' '.join(str(error).split())}") from None
     return settings
+
+
+def _as_float(name: str, value: Any) -> Any:
+    """Take a whole number, such as the 0 of a YAML file, where a setting is a float."""
+    wanted = HGCLRConfig.__dataclass_fields__[name].type
+    return float(value) if type(value) is int and wanted in (float, float | None) else value
 
 
 def _refuse(wrong: bool, name: str, value: object, remedy: str) -> None:

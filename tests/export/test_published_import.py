@@ -131,9 +131,10 @@ def test_logits_loss_terms_and_gradients_are_those_of_the_published_program(
         **numbers,
     )
     assert 0.05 < float(expected["kept"]) < 0.95  # else the threshold is not exercised
+    found = {"loss": output.loss, "logits": output.logits, **output.terms}
     for name, value in expected.items():
         torch.testing.assert_close(
-            output[name].double(), value.double(), atol=1e-8, rtol=1e-6, msg=lambda text, term=name: f"{term}: {text}"
+            found[name].double(), value.double(), atol=1e-8, rtol=1e-6, msg=lambda text, term=name: f"{term}: {text}"
         )
     # A kept token weighs 1 whatever its probability: gradients see the label side where the loss terms do not.
     expected["loss"].backward()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
@@ -16,55 +15,7 @@ from hgclr.models import FlatModel, HGCLRModel, label_names
 from hgclr.nn import label_attention
 from hgclr.taxonomy import Taxonomy
 from literal import training_step
-
-TEXTS = [
-    "quantum laser of the atom",
-    "judge",
-    "serve the racket in the net of the lake",
-    "salt is a molecule",
-]
-GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
-NO_DROPOUT = {"classifier_dropout": 0.0, "label_dropout": 0.0, "contrastive_dropout": 0.0}
-
-
-def still(model: HGCLRModel) -> HGCLRModel:
-    """Training mode without the randomness: the objective is computed and the encoder has no dropout."""
-    model.train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    model.encoder.eval()
-    return model
-
-
-def make_model(make_encoder, taxonomy, kind: str = "bert", **settings) -> tuple[HGCLRModel, object]:
-    tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
-    torch.manual_seed(0)
-    model = HGCLRModel.from_encoder(make_encoder(kind), taxonomy, tokenizer, **(settings | NO_DROPOUT))
-    for parameter in model.label_encoder.structure.parameters():
-        torch.nn.init.normal_(parameter)  # large enough to matter
-    for part in (model.token_label_attention, model.projection, model.classifier):
-        for parameter in part.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    return still(model), tokenizer
-
-
-def batch_of(tokenizer, taxonomy, texts=TEXTS, gold=GOLD, extra_padding: int = 0) -> dict[str, torch.Tensor]:
-    encoded = tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")
-    labels = torch.zeros(len(texts), len(taxonomy))
-    for row, names in enumerate(gold):
-        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
-    pad = torch.full((len(texts), extra_padding), tokenizer.pad_token_id)
-    return {
-        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
-        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
-        "labels": labels,
-    }
-
-
-def noise_for(batch: dict[str, torch.Tensor], labels: int, seed: int = 0) -> torch.Tensor:
-    torch.manual_seed(seed)
-    return -torch.empty(*batch["input_ids"].shape, labels).exponential_().log()
+from toy_hgclr import TEXTS, batch_of, make_model, noise_for, still
 
 
 def test_the_published_preset_equals_a_literal_second_implementation(make_encoder, taxonomy) -> None:

@@ -107,6 +107,17 @@ def test_one_rule_of_keeping_replaces_the_other() -> None:
     assert method_settings("default", {"keep_threshold": 0.3})["keep_fraction"] is None
 
 
+def test_a_whole_number_does_for_a_float_but_not_the_other_way_round() -> None:
+    settings = method_settings("default", {"contrastive_weight": 0, "keep_fraction": 1, "label_layers": 2})
+    assert [type(settings[name]) for name in ("contrastive_weight", "keep_fraction", "label_layers")] == [
+        float,
+        float,
+        int,
+    ]
+    with pytest.raises(InputError, match="label_layers"):
+        method_settings("default", {"label_layers": 2.0})
+
+
 def test_the_configuration_survives_json() -> None:
     config = HGCLRConfig(**method_settings("paper", {"contrastive_weight": 0.3}))
     again = HGCLRConfig.from_dict(config.to_dict())

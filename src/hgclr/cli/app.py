@@ -7,7 +7,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli import data, doctor, encoders, evaluate, export, import_published, predict, quickstart, taxonomy, train
+from hgclr.cli import (
+    data,
+    doctor,
+    encoders,
+    evaluate,
+    export,
+    figures,
+    import_published,
+    predict,
+    quickstart,
+    reproduce,
+    taxonomy,
+    train,
+    tune,
+)
 from hgclr.errors import HGCLRError
 
 __all__ = ["app"]
@@ -72,10 +86,14 @@ def main(
 USE, DATA, MACHINE = "Train and use", "Data", "This machine"
 app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
 app.command("train", rich_help_panel=USE)(train.train)
+app.command("tune", rich_help_panel=USE)(tune.tune)
 app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
 app.command("predict", rich_help_panel=USE)(predict.predict)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("import-published", rich_help_panel=USE)(import_published.import_published)
+reproduce.app.command("figure3")(figures.figure3)
+reproduce.app.command("figure5")(figures.figure5)
+app.add_typer(reproduce.app, name="reproduce", rich_help_panel=USE)
 app.add_typer(taxonomy.app, name="taxonomy", rich_help_panel=DATA)
 app.add_typer(data.app, name="data", rich_help_panel=DATA)
 app.add_typer(encoders.app, name="encoders", rich_help_panel=MACHINE)

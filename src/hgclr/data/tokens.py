@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tokenizers
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["tokenize_split"]
+__all__ = ["sample_documents", "tokenize_split"]
 
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
@@ -152,12 +152,7 @@ def _write(
         (target / BAD_ROWS).open("w", encoding="utf-8") as record,
         ArrowWriter(features=features, path=str(target / TOKENS)) as writer,
     ):
-        documents = _good_rows(folder, split, record)
-        if sample is not None:
-            # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in
-            # memory.
-            chosen = _choose(sum(1 for _ in documents), *sample)
-            documents = _at(_good_rows(folder, split, None), chosen)
+        documents = sample_documents(folder, split, sample, record)
         while batch := list(islice(documents, BATCH)):
             writer.write_table(_table(batch, backend))
             count += len(batch)
@@ -165,6 +160,28 @@ def _write(
                 progress(len(batch))
         writer.finalize()
     return count
+
+
+def sample_documents(
+    folder: DataFolder, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
+) -> Iterator[Document]:
+    """Yield the documents of a split that `tokenize_split` takes, in their order.
+
+    Args:
+        folder: the data.
+        split: which of its splits.
+        sample: limit and seed of a random sample, or None for all documents.
+        record: where to write the bad rows that the folder may skip, as JSON lines.
+
+    Raises:
+        InputError: at a bad row, unless the folder may skip it.
+    """
+    documents = _good_rows(folder, split, record)
+    if sample is not None:
+        # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in memory.
+        chosen = _choose(sum(1 for _ in documents), *sample)
+        documents = _at(_good_rows(folder, split, None), chosen)
+    yield from documents
 
 
 def _good_rows(folder: DataFolder, split: str, record: IO[str] | None) -> Iterator[Document]:

@@ -73,7 +73,11 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]
 
 
 def pad(texts: Sequence[Sequence[int]], token: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return token ids and attention mask, (B, L), L the longest of the texts."""
+    """Return token ids and attention mask, (B, L), L the longest of the texts.
+
+    A text without tokens, which only a tokenizer without special tokens makes, gets the padding as its one token.
+    """
+    texts = [text or [token] for text in texts]
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     real = np.arange(lengths.max()) < lengths[:, np.newaxis]  # (B, L)
     ids = np.full(real.shape, token, dtype=np.int64)

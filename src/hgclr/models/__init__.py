@@ -4,21 +4,45 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput, TextClassifier
 from hgclr.models.flat import FlatModel
 from hgclr.models.hgclr import HGCLRModel
+from hgclr.models.hiagm import HiAGMLAModel, HiAGMTPModel
+from hgclr.models.himatch import HiMatchModel
+from hgclr.models.htcinfomax import HTCInfoMaxModel
+from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
-__all__ = ["ARCHITECTURES", "ClassifierOutput", "FlatModel", "HGCLRModel", "TextClassifier", "load_deployed"]
+__all__ = [
+    "ARCHITECTURES",
+    "ClassifierOutput",
+    "FlatModel",
+    "HGCLRModel",
+    "HTCInfoMaxModel",
+    "HiAGMLAModel",
+    "HiAGMTPModel",
+    "HiMatchModel",
+    "TextClassifier",
+    "load_deployed",
+]
 
-ARCHITECTURES: dict[str, type[TextClassifier]] = {"flat": FlatModel, "hgclr": HGCLRModel}
+ARCHITECTURES: dict[str, type[TextClassifier]] = {
+    "flat": FlatModel,
+    "hgclr": HGCLRModel,
+    "hiagm-tp": HiAGMTPModel,
+    "hiagm-la": HiAGMLAModel,
+    "htcinfomax": HTCInfoMaxModel,
+    "himatch": HiMatchModel,
+}
 
 # So that transformers' own loaders and pipelines know our models by their configuration; of several classes they take
 # the one that it names.
 AutoConfig.register(HGCLRConfig.model_type, HGCLRConfig)
 AutoModelForSequenceClassification.register(HGCLRConfig, tuple(ARCHITECTURES.values()))
+AutoConfig.register(TextRCNNConfig.model_type, TextRCNNConfig)
+AutoModel.register(TextRCNNConfig, TextRCNNModel)
 
 
 def load_deployed(folder: str | Path) -> TextClassifier:

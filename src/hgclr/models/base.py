@@ -66,12 +66,16 @@ class TextClassifier(PreTrainedModel):
 
     @classmethod
     def from_encoder(
-        cls, encoder: str, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+        cls,
+        encoder: str | PreTrainedConfig,
+        taxonomy: Taxonomy,
+        tokenizer: PreTrainedTokenizerBase,
+        **settings: Any,
     ) -> Self:
-        """Put a new model on a pretrained encoder.
+        """Put a new model on a pretrained encoder, or on one that starts from random weights.
 
         Args:
-            encoder: a name from the catalogue, a folder, or a hub name.
+            encoder: a name from the catalogue, a folder, or a hub name; or the configuration of a new encoder.
             taxonomy: the label tree.
             tokenizer: the encoder's tokenizer; its special tokens are noted in the configuration.
             settings: choices of the method, see :class:`~hgclr.config.HGCLRConfig`.
@@ -79,6 +83,8 @@ class TextClassifier(PreTrainedModel):
         Raises:
             InputError: if the encoder cannot be loaded or does not fit the settings.
         """
+        if isinstance(encoder, PreTrainedConfig):
+            return cls.from_encoder_config(encoder, taxonomy, tokenizer, **settings)
         location = resolve_encoder(encoder)
         try:
             encoder_config = AutoConfig.from_pretrained(location)
@@ -120,14 +126,18 @@ class TextClassifier(PreTrainedModel):
         return states
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H)."""
+        """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H).
+
+        A text without tokens, which a tokenizer without special ones can make of a text, has the mean and maximum 0.
+        """
         if self.config.pooling == "cls":
             return hidden[:, 0]
         real = attention_mask.unsqueeze(-1)  # (B, L, 1)
         if self.config.pooling == "max":
-            return hidden.masked_fill(real == 0, torch.finfo(hidden.dtype).min).amax(1)
+            largest = hidden.masked_fill(real == 0, torch.finfo(hidden.dtype).min).amax(1)
+            return largest.masked_fill(real.sum(1) == 0, 0.0)
         real = real.to(hidden.dtype)
-        return (hidden * real).sum(1) / real.sum(1)
+        return (hidden * real).sum(1) / real.sum(1).clamp(min=1)
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""

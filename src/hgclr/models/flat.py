@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput, TextClassifier
+from hgclr.models.label_names import name_blocks, name_tokens
 from hgclr.nn.objective import classification_loss
 
 __all__ = ["FlatModel"]
@@ -27,6 +31,23 @@ class FlatModel(TextClassifier):
         super().__init__(config)
         self.classifier = nn.Linear(config.text_encoder.hidden_size, config.label_count)  # W_c, b_c
         self.post_init()
+
+    @torch.no_grad()
+    def start_from_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Start each row of the head in the direction in which the encoder puts the label's name.
+
+        ``w_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder puts a
+        name near texts on its subject, so that labels with few documents or none begin with more than chance.
+        """
+        training = self.training
+        self.eval()
+        names = name_tokens(self.config.taxonomy.names, tokenizer)
+        for labels, tokens in name_blocks(names):
+            real = tokens >= 0
+            vectors = self.encode(real.long(), input_ids=tokens.masked_fill(~real, int(tokenizer.pad_token_id)))
+            self.classifier.weight[labels] = vectors
+        self.classifier.weight.copy_(F.normalize(self.classifier.weight - self.classifier.weight.mean(0), dim=-1))
+        self.train(training)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
         """Classify texts.

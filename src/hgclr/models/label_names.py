@@ -1,14 +1,17 @@
-"""Label names as tokens, and in blocks that can be embedded one at a time."""
+"""Label names as tokens, and their embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["name_blocks", "name_tokens"]
+__all__ = ["is_special", "name_blocks", "name_embeddings", "name_tokens"]
 
 LONGEST = 64
 """Tokens of a label name that are read, special tokens included."""
@@ -38,3 +41,40 @@ def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         blocks.append((labels, tokens[labels, :longest]))
         start += len(labels)
     return blocks
+
+
+def is_special(tokens: Tensor, special_token_ids: Sequence[int]) -> Tensor:
+    """Return which tokens are special ones, bool, in the shape of the tokens."""
+    return torch.isin(tokens, torch.tensor(special_token_ids, dtype=tokens.dtype, device=tokens.device))
+
+
+def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
+    """Return the label names' embeddings, (K, H), from a text encoder's own embedding weights.
+
+    Args:
+        encoder: the text encoder.
+        tokens: see :func:`name_tokens`, (K, T).
+        kind: ``layer`` or ``words``, see ``name_embedding`` in :class:`~hgclr.config.HGCLRConfig`.
+        special_token_ids: tokens that count in a ``layer`` and not among ``words``.
+    """
+    embed = partial(_embed, encoder, kind, special_token_ids)
+    blocks = name_blocks(tokens)
+    if len(blocks) == 1:
+        return embed(tokens)
+    embedded = [checkpoint(embed, block, use_reentrant=False) for _, block in blocks]
+    order = torch.cat([labels for labels, _ in blocks])
+    return torch.cat(embedded).index_select(0, order.argsort())
+
+
+def _embed(encoder: Any, kind: str, special_token_ids: Sequence[int], tokens: Tensor) -> Tensor:
+    """Return the mean embedding of each name, (n, H), from tokens, (n, T), padded with -1."""
+    real = tokens >= 0
+    if kind == "layer":
+        pad = getattr(encoder.config, "pad_token_id", None) or 0
+        embedded = encoder.embeddings(tokens.masked_fill(~real, pad))  # (n, T, H)
+    else:
+        embedded = encoder.get_input_embeddings()(tokens.clamp(min=0))
+        real = real & ~is_special(tokens, special_token_ids)
+    share = real / real.sum(1, keepdim=True).clamp(min=1)  # (n, T)
+    mean: Tensor = torch.bmm(share.unsqueeze(1).to(embedded.dtype), embedded).squeeze(1)
+    return mean

@@ -7,7 +7,30 @@ from torch import Tensor, nn
 from hgclr.nn.label_attention import TreeAttention
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Graphormer", "GraphormerLayer"]
+__all__ = ["Graphormer", "GraphormerLayer", "LabelEmbedding"]
+
+
+class LabelEmbedding(nn.Module):
+    """Give every label a vector: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3); encoders of the tree build on it.
+
+    Args:
+        taxonomy: the label tree.
+        width: size of a label feature.
+        label_embedding: learn a vector per label; without it the name embedding is all there is.
+    """
+
+    def __init__(self, taxonomy: Taxonomy, width: int, *, label_embedding: bool) -> None:
+        super().__init__()
+        self.label_embedding = nn.Embedding(len(taxonomy), width) if label_embedding else None
+
+    def forward(self, names: Tensor | None) -> Tensor:
+        """Return label features, (K, H), from name embeddings, (K, H) or None."""
+        if self.label_embedding is None:
+            if names is None:
+                raise ValueError("label features need a name embedding, a label embedding, or both")
+            return names
+        learned: Tensor = self.label_embedding.weight
+        return learned if names is None else names + learned
 
 
 class GraphormerLayer(nn.Module):
@@ -69,14 +92,14 @@ class GraphormerLayer(nn.Module):
         return features
 
 
-class Graphormer(nn.Module):
-    """Encode the label tree: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3) through Graphormer layers.
+class Graphormer(LabelEmbedding):
+    """Encode the label tree by Graphormer layers on the label embedding (Eqs. 3 to 5).
 
     Args:
         taxonomy: the label tree.
         width: size of a label feature.
         layers: number of layers; all share the structural bias.
-        label_embedding: learn a vector per label.
+        label_embedding: see :class:`LabelEmbedding`.
         spatial: see :class:`TreeAttention`.
         edge: see :class:`TreeAttention`.
         span: see :class:`TreeAttention`.
@@ -100,8 +123,7 @@ class Graphormer(nn.Module):
         dropout: float,
         layer_norm_eps: float,
     ) -> None:
-        super().__init__()
-        self.label_embedding = nn.Embedding(len(taxonomy), width) if label_embedding else None
+        super().__init__(taxonomy, width, label_embedding=label_embedding)
         self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, span=span)
         self.layers = nn.ModuleList(
             GraphormerLayer(
@@ -119,12 +141,7 @@ class Graphormer(nn.Module):
 
     def forward(self, names: Tensor | None) -> Tensor:
         """Return label features L, (K, H), from name embeddings, (K, H) or None."""
-        features = names
-        if self.label_embedding is not None:
-            learned = self.label_embedding.weight
-            features = learned if features is None else features + learned
-        if features is None:
-            raise ValueError("label features need a name embedding, a label embedding, or both")
+        features = super().forward(names)
         for layer in self.layers:
             features = layer(features, self.structure)
         return features

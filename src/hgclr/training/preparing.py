@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import datasets
 import torch
@@ -12,33 +14,82 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder
-from hgclr.data.tokens import tokenize_split
+from hgclr.data.tokens import sample_documents, tokenize_split
+from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
+from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, TextClassifier
+from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models.memory import check_parameters
 from hgclr.models.saving import load_tokenizer
+from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
 
 __all__ = ["base_rates", "count_parameters", "new_model", "started_model", "tokenize_all"]
 
+logger = logging.getLogger(__name__)
+
 
 def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
     """Put a new model on the encoder, for the data folder's label tree."""
+    check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data_folder(run, run.data.taxonomy)
+    if run.model.encoder == TEXTRCNN:
+        return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
     architecture = ARCHITECTURES[run.model.architecture]
-    return architecture.from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings), tokenizer, folder
+    check_parameters(run.model.architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
+    model = architecture.from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
+    if model.config.classifier_start == "names" and isinstance(model, FlatModel):
+        model.start_from_names(tokenizer)
+    return model, tokenizer, folder
+
+
+def new_textrcnn(
+    run: RunConfig, folder: DataFolder, settings: dict[str, Any]
+) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
+    """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
+    tokenizer = word_tokenizer(training_texts(run, folder))
+    special = len(tokenizer.all_special_ids)  # they come first
+    words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
+    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    if run.model.word_vectors is not None:
+        places, vectors = read_word_vectors(run.model.word_vectors, words)
+        logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
+        sizes["word_width"] = vectors.shape[1]
+    config = TextRCNNConfig(**sizes)
+    settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
+    check_parameters(run.model.architecture, config, folder.taxonomy, tokenizer, settings)
+    model = ARCHITECTURES[run.model.architecture].from_encoder(config, folder.taxonomy, tokenizer, **settings)
+    if run.model.word_vectors is not None:
+        with torch.no_grad():
+            model.encoder.get_input_embeddings().weight[places + special] = torch.from_numpy(vectors)
+    return model, tokenizer
+
+
+def training_texts(run: RunConfig, folder: DataFolder) -> Iterator[str]:
+    """Return the texts that the run trains on: neither those outside its sample nor those held out for dev."""
+    check_splits(run, folder)
+    sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
+    documents = sample_documents(folder, "train", sample)
+    if "dev" in folder.splits:
+        return (document.text for document in documents)
+    numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
+    trained = set(hold_out(run, numbers)["train"]["number"])
+    return (
+        document.text for number, document in enumerate(sample_documents(folder, "train", sample)) if number in trained
+    )
 
 
 def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
     """Load the model to train on from; the documents' labels are read with its label tree."""
-    method_settings("default", run.model.overrides)
+    check_word_vectors(run)
+    checked = method_settings("default", run.model.overrides)
+    overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
     try:
-        model = ARCHITECTURES[run.model.architecture].from_pretrained(
-            start, use_safetensors=True, **run.model.overrides
-        )
+        model = ARCHITECTURES[run.model.architecture].from_pretrained(start, use_safetensors=True, **overrides)
     except (OSError, ValueError) as error:
         raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
     return model, tokenizer, data_folder(run, model.config.taxonomy)
@@ -62,14 +113,7 @@ def tokenize_all(
 ) -> dict[str, datasets.Dataset]:
     """Tokenise every split, or take it from the cache; hold dev out of train where asked to."""
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
-    if "train" not in folder.splits:
-        raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
-    if "dev" not in folder.splits and run.data.dev_share is None:
-        raise InputError(
-            "there is no dev split to select the best epoch on",
-            path=run.data.path,
-            remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
-        )
+    check_splits(run, folder)
     tokens = {
         name: tokenize_split(
             folder,
@@ -84,9 +128,36 @@ def tokenize_all(
         for name in folder.splits
     }
     if "dev" not in tokens:
-        parts = tokens["train"].train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
+        parts = hold_out(run, tokens["train"])
         tokens |= {"train": parts["train"], "dev": parts["test"]}
     return tokens
+
+
+def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
+    """Divide documents into ``train`` and ``test``, the share to hold out; which ones, only number and seed decide."""
+    return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
+
+
+def check_splits(run: RunConfig, folder: DataFolder) -> None:
+    """Refuse data without a split that training needs."""
+    if "train" not in folder.splits:
+        raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
+    if "dev" not in folder.splits and run.data.dev_share is None:
+        raise InputError(
+            "there is no dev split to select the best epoch on",
+            path=run.data.path,
+            remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
+        )
+
+
+def check_word_vectors(run: RunConfig) -> None:
+    """Refuse word vectors for an encoder that has its own."""
+    if run.model.word_vectors is not None and (run.model.encoder != TEXTRCNN or run.model.start is not None):
+        encoder = "a model to train on from" if run.model.start is not None else run.model.encoder
+        raise InputError(
+            f"model.word_vectors is given, but {encoder} has its own word embeddings",
+            remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
+        )
 
 
 def base_rates(tokens: datasets.Dataset, labels: int) -> Tensor:

@@ -22,6 +22,7 @@ from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
+from hgclr.models.memory import check_batch
 from hgclr.models.saving import save
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
@@ -51,6 +52,7 @@ def train(
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     on_documents: Callable[[int], None] | None = None,
+    score_test: bool = True,
 ) -> TrainingResult:
     """Train on ``train``, select the best epoch on ``dev``, score ``test`` once, save the result.
 
@@ -62,11 +64,12 @@ def train(
         resume: go on from the newest whole checkpoint in ``run.output``.
         callbacks: further Trainer callbacks, such as a progress bar.
         on_documents: called with the number of documents tokenised, as it grows.
+        score_test: False while settings are still being chosen, so that the choice cannot lean on test.
 
     Raises:
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
     """
-    started = time.monotonic()
+    started, where = time.monotonic(), machine()  # now: the commit may be another one when training ends
     checkpoints = run.output / "checkpoints"
     if checkpoints.exists() and not resume:
         raise InputError(
@@ -81,9 +84,11 @@ def train(
         run.training,
         documents=len(tokens["train"]),
         encoder_parameters=count_parameters(model.encoder),
-        pretrained=run.model.encoder != TEXTRCNN,
+        pretrained=model.config.text_encoder.model_type != TEXTRCNN,
         head_rate=model.head_rate,
     )
+    longest = max(tokens["train"]["length"], default=0)
+    check_batch(run.model.architecture, model, batch_size=recipe.batch_size, length=longest)
     if run.model.start is None:
         model.prepare(tokens["train"])
     if recipe.base_rate_bias and run.model.start is None:
@@ -122,11 +127,11 @@ def train(
         "labels": len(folder.taxonomy),
         "history": history(trainer.state.log_history),
         "seconds": round(trained, 1),
-        "machine": machine(),
+        "machine": where,
     }
     # Final scores in full precision, as the saved model will run, whatever it was trained in.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    for name in ("dev", "test"):
+    for name in ("dev", "test") if score_test else ("dev",):
         if name in tokens:
             trainer.evaluation_loop(trainer.get_eval_dataloader(tokens[name]), f"{name} scores")
             metrics[name] = scores.last.to_json()

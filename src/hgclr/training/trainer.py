@@ -21,14 +21,17 @@ __all__ = ["Collator", "HierarchicalTrainer", "StreamingScores"]
 
 
 class Collator:
-    """Pad a batch to its longest text and turn label indices into 0/1 rows."""
+    """Pad a batch to its longest text and turn label indices into 0/1 rows.
+
+    A text without tokens gets the padding as its one token, as in prediction.
+    """
 
     def __init__(self, labels: int, pad_token: int) -> None:
         self.labels, self.pad_token = labels, pad_token
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return ``input_ids`` and ``attention_mask``, (B, L), and ``labels``, (B, K)."""
-        texts = [torch.as_tensor(row["input_ids"]) for row in rows]
+        texts = [torch.as_tensor(row["input_ids"] or [self.pad_token]) for row in rows]
         gold = torch.zeros(len(rows), self.labels)
         for document, row in enumerate(rows):
             gold[document, row["labels"]] = 1.0

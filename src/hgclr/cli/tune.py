@@ -1,0 +1,194 @@
+"""``hgclr tune``: search for settings on dev."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hgclr.reproduction.tuning import Search, TuningResult, Turn, Watch
+    from hgclr.training import RunConfig
+
+__all__ = ["tune"]
+
+SHOWN = 10
+
+
+def tune(
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG.yaml", help="Settings that all trials share, as for hgclr train."),
+    ],
+    grid: Annotated[bool, typer.Option("--grid", help="The paper's grid: every lambda with every gamma.")] = False,
+    trials: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Let Optuna choose N trials, those already made included.")
+    ] = None,
+    lambdas: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="With --grid: the contrastive weights.  [default: .05,.1,.3]")
+    ] = None,
+    gammas: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,…", help="With --grid: the thresholds of keeping.  [default: .001,.002,.005,.02]"),
+    ] = None,
+    fractions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="With --grid: shares of tokens to keep, instead of gammas; .3,.5,.7,.9 is the default where CONFIG"
+            " keeps tokens by a share.",
+        ),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --trials: a YAML file with the settings to search and their ranges."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="1,2,…", help="Train each trial with each seed and take the mean.")
+    ] = None,
+    metric: Annotated[
+        Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to raise, that of each run's best epoch.")
+    ] = "macro_f1",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write; by default runs/, the name of CONFIG and -tuning."),
+    ] = None,
+) -> None:
+    """Search for settings on dev: the paper's grid over lambda and gamma, or Optuna over a wider space.
+
+    The test split is not scored. Run the same command again to go on after an interruption; finished trials stay, an
+    interrupted one is taken up from its checkpoint. With a larger **--trials** a search goes on for longer.
+
+    A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}**,
+    **model.keep_at_least: {low: 0, high: 24, step: 4}** or **model.negatives: {choices: [all, different]}**.
+
+    The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots.
+    """
+    from hgclr.errors import require_extra
+
+    require_extra("torch", extra="train", capability="Training")
+    require_extra("optuna", extra="tune", capability="Tuning")
+    require_extra("matplotlib", extra="tune", capability="Tuning")
+    import matplotlib as mpl
+    import optuna
+    from rich.console import Console
+
+    from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.reproduction.tuning import tune as search_settings
+    from hgclr.training import RunConfig
+
+    quiet_libraries()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    mpl.use("agg")
+    run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
+    search = _search(run, grid, trials, lambdas, gammas, fractions, space)
+    result = search_settings(
+        run,
+        search,
+        trials=trials,
+        seeds=None if seeds is None else [int(seed) for seed in _numbers("--seeds", seeds, whole=True)],
+        metric=metric,
+        watch=lambda turn: _watched(turn, standard_error()),
+    )
+    console = Console()
+    console.print(_table(result, metric))
+    for note in result.notes:
+        console.print(f"[dim]{note}[/]", highlight=False, soft_wrap=True)
+    for path in result.files:
+        if path.suffix != ".svg":
+            console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Train with the best: [b]hgclr train {result.config}[/b]", highlight=False, soft_wrap=True)
+
+
+def _search(
+    run: RunConfig,
+    grid: bool,
+    trials: int | None,
+    lambdas: str | None,
+    gammas: str | None,
+    fractions: str | None,
+    space: Path | None,
+) -> Search:
+    """Return what the options ask to search; options that do not go together are refused."""
+    from hgclr.errors import InputError
+    from hgclr.reproduction.tuning import default_space, read_space
+    from hgclr.reproduction.tuning import grid as make_grid
+
+    if grid == (trials is not None):
+        raise InputError(
+            "--grid and --trials are both given" if grid else "nothing says how to search",
+            remedy="give --grid for the paper's grid or --trials N for Optuna's choice",
+        )
+    points = {"lambdas": lambdas, "gammas": gammas, "fractions": fractions}
+    given = {name: _numbers(f"--{name}", text) for name, text in points.items() if text is not None}
+    if not grid:
+        if given:
+            raise InputError(
+                f"--{next(iter(given))} belongs to a grid", remedy="give --grid, or a --space for --trials"
+            )
+        return default_space(run) if space is None else read_space(space, run)
+    if space is not None:
+        raise InputError("--space belongs to --trials", remedy="give --lambdas and --gammas for a grid")
+    return make_grid(run, **given)
+
+
+def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
+    """Read numbers between commas."""
+    from hgclr.errors import InputError
+
+    try:
+        numbers = [int(part) if whole else float(part) for part in text.split(",")]
+    except ValueError:
+        remedy = f"write for example {option} {'1,2' if whole else '.05,.1'}"
+        raise InputError(f"{option} {text!r} is no list of {'whole ' if whole else ''}numbers", remedy=remedy) from None
+    return numbers
+
+
+@contextmanager
+def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
+    """Say which trial comes and what the best so far is, and show the run's bar."""
+    from rich.markup import escape
+
+    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.reproduction.tuning import Watch
+    from hgclr.reproduction.tuning.parameters import describe
+
+    title = f"trial {turn.number} of {turn.total}"
+    best = ""
+    if turn.best is not None:
+        best = f", best so far {100 * (turn.best.value or 0.0):.1f} ({describe(turn.best.params)})"
+    console.print(f"[bold]{title}[/]{escape(best)}", soft_wrap=True)
+    console.print(f"  [dim]now {escape(describe(turn.parameters))}, seed {turn.seed}[/]", soft_wrap=True)
+    with TrainingProgress(console, title) as progress:
+        yield Watch([progress], progress.on_documents)
+
+
+def _table(result: TuningResult, metric: str) -> Table:
+    """Return the best trials, one in a row."""
+    from rich.table import Table
+
+    from hgclr.reproduction.tuning.parameters import describe
+    from hgclr.reproduction.tuning.results import METRICS
+
+    trials = len(result.best) + result.unscored
+    table = Table(title=f"The best of {trials} trials, dev {METRICS[metric]}", title_justify="left")
+    if result.unscored:
+        table.caption = f"{result.unscored} were given up early or could not be trained; see trials.csv"
+        table.caption_justify = "left"
+    for name in ("trial", METRICS[metric], "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("settings")  # in one column: half a dozen of their own would cut numbers off
+    for trial in result.best[:SHOWN]:
+        score, seconds = f"{100 * (trial.value or 0.0):.2f}", f"{trial.user_attrs['seconds']:.0f}"
+        table.add_row(str(trial.number + 1), score, seconds, describe(trial.params))
+    return table

@@ -1,0 +1,179 @@
+"""TextRCNN: a text encoder without pretraining, in the place of a pretrained one under any system."""
+
+# No "from __future__ import annotations" here: what it makes of a configuration's types is not checked any more.
+
+from math import prod
+from typing import Any
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput
+
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError
+
+__all__ = ["METHOD_SETTINGS", "TextRCNNConfig", "TextRCNNModel"]
+
+METHOD_SETTINGS: dict[str, Any] = {"pooling": "max", "max_length": 256, "label_heads": 5}
+"""What a system on TextRCNN takes where neither the user nor the preset decides (see HGCLRConfig): the maximum over
+time and the length of the published systems; and heads for HGCLR's labels, which cannot be as many as the text encoder
+has, since it has none. Five divides every width that GloVe's vectors come in (25, 50, 100, 200, 300)."""
+
+WORD_RANGE = 0.25
+"""Words that no file gives a vector for start uniform within plus and minus this."""
+
+
+@strict
+class TextRCNNConfig(PreTrainedConfig):
+    """Configure a TextRCNN.
+
+    Args:
+        vocab_size: words, the padding and the unknown word included.
+        pad_token_id: the padding's place among them.
+        word_width: size of a word vector.
+        recurrent_width: size of the GRU's state in each direction; the published systems have 64 or 100.
+        filters: features that each convolution gives.
+        kernels: words that each convolution sees at a time.
+        word_dropout: dropout on word vectors.
+        recurrent_dropout: dropout on the GRU's states.
+    """
+
+    model_type = TEXTRCNN
+
+    vocab_size: int = 50_002
+    pad_token_id: int | None = 0
+    word_width: int = 300
+    recurrent_width: int = 100
+    filters: int = 100
+    kernels: list[int] | tuple[int, ...] = (2, 3, 4)
+    word_dropout: float = 0.5
+    recurrent_dropout: float = 0.1
+
+    @property
+    def hidden_size(self) -> int:
+        """Return the size of a token's vector: the features of all convolutions."""
+        return len(self.kernels) * self.filters
+
+
+class WordEmbeddings(nn.Module):
+    """Look words up, with dropout; what a transformer's embedding layer is called for works with this one too."""
+
+    def __init__(self, config: TextRCNNConfig) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.word_width, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(config.word_dropout)
+
+    def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
+        """Return the vectors of words, (B, L, D), from their ids, (B, L), or from vectors looked up already."""
+        if inputs_embeds is None:
+            inputs_embeds = self.word_embeddings(input_ids)
+        vectors: Tensor = self.dropout(inputs_embeds)
+        return vectors
+
+
+class BidirectionalGRU(nn.Module):
+    """Read texts of different lengths from both ends; what is padded to the right of a text has no influence.
+
+    The second GRU reads each text reversed in its place, which needs no packed sequences. With texts of 128 words
+    those took a third more time on a processor, forwards and backwards; an accelerator need not wait for the lengths;
+    and ONNX has an operator for it.
+    """
+
+    def __init__(self, width: int, state: int) -> None:
+        super().__init__()
+        self.forwards = nn.GRU(width, state, batch_first=True)
+        self.backwards = nn.GRU(width, state, batch_first=True)
+
+    def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
+        """Return the states of both directions, (B, L, 2S), 0 on padding.
+
+        Args:
+            vectors: (B, L, D).
+            real: True on words, False on the padding to their right, (B, L).
+        """
+        position = torch.arange(real.shape[1], device=real.device)
+        mirrored = torch.where(real, real.sum(1, keepdim=True) - 1 - position, position)  # (B, L), its own inverse
+        states, _ = self.forwards(vectors)
+        reversed_states, _ = self.backwards(_take(vectors, mirrored))
+        both = torch.cat([states, _take(reversed_states, mirrored)], -1)
+        return both * real.unsqueeze(-1).to(both.dtype)
+
+
+class TextRCNNModel(PreTrainedModel):
+    """Encode words by a bidirectional GRU and convolutions over its states.
+
+    ``words -> dropout -> BiGRU -> dropout -> [ReLU(Conv_k)] for k in kernels``: each word has the features of all
+    convolutions side by side. The maximum over time and the linear layer are the classifier's, with ``pooling: max``.
+
+    A convolution over k words is padded by k // 2 zeros on both sides. For an even k that gives one position more than
+    there are words; the last, which sees no more than the end of the text once again, is left out.
+
+    The released programs that compare with this encoder drop half of the *logits* in training; here nothing is dropped
+    behind the encoder but what ``classifier_dropout`` says, before the last layer.
+    """
+
+    config: TextRCNNConfig
+    config_class = TextRCNNConfig
+    base_model_prefix = "encoder"
+
+    def __init__(self, config: TextRCNNConfig) -> None:
+        super().__init__(config)
+        self.embeddings = WordEmbeddings(config)
+        self.recurrent = BidirectionalGRU(config.word_width, config.recurrent_width)
+        self.dropout = nn.Dropout(config.recurrent_dropout)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(2 * config.recurrent_width, config.filters, kernel, padding=kernel // 2)
+            for kernel in config.kernels
+        )
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw word vectors within ±0.25 and the rest as torch does, within 1 / √(inputs)."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -WORD_RANGE, WORD_RANGE)
+            # A slice of the weight does not know whether the weight was loaded.
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, nn.GRU | nn.Conv1d):
+            inputs = module.hidden_size if isinstance(module, nn.GRU) else prod(module.weight.shape[1:])
+            for weight in module.parameters():
+                init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the table of word vectors."""
+        return self.embeddings.word_embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> BaseModelOutput:
+        """Return the vector of each word, (B, L, kernels * filters); on padding it means nothing.
+
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 on words, 0 on the padding to their right, (B, L); all are words without it.
+            inputs_embeds: word vectors instead of ``input_ids``, before dropout, (B, L, D).
+
+        Raises:
+            InputError: if no text of the batch has a word; a text without words among others does no harm.
+        """
+        vectors = self.embeddings(input_ids, inputs_embeds)  # (B, L, D)
+        length = vectors.shape[1]
+        if length == 0:
+            raise InputError("there is no word to encode", remedy="leave empty texts out")
+        real = vectors.new_ones(vectors.shape[:2]) if attention_mask is None else attention_mask
+        states = self.dropout(self.recurrent(vectors, real.bool())).transpose(1, 2)  # (B, 2S, L)
+        features = [torch.relu(convolution(states)[..., :length]) for convolution in self.convolutions]  # (B, F, L)
+        hidden: Any = torch.cat(features, 1).transpose(1, 2)  # (B, L, kernels * F)
+        return BaseModelOutput(last_hidden_state=hidden)
+
+
+def _take(vectors: Tensor, places: Tensor) -> Tensor:
+    """Return the vectors, (B, L, D), in the order of ``places``, (B, L)."""
+    return vectors.gather(1, places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1]))

@@ -1,0 +1,80 @@
+"""``hgclr reproduce``: help that teaches, whole tables of tiny models, errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)], env={"COLUMNS": "250"})
+
+
+def test_help_shows_an_example_and_the_rows() -> None:
+    shown = run("--help").output
+    assert "hgclr reproduce table2 --data my-data" in shown
+    for name in ("table2", "table3", "table4", "table5", "systems"):
+        assert name in shown
+    shown = run("table4", "--help").output
+    assert "Rows: hgclr, no-name, no-spatial, no-edge. Only with --rows: layers-2." in shown
+
+
+def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    common = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out", "--seeds", "1,2"]
+    budget = ["--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
+    result = run("systems", *common, *budget, "--rows", "tfidf,hiclass,flat,hgclr")
+    assert result.exit_code == 0, result.output
+    assert "(budget: 24 documents, 16 tokens, 1 epochs)" in result.output
+    assert "TF-IDF + hiclass, per parent node could not be run: hiclass gives a text one path" in result.output
+    assert "row 4 of 4, seed 2: hgclr" in result.output
+    for suffix in ("md", "csv", "json"):
+        assert (tmp_path / "out" / f"systems.{suffix}").is_file()
+        assert f"systems.{suffix}" in result.output
+    rows = {row["key"]: row for row in json.loads((tmp_path / "out" / "systems.json").read_text())["rows"]}
+    assert [len(rows[key]["runs"]) for key in ("tfidf", "hiclass", "flat", "hgclr")] == [2, 0, 2, 2]
+    assert all(row["settings"]["training"]["precision"] == "fp32" for key, row in rows.items() if key != "hiclass")
+    assert list(rows["hiclass"]["refused"]) == ["1", "2"]
+
+    again = run("systems", *common, *budget, "--rows", "hgclr")
+    assert again.exit_code == 0
+    assert "epoch" not in again.stderr
+    other = run("systems", *common, "--budget", "documents=24,length=16,epochs=2", "--rows", "flat")
+    assert other.exit_code == 2
+    assert "holds a run with other settings: training.epochs is 1 there and 2 here" in other.output
+
+
+def test_no_row_with_a_figure_is_a_failure(toy_data: Path, tmp_path: Path) -> None:
+    result = run(
+        *("systems", "--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", "--rows", "hiclass"),
+        *("--seeds", "1"),
+    )
+    assert result.exit_code == 1
+    assert "could not be run: hiclass gives a text one path" in result.output
+    assert "refused" in (tmp_path / "out" / "systems.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "1,x"], "--seeds is '1,x'; give whole numbers with commas, such as 1,2,3"),
+        (["--seeds", "1,1"], "the seeds are 1, 1; give each seed once"),
+        (["--rows", "flt"], "systems has no row 'flt'; did you mean 'flat'?"),
+        (["--budget", "docs=3"], "--budget has no 'docs'"),
+        (["--preset", "paper"], "the rows of systems have presets of their own; use --rows hgclr-paper"),
+        (["--set", "model.encoder=x"], "model.encoder is decided by --encoder; use that option"),
+        (["--data", "nowhere"], "nowhere: no such data folder"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(words: list[str], message: str, toy_data: Path, tmp_path: Path) -> None:
+    given = {"--data": str(toy_data), "--encoder": "e", "--output": str(tmp_path / "out")}
+    given |= dict(zip(words[::2], words[1::2], strict=True))
+    result = run("systems", *(word for pair in given.items() for word in pair))
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()

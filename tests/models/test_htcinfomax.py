@@ -1,0 +1,197 @@
+"""HTCInfoMax as a whole: its objective literally, what trains, files, whole runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import HiAGMLAModel, HTCInfoMaxModel, load_deployed
+from hgclr.models.saving import save
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import RunConfig, train
+
+TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
+GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
+ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
+
+
+def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HTCInfoMaxModel:
+    """Return a model in training mode without dropout, its new weights large enough to matter."""
+    torch.manual_seed(0)
+    settings = {"node_width": 10, "classifier_dropout": 0.0, "structure_dropout": 0.0} | settings
+    model = HTCInfoMaxModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
+    for name, parameter in model.named_parameters():
+        if not name.startswith("encoder."):
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.train()
+    model.encoder.eval()
+    return model
+
+
+def batch_of(tokenizer, taxonomy: Taxonomy, documents: int = 4, extra_padding: int = 0) -> dict[str, Tensor]:
+    encoded = tokenizer(TEXTS[:documents], padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = torch.zeros(documents, len(taxonomy))
+    for row, names in enumerate(GOLD[:documents]):
+        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
+    pad = torch.full((documents, extra_padding), tokenizer.pad_token_id)
+    return {
+        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
+        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
+        "labels": labels,
+    }
+
+
+def literal_terms(model: HTCInfoMaxModel, batch: dict[str, Tensor], shift: int, drawn: Tensor) -> dict[str, Tensor]:
+    """The two losses and the gate, one text without padding and one pair at a time, from sigmoids and logarithms."""
+    texts = []
+    for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
+        tokens = model.encoder(input_ids=ids[: int(mask.sum())][None]).last_hidden_state[0]
+        texts.append(torch.stack([model.token_projection(token) for token in tokens]))
+    projected = [model.label_projection.weight @ feature for feature in model.label_features()]
+    discriminator = model.text_discriminator
+
+    def score(document: int, text: Tensor) -> Tensor:
+        gold = [label for label in range(len(projected)) if batch["labels"][document, label]]
+        y = sum(projected[label] for label in gold) / len(gold)
+        found = F.relu(discriminator.first_convolution(text.T[None]))
+        mean = discriminator.second_convolution(found)[0].mean(1)
+        return discriminator.score(torch.cat([y, mean]))[0]
+
+    count = len(texts)
+    information = torch.zeros(())
+    for document in range(count):
+        right, wrong = score(document, texts[document]), score(document, texts[(document - shift) % count])
+        information = information - (torch.sigmoid(right).log() + torch.sigmoid(-wrong).log()) / count
+    prior = torch.zeros(())
+    for u, y in zip(drawn, projected, strict=True):
+        told = [torch.sigmoid(model.prior_discriminator(x))[0] for x in (u, y)]
+        prior = prior - (told[0].log() + (1 - told[1]).log()) / len(projected)
+    mean_text = sum(text.mean(0) for text in texts) / count
+    weights = model.information_gate
+    gate = torch.sigmoid(
+        weights.text.weight[0] @ mean_text + weights.labels.weight[0] @ torch.cat(projected) + weights.labels.bias[0]
+    )
+    return {"loss_information": information, "loss_prior": prior, "gate": gate}
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize("reduction", ["mean", "document", "sum"])
+def test_the_objective_literally(make_encoder, taxonomy: Taxonomy, tokenizer, reduction: str, padding: int) -> None:
+    """The added losses keep their ratio to the cross-entropy in every reduction, and padding changes nothing."""
+    model = make_model(make_encoder, taxonomy, tokenizer, classification_loss=reduction)
+    torch.manual_seed(9)
+    output = model(**batch_of(tokenizer, taxonomy, extra_padding=padding))
+    torch.manual_seed(9)
+    shift, drawn = int(torch.randint(1, 4, ())), torch.rand(len(taxonomy), 10)
+    batch = batch_of(tokenizer, taxonomy)
+    expected = literal_terms(model, batch, shift, drawn)
+    scale = {"mean": 1, "document": len(taxonomy), "sum": 4 * len(taxonomy)}[reduction]
+    for name in ("loss_information", "loss_prior"):
+        torch.testing.assert_close(output.terms[name], (scale * expected[name]).detach(), atol=1e-4, rtol=1e-4)
+    gate = output.terms["gate"]
+    torch.testing.assert_close(gate, expected["gate"].detach(), atol=1e-5, rtol=1e-4)
+    assert 0.01 < abs(gate - 0.5) < 0.4  # else the gate is not exercised
+    whole = output.terms["loss_original"] + output.terms["loss_recursive"]
+    whole = whole + gate * output.terms["loss_information"] + (1 - gate) * output.terms["loss_prior"]
+    torch.testing.assert_close(output.loss.detach(), whole)
+
+
+def test_every_parameter_is_trained(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
+    """Discriminators and gate too: the released program's optimiser did not know of them."""
+    model = make_model(make_encoder, taxonomy, tokenizer)
+    for documents in (4, 1):
+        model.zero_grad()
+        model(**batch_of(tokenizer, taxonomy, documents)).loss.backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, name
+            if documents > 1:
+                assert parameter.grad.abs().sum() > 0, name
+    names = {name for name, _ in model.named_parameters()}
+    assert all(any(name.startswith(part) for name in names) for part in ADDED)
+
+
+def test_a_single_document_has_no_mutual_information(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
+    output = make_model(make_encoder, taxonomy, tokenizer)(**batch_of(tokenizer, taxonomy, 1))
+    assert output.terms["loss_information"] == 0
+    assert torch.isfinite(output.loss)
+
+
+def test_label_features_are_trained_towards_the_prior(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
+    """A step of the projection alone makes them harder to tell from draws, one of the discriminator alone easier."""
+
+    def prior_loss(model: HTCInfoMaxModel) -> float:
+        torch.manual_seed(1)
+        return model(**batch_of(tokenizer, taxonomy)).terms["loss_prior"].item()
+
+    for part, sign in (("label_projection.", 1), ("prior_discriminator.", -1)):
+        model = make_model(make_encoder, taxonomy, tokenizer)
+        with torch.no_grad():
+            model.information_gate.labels.bias.fill_(-30.0)  # the gate lets the prior through alone
+        torch.manual_seed(1)
+        model(**batch_of(tokenizer, taxonomy)).loss.backward()
+        before = prior_loss(model)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.startswith(part):
+                    parameter -= 1e-3 * parameter.grad / parameter.grad.norm()
+        assert (prior_loss(model) - before) * sign > 0
+
+
+def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
+    model = make_model(make_encoder, taxonomy, tokenizer).eval()
+    batch = batch_of(tokenizer, taxonomy)
+    output, other = model(**batch), model.deployed()(**batch)
+    assert type(model.deployed()) is HiAGMLAModel
+    assert set(output.terms) == {"loss_original", "loss_recursive"}
+    torch.testing.assert_close(output.logits, other.logits)
+    torch.testing.assert_close(output.loss, other.loss)
+
+
+def test_saved_and_loaded_it_predicts_the_same(
+    make_encoder, taxonomy: Taxonomy, tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = make_model(make_encoder, taxonomy, tokenizer).eval()
+    expected = model(**batch_of(tokenizer, taxonomy)).logits
+    caplog.clear()
+    save(model.deployed(), tokenizer, tmp_path / "model")
+    save(model, tokenizer, tmp_path / "training-model")
+    for folder in ("model", "training-model"):  # of the latter, what is for training only is left out without a word
+        loaded = load_deployed(tmp_path / folder)
+        assert type(loaded) is HiAGMLAModel
+        assert not [name for name, _ in loaded.named_parameters() if name.startswith(ADDED)]
+        scores = HierarchicalClassifier.from_pretrained(tmp_path / folder).predict_proba(TEXTS)
+        torch.testing.assert_close(torch.from_numpy(scores), torch.sigmoid(expected), atol=1e-5, rtol=1e-4)
+    assert not caplog.records
+    again = HTCInfoMaxModel.from_pretrained(tmp_path / "training-model")
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], weight, msg=name)
+
+
+def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    """Train and dev are the same documents."""
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
+    (data / "test.jsonl.gz").unlink()
+    runs = [
+        RunConfig.model_validate(
+            {
+                "data": {"path": data},
+                "model": {"encoder": make_encoder("bert"), "architecture": "htcinfomax", "node_width": 16},
+                "training": {"epochs": epochs, "learning_rate": 3e-3, "precision": "fp32", "seed": 3},
+                "output": tmp_path / name,
+            }
+        )
+        for name, epochs in (("whole", 30), ("short", 2), ("again", 2))
+    ]
+    metrics = [train(run).metrics for run in runs]
+    assert metrics[0]["dev"]["micro"]["f1"] > 0.95
+    assert metrics[1]["history"] == metrics[2]["history"]
+    first, last = metrics[0]["history"][0], metrics[0]["history"][-1]
+    assert last["loss_information"] < 0.9 * first["loss_information"]  # the texts do tell something about their labels
+    assert last["loss_prior"] > 0.1 * first["loss_prior"]  # and the labels are not given up to the discriminator

@@ -1,0 +1,57 @@
+"""A tiny HGCLR model without dropout, whose label side matters from the start, and a batch of texts for it."""
+
+from __future__ import annotations
+
+import torch
+from transformers import AutoTokenizer
+
+from hgclr.models import HGCLRModel
+
+TEXTS = [
+    "quantum laser of the atom",
+    "judge",
+    "serve the racket in the net of the lake",
+    "salt is a molecule",
+]
+GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
+NO_DROPOUT = {"classifier_dropout": 0.0, "label_dropout": 0.0, "contrastive_dropout": 0.0}
+
+
+def still(model: HGCLRModel) -> HGCLRModel:
+    """Training mode without the randomness: the objective is computed and the encoder has no dropout."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.encoder.eval()
+    return model
+
+
+def make_model(make_encoder, taxonomy, kind: str = "bert", **settings) -> tuple[HGCLRModel, object]:
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
+    torch.manual_seed(0)
+    model = HGCLRModel.from_encoder(make_encoder(kind), taxonomy, tokenizer, **(settings | NO_DROPOUT))
+    for name, parameter in model.named_parameters():  # large enough to matter
+        if name.startswith("label_encoder.structure."):
+            torch.nn.init.normal_(parameter)
+        elif name.startswith(("token_label_attention.", "projection.", "classifier.")):
+            torch.nn.init.normal_(parameter, std=0.3)
+    return still(model), tokenizer
+
+
+def batch_of(tokenizer, taxonomy, texts=TEXTS, gold=GOLD, extra_padding: int = 0) -> dict[str, torch.Tensor]:
+    encoded = tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = torch.zeros(len(texts), len(taxonomy))
+    for row, names in enumerate(gold):
+        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
+    pad = torch.full((len(texts), extra_padding), tokenizer.pad_token_id)
+    return {
+        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
+        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
+        "labels": labels,
+    }
+
+
+def noise_for(batch: dict[str, torch.Tensor], labels: int, seed: int = 0) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return -torch.empty(*batch["input_ids"].shape, labels).exponential_().log()
