@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.reproduction.budget import Budget
-from hgclr.reproduction.experiment import Experiment
-from hgclr.reproduction.systems import SYSTEMS
+from hgclr.reproduction.tables.budget import Budget
+from hgclr.reproduction.tables.experiment import Experiment
+from hgclr.reproduction.tables.systems import SYSTEMS
 
 
 def test_it_is_read_and_said_in_words() -> None:

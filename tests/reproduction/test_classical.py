@@ -16,8 +16,8 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
 from hgclr.models.saving import load_tokenizer
-from hgclr.reproduction.classical import STRENGTHS, run_classical
-from hgclr.reproduction.documents import read_splits
+from hgclr.reproduction.tables.classical import STRENGTHS, run_classical
+from hgclr.reproduction.tables.documents import read_splits
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder, tokenize_all
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     data.mkdir()
     (data / "taxonomy.tsv").write_text("child\tparent\nleft\t\n")
     (data / "train.jsonl").write_text('{"text": "!", "labels": ["left"]}')
-    with pytest.raises(InputError, match=r"data: there is no dev split; add dev\.jsonl"):
+    with pytest.raises(InputError, match=r"data: there is no dev split to select the best epoch on; add dev\.jsonl"):
         run_classical("tfidf", make_run(data, tmp_path / "run"))
     (data / "dev.jsonl").write_text('{"text": "!", "labels": ["left"]}')
     with pytest.raises(InputError, match=r"train\.jsonl: TF-IDF: empty vocabulary"):

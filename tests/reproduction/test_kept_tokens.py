@@ -17,12 +17,12 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel
 from hgclr.models.saving import load_tokenizer, save
-from hgclr.reproduction import kept_tokens as module
-from hgclr.reproduction import kept_tokens_figure
-from hgclr.reproduction.kept_text import KeptTokens
-from hgclr.reproduction.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
-from hgclr.reproduction.kept_tokens_figure import draw_kept_tokens, write_kept_tokens
-from hgclr.reproduction.kept_tokens_html import kept_tokens_html
+from hgclr.reproduction.figures import kept_tokens as module
+from hgclr.reproduction.figures import kept_tokens_figure
+from hgclr.reproduction.figures.kept_text import KeptTokens
+from hgclr.reproduction.figures.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
+from hgclr.reproduction.figures.kept_tokens_figure import draw_kept_tokens, write_kept_tokens
+from hgclr.reproduction.figures.kept_tokens_html import kept_tokens_html
 
 TEXT = "The quantum laser of the atom, in a lens"
 GOLD = ("science", "physics")

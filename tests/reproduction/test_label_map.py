@@ -17,11 +17,11 @@ from sklearn.metrics import silhouette_score
 from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel
 from hgclr.models.saving import load_tokenizer, save
-from hgclr.reproduction import label_measures
-from hgclr.reproduction.figure_style import distinct_colours
-from hgclr.reproduction.label_map import LabelMap, label_vectors, map_labels, map_models
-from hgclr.reproduction.label_map_figure import draw_label_maps, write_label_maps
-from hgclr.reproduction.label_measures import father_ranks, measure, parent_silhouette, shuffled_parents
+from hgclr.reproduction.figures import label_measures
+from hgclr.reproduction.figures.label_map import LabelMap, label_vectors, map_labels, map_models
+from hgclr.reproduction.figures.label_map_figure import draw_label_maps, write_label_maps
+from hgclr.reproduction.figures.label_measures import father_ranks, measure, parent_silhouette, shuffled_parents
+from hgclr.reproduction.figures.style import distinct_colours
 from hgclr.taxonomy import Taxonomy
 
 

@@ -14,11 +14,11 @@ import pytest
 from pretended_training import PretendedTraining, metrics
 
 from hgclr.errors import InputError
-from hgclr.reproduction import runner
-from hgclr.reproduction.budget import Budget
-from hgclr.reproduction.experiment import Experiment
-from hgclr.reproduction.runner import reproduce, run_row
-from hgclr.reproduction.tables import TABLES
+from hgclr.reproduction.tables import runner
+from hgclr.reproduction.tables.budget import Budget
+from hgclr.reproduction.tables.experiment import Experiment
+from hgclr.reproduction.tables.layout import TABLES
+from hgclr.reproduction.tables.runner import reproduce, run_row
 from hgclr.training import RunConfig
 
 

@@ -11,9 +11,9 @@ import pytest
 from hgclr.config import PRESETS
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.reproduction.experiment import Experiment, NotYetError, record
-from hgclr.reproduction.systems import PRESETS_BY_CORPUS, SYSTEMS
-from hgclr.reproduction.tables import TABLES
+from hgclr.reproduction.tables.experiment import Experiment, NotYetError, record
+from hgclr.reproduction.tables.layout import TABLES
+from hgclr.reproduction.tables.systems import PRESETS_BY_CORPUS, SYSTEMS
 from hgclr.training import RunConfig
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +193,7 @@ def test_unknown_rows_are_named_with_the_nearest() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(override: str, message: str, toy_data: Path, tmp_path: Path) -> None:
-    from hgclr.reproduction.budget import Budget
+    from hgclr.reproduction.tables.budget import Budget
 
     with pytest.raises(InputError, match=re.escape(message)):
         experiment(toy_data, tmp_path, overrides=(override,), budget=Budget(epochs=2)).base()

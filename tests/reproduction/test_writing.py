@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pretended_training import MACHINE, PretendedTraining
 
-from hgclr.reproduction import runner
-from hgclr.reproduction.budget import Budget
-from hgclr.reproduction.experiment import Experiment
 from hgclr.reproduction.provenance import command_line, portable
-from hgclr.reproduction.runner import reproduce
-from hgclr.reproduction.summary import Spread
-from hgclr.reproduction.tables import TABLES
+from hgclr.reproduction.tables import runner
+from hgclr.reproduction.tables.budget import Budget
+from hgclr.reproduction.tables.experiment import Experiment
+from hgclr.reproduction.tables.layout import TABLES
+from hgclr.reproduction.tables.runner import reproduce
+from hgclr.reproduction.tables.summary import Spread
 
 SCORES = {
     ("flat", 1): (0.8011, 0.7012),

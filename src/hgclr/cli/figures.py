@@ -10,7 +10,7 @@ import typer
 from hgclr.cli.options import AddAncestors, LabelColumn, LabelSeparator, PathSeparator, TextColumn
 
 if TYPE_CHECKING:
-    from hgclr.reproduction.label_measures import Measure
+    from hgclr.reproduction.figures.label_measures import Measure
     from hgclr.taxonomy import Taxonomy
 
 __all__ = ["figure3", "figure5"]
@@ -43,8 +43,8 @@ def figure5(
         require_extra(module, extra="paper", capability="Figure 5")
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.hardware import machine
-    from hgclr.reproduction.label_map import map_models
-    from hgclr.reproduction.label_map_figure import write_label_maps
+    from hgclr.reproduction.figures.label_map import map_models
+    from hgclr.reproduction.figures.label_map_figure import write_label_maps
 
     quiet_libraries()
     _check_output(output)
@@ -122,8 +122,8 @@ def figure3(
     from hgclr.cli.console import progress_bar, quiet_libraries
     from hgclr.data.folder import DataFolder, Document
     from hgclr.hardware import machine
-    from hgclr.reproduction.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
-    from hgclr.reproduction.kept_tokens_figure import write_kept_tokens
+    from hgclr.reproduction.figures.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
+    from hgclr.reproduction.figures.kept_tokens_figure import write_kept_tokens
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from hgclr.reproduction.runner import Step, Watch
-    from hgclr.reproduction.summary import Summary
+    from hgclr.reproduction.tables.runner import Step, Watch
+    from hgclr.reproduction.tables.summary import Summary
 
 __all__ = ["app"]
 
@@ -92,8 +92,8 @@ def _command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
-        from hgclr.reproduction.budget import Budget
-        from hgclr.reproduction.experiment import Experiment
+        from hgclr.reproduction.tables.budget import Budget
+        from hgclr.reproduction.tables.experiment import Experiment
 
         experiment = Experiment(
             data=data,
@@ -119,8 +119,8 @@ def make_table(name: str, seeds: Sequence[int], rows: Sequence[str] | None, expe
 
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.reproduction.provenance import command_line
-    from hgclr.reproduction.runner import reproduce
-    from hgclr.reproduction.tables import TABLES
+    from hgclr.reproduction.tables.layout import TABLES
+    from hgclr.reproduction.tables.runner import reproduce
 
     quiet_libraries()
     command = command_line(["hgclr", *sys.argv[1:]])
@@ -157,7 +157,7 @@ def _watch() -> Watch:
 def _rendered(summary: Summary) -> RichTable:
     from rich.table import Table
 
-    from hgclr.reproduction.writing import cells, columns
+    from hgclr.reproduction.tables.writing import cells, columns
 
     table = Table(title=summary.title, title_justify="left", title_style="bold", caption=summary.setting)
     table.caption_justify = "left"
@@ -170,7 +170,7 @@ def _rendered(summary: Summary) -> RichTable:
 
 def _rows_of(name: str) -> str:
     """Return the keys of a table's rows for its help."""
-    from hgclr.reproduction.tables import TABLES
+    from hgclr.reproduction.tables.layout import TABLES
 
     rows = TABLES[name].rows
     extra = [row.system for row in rows if row.extra]

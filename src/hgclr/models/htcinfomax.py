@@ -32,9 +32,10 @@ class HTCInfoMaxModel(HiAGMLAModel):
     label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
     cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGM.beside_mean`.
 
-    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that F
-    stays where it started. A gate that is trained turns to the smaller of the two losses, which is one reason why
-    L_prior must not be a loss that can be brought to 0, see :func:`~hgclr.nn.mutual_information.prior_matching_loss`.
+    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
+    only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
+    shuts the other out: on clinc150 F is 0 after two epochs, and L_MI stays where a discriminator that guesses is. The
+    log has F as ``gate``.
     """
 
     def __init__(self, config: HGCLRConfig) -> None:

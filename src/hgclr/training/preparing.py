@@ -25,7 +25,16 @@ from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
 
-__all__ = ["base_rates", "count_parameters", "new_model", "started_model", "tokenize_all"]
+__all__ = [
+    "base_rates",
+    "check_splits",
+    "count_parameters",
+    "data_folder",
+    "hold_out",
+    "new_model",
+    "started_model",
+    "tokenize_all",
+]
 
 logger = logging.getLogger(__name__)
 

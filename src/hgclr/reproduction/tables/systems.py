@@ -30,7 +30,7 @@ class System:
         preset: the preset it always has; by default HGCLR has the one that the user chose, other systems ``default``.
         length: how many times as many epochs as others it gets, and as much patience.
         after: key of the system whose run with the same seed decides some of its settings.
-        classical: it is no encoder but one of :mod:`hgclr.reproduction.classical`.
+        classical: it is no encoder but one of :mod:`hgclr.reproduction.tables.classical`.
     """
 
     key: str

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError, require_extra
-from hgclr.reproduction.label_measures import Measure, father_ranks, measure, parent_silhouette, shuffled_parents
+from hgclr.reproduction.figures.label_measures import (
+    Measure,
+    father_ranks,
+    measure,
+    parent_silhouette,
+    shuffled_parents,
+)
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["LabelMap", "label_vectors", "map_labels", "map_models"]

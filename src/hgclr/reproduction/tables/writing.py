@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.files import atomic_file
-from hgclr.reproduction.summary import AVERAGES, Line, Spread, Summary
+from hgclr.reproduction.tables.summary import AVERAGES, Line, Spread, Summary
 
 __all__ = ["cells", "columns", "markdown", "write_table"]
 

@@ -14,13 +14,13 @@ from transformers import TrainerCallback
 
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import atomic_file
-from hgclr.reproduction.classical import run_classical
-from hgclr.reproduction.experiment import RESUMED, SETTINGS, Experiment, NotYetError, first_difference, record
-from hgclr.reproduction.summarising import summarise
-from hgclr.reproduction.summary import Summary
-from hgclr.reproduction.systems import SYSTEMS, System
-from hgclr.reproduction.tables import Table
-from hgclr.reproduction.writing import write_table
+from hgclr.reproduction.tables.classical import run_classical
+from hgclr.reproduction.tables.experiment import RESUMED, SETTINGS, Experiment, NotYetError, first_difference, record
+from hgclr.reproduction.tables.layout import Table
+from hgclr.reproduction.tables.summarising import summarise
+from hgclr.reproduction.tables.summary import Summary
+from hgclr.reproduction.tables.systems import SYSTEMS, System
+from hgclr.reproduction.tables.writing import write_table
 from hgclr.training import train
 from hgclr.training.preparing import data_folder
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hgclr.reproduction.experiment import Experiment
-from hgclr.reproduction.summary import Line
-from hgclr.reproduction.systems import SYSTEMS
-from hgclr.reproduction.tables import CORPORA, Row, Table
+from hgclr.reproduction.tables.experiment import Experiment
+from hgclr.reproduction.tables.layout import CORPORA, Row, Table
+from hgclr.reproduction.tables.summary import Line
+from hgclr.reproduction.tables.systems import SYSTEMS
 
 __all__ = ["notes_of", "setting_of"]
 

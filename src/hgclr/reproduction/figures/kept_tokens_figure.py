@@ -11,9 +11,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgclr.errors import require_extra
-from hgclr.reproduction.figure_style import INK, MUTED, STYLE, render, write_files
-from hgclr.reproduction.kept_text import KeptTokens
-from hgclr.reproduction.kept_tokens_html import kept_tokens_html
+from hgclr.reproduction.figures.kept_text import KeptTokens
+from hgclr.reproduction.figures.kept_tokens_html import kept_tokens_html
+from hgclr.reproduction.figures.style import INK, MUTED, STYLE, render, write_files
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:

@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hgclr.errors import InputError
-from hgclr.reproduction.experiment import RESUMED, Experiment, NotYetError, first_difference, kept_fraction, record
-from hgclr.reproduction.notes import notes_of, setting_of
 from hgclr.reproduction.provenance import portable
-from hgclr.reproduction.summary import AVERAGES, Line, Spread, Summary
-from hgclr.reproduction.systems import SYSTEMS
-from hgclr.reproduction.tables import Row, Table
+from hgclr.reproduction.tables.experiment import (
+    RESUMED,
+    Experiment,
+    NotYetError,
+    first_difference,
+    kept_fraction,
+    record,
+)
+from hgclr.reproduction.tables.layout import Row, Table
+from hgclr.reproduction.tables.notes import notes_of, setting_of
+from hgclr.reproduction.tables.summary import AVERAGES, Line, Spread, Summary
+from hgclr.reproduction.tables.systems import SYSTEMS
 
 __all__ = ["summarise"]
 

@@ -14,8 +14,8 @@ from transformers import PreTrainedConfig
 
 from hgclr.config import HGCLRConfig, method_settings
 from hgclr.errors import InputError
-from hgclr.reproduction.budget import Budget
-from hgclr.reproduction.systems import PRESETS_BY_CORPUS, SYSTEMS, System
+from hgclr.reproduction.tables.budget import Budget
+from hgclr.reproduction.tables.systems import PRESETS_BY_CORPUS, SYSTEMS, System
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings
 

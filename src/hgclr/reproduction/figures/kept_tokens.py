@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError, require_extra
-from hgclr.reproduction.kept_text import KeptTokens
+from hgclr.reproduction.figures.kept_text import KeptTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

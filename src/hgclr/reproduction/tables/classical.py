@@ -20,7 +20,7 @@ from hgclr.errors import InputError, require_extra
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.files import atomic_file
 from hgclr.hardware import machine
-from hgclr.reproduction.documents import read_splits
+from hgclr.reproduction.tables.documents import read_splits
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder
@@ -179,7 +179,9 @@ def fit_hiclass(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, s
     # Shorter paths are filled up with "", which hiclass takes for their end; labels go by their index.
     targets = np.array([[*map(str, path), *[""] * (levels - len(path))] for path in paths])
     model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=strength, max_iter=1000))
-    model.fit(texts, targets)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
+        model.fit(texts, targets)
 
     def predict(rows: Any) -> NDArray[np.bool_]:
         predicted = np.asarray(model.predict(rows)).reshape(rows.shape[0], -1)

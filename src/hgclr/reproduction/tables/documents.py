@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 
 from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
-from hgclr.errors import InputError
 from hgclr.models.saving import load_tokenizer
 from hgclr.training import RunConfig
+from hgclr.training.preparing import check_splits, hold_out
 
 __all__ = ["read_splits"]
 
@@ -33,34 +33,27 @@ def read_splits(
         InputError: if a split is empty or holds a bad row, or there is no train or dev to be had.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
-    if "train" not in folder.splits or ("dev" not in folder.splits and run.data.dev_share is None):
-        missing = "dev" if "train" in folder.splits else "train"
-        raise InputError(f"there is no {missing} split", path=run.data.path, remedy=f"add {missing}.jsonl")
+    check_splits(run, folder)
     length = run.model.overrides.get("max_length")
     cut = None if length is None else _cutter(run.model.encoder, length)
     splits: dict[str, list[Document]] = {}
     for name in folder.splits:
         limit, splits[name] = limits[name], []
-        documents = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
-        while batch := list(islice(documents, WINDOW)):
+        sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
+        while batch := list(islice(sampled, WINDOW)):
             splits[name] += batch if cut is None else cut(batch)
             if on_documents is not None:
                 on_documents(len(batch))
         if not splits[name]:
             raise empty_split(folder.split_path(name), 0)
-    if "dev" not in splits and run.data.dev_share is not None:
-        splits |= _hold_out(splits["train"], run.data.dev_share, run.training.seed)
+    if "dev" not in splits:
+        places = datasets.Dataset.from_dict({"place": range(len(splits["train"]))})
+        parts, documents = hold_out(run, places), splits["train"]
+        splits |= {
+            name: [documents[place] for place in parts[part]["place"]]
+            for name, part in (("train", "train"), ("dev", "test"))
+        }
     return splits
-
-
-def _hold_out(documents: Sequence[Document], share: float, seed: int) -> dict[str, list[Document]]:
-    """Divide train as :func:`hgclr.training.preparing.tokenize_all` does, by dividing the documents' places."""
-    places = datasets.Dataset.from_dict({"place": list(range(len(documents)))})
-    parts = places.train_test_split(test_size=share, seed=seed)
-    return {
-        name: [documents[place] for place in parts[part]["place"]]
-        for name, part in (("train", "train"), ("dev", "test"))
-    }
 
 
 def _cutter(encoder: str, length: int) -> Callable[[Sequence[Document]], list[Document]]:

@@ -7,7 +7,7 @@ from functools import partial
 from html import escape
 from itertools import groupby
 
-from hgclr.reproduction.kept_text import KeptTokens, Piece
+from hgclr.reproduction.figures.kept_text import KeptTokens, Piece
 
 __all__ = ["kept_tokens_html"]
 
