@@ -10,6 +10,8 @@ one run. With --output each benchmark leaves its JSON file, and ``plots.py`` dra
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -161,22 +163,24 @@ def main() -> None:
         if arguments.output:
             write(result, arguments.output / f"{name}.json")
         goals += judge(result)
-    recorded = RESULTS / "compact-positives.json"
+    recorded = RESULTS / "arxiv" / "systems.json"
     if recorded.is_file() and not arguments.only:
         goals.append(compact_f1(json.loads(recorded.read_text(encoding="utf-8"))))
     rows = [(goal.what, goal.must, goal.reached, "yes" if goal.good else "NO") for goal in goals]
     show("Fast enough?", ("what", "must reach", "here", "reached"), rows)
 
 
-def compact_f1(result: dict[str, Any]) -> Goal:
-    """Judge what compact positives cost, from the runs on record: training takes hours."""
-    exact, compact = (result[name]["dev_macro_f1"]["mean"] for name in ("exact", "compact"))
-    seeds = min(len(result[name]["seeds"]) for name in ("exact", "compact"))
+def compact_f1(table: dict[str, Any]) -> Goal:
+    """Judge what compact positives cost, from the table on record that ``hgclr reproduce systems`` wrote."""
+    scores = {row["key"]: {run["seed"]: run["dev"]["macro"] for run in row["runs"]} for row in table["rows"]}
+    exact, compact = (scores.get(key, {}) for key in ("hgclr", "hgclr-compact"))
+    apart = [compact[seed] - exact[seed] for seed in exact if seed in compact]
+    mean = statistics.fmean(apart) if apart else math.nan
     return Goal(
         "compact positives, on record",
         "dev Macro-F1 within 0.3, 3 seeds",
-        f"{compact - exact:+.2f}, {seeds} seeds",
-        abs(compact - exact) <= 0.3 and seeds >= 3,
+        f"{mean:+.2f}, {len(apart)} seeds",
+        abs(mean) <= 0.3 and len(apart) >= 3,
     )
 
 

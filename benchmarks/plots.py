@@ -1,4 +1,4 @@
-"""Draw the plots of docs/performance.md from the results of the benchmarks.
+"""Draw the plots of the docs from the results of the benchmarks and of ``hgclr reproduce systems``.
 
 python benchmarks/plots.py --results benchmarks/results --output docs/images
 """
@@ -90,6 +90,29 @@ def bulk(result: dict[str, Any]) -> pyplot.Figure:
     return figure
 
 
+def systems(tables: dict[str, dict[str, Any]]) -> pyplot.Figure:
+    """Draw the test Macro-F1 of every system on every data set, with a dot for each seed."""
+    titles = {row["key"]: row["title"] for table in tables.values() for row in table["rows"]}
+    figure, panels = pyplot.subplots(
+        1, len(tables), figsize=(3.6 * len(tables) + 2, 0.42 * len(titles) + 1), sharey=True
+    )
+    for axes, (name, table) in zip(panels, tables.items(), strict=True):
+        for row in table["rows"]:
+            place, values = list(titles).index(row["key"]), [run["test"]["macro"] for run in row["runs"]]
+            if values:
+                mean = sum(values) / len(values)
+                axes.barh(place, mean, color=OURS if row["key"].startswith("hgclr") else THEIRS)
+                axes.plot(values, [place] * len(values), "o", color="#222222", markersize=3)
+                axes.text(max(values), place, f"  {mean:.1f}", va="center", fontsize=9)
+        axes.set_title(f"{name}, {table['rows'][0]['documents']['train']:,} documents", loc="left")
+        axes.set(xlabel="test Macro-F1", xlim=(0, axes.get_xlim()[1] * 1.15))
+    panels[0].set_yticks(range(len(titles)), list(titles.values()))
+    panels[0].invert_yaxis()
+    return figure
+
+
+SYSTEMS = "systems"
+DATA_SETS = ("clinc150", "icd10cm", "arxiv")
 PLOTS = {
     "training-speed": training,
     "prediction-speed": prediction,
@@ -105,7 +128,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder for the pictures")
     arguments = parser.parse_args()
     mpl.use("agg")
-    # The same results give the same file.
     mpl.rcParams.update({"svg.hashsalt": "hgclr", "axes.spines.top": False, "axes.spines.right": False})
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, draw in PLOTS.items():
@@ -113,9 +135,22 @@ def main() -> None:
         if not file.is_file():
             print(f"{file} is not there: no plot of it")
             continue
-        figure = draw(json.loads(file.read_text(encoding="utf-8")))
-        figure.savefig(arguments.output / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-        pyplot.close(figure)
+        save(draw(read(file)), arguments.output / f"{name}.svg")
+    tables = {name: arguments.results / name / "systems.json" for name in DATA_SETS}
+    if all(file.is_file() for file in tables.values()):
+        save(systems({name: read(file) for name, file in tables.items()}), arguments.output / f"{SYSTEMS}.svg")
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Return a result."""
+    result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return result
+
+
+def save(figure: pyplot.Figure, file: Path) -> None:
+    """Write a plot; the same result gives the same file."""
+    figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
+    pyplot.close(figure)
 
 
 if __name__ == "__main__":

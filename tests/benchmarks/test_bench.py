@@ -36,9 +36,11 @@ def test_int8_may_cost_a_third_of_a_point(apart: float, good: bool) -> None:
 
 @pytest.mark.parametrize(("seeds", "compact", "good"), [(3, 19.8, True), (3, 19.6, False), (2, 20.0, False)])
 def test_compact_positives_need_three_seeds(seeds: int, compact: float, good: bool) -> None:
-    scores = {"exact": 20.0, "compact": compact}
-    result = {name: {"dev_macro_f1": {"mean": mean}, "seeds": list(range(seeds))} for name, mean in scores.items()}
-    assert bench.compact_f1(result).good == good
+    rows = [
+        {"key": key, "runs": [{"seed": seed, "dev": {"macro": macro + seed}} for seed in range(count)]}
+        for key, macro, count in (("hgclr", 20.0, 3), ("hgclr-compact", compact, seeds))
+    ]
+    assert bench.compact_f1({"rows": rows}).good == good
 
 
 def test_the_label_side_is_measured_against_the_smallest_tree(make_encoder, toy_data: Path) -> None:
@@ -62,4 +64,4 @@ def test_every_result_on_record_can_be_judged_and_drawn(tmp_path: Path, monkeypa
         assert judge(recorded[name])
     monkeypatch.setattr(sys, "argv", ["plots.py", "--results", str(RESULTS), "--output", str(tmp_path)])
     plots.main()
-    assert {file.stem for file in tmp_path.iterdir()} == set(plots.PLOTS)
+    assert {file.stem for file in tmp_path.iterdir()} == {*plots.PLOTS, plots.SYSTEMS}

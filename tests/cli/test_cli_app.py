@@ -123,7 +123,12 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: st
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["train"], ["evaluate"], ["predict"], ["quickstart"], ["import-published"], ["doctor"], ["data", "check"]],
+    [
+        [],
+        *([name] for name in ("train", "tune", "evaluate", "predict", "quickstart", "import-published", "doctor")),
+        *(["reproduce", name] for name in ("table2", "table3", "table4", "table5", "systems", "figure3", "figure5")),
+        ["data", "check"],
+    ],
 )
 def test_every_command_explains_itself(arguments: list[str]) -> None:
     result = run(*arguments, "--help")

@@ -78,6 +78,8 @@ def test_the_collator_pads_to_the_longest_and_spreads_labels() -> None:
     assert batch["input_ids"].tolist() == [[1, 2, 3], [5, 9, 9]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
     assert batch["labels"].tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]
+    empty = Collator(4, pad_token=9)([{"input_ids": [], "labels": [2]}])
+    assert (empty["input_ids"].tolist(), empty["attention_mask"].tolist()) == ([[9]], [[1]])
 
 
 def test_scores_in_batches_equal_scikit_learn_on_all(taxonomy) -> None:
