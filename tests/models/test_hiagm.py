@@ -18,9 +18,8 @@ from hgclr.models.hiagm import HiAGM, edge_prior
 from hgclr.models.saving import save
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from toy import TEXTS, batch_of
 
-TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]
-GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"]]
 KINDS = ["hiagm-tp", "hiagm-la"]
 STRUCTURES = ["gcn", "tree-lstm"]
 
@@ -34,19 +33,6 @@ def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, kind: str, **setting
             torch.nn.init.normal_(parameter, std=0.3)  # large enough to matter
     assert isinstance(model, HiAGM)
     return model.eval()
-
-
-def batch_of(tokenizer, taxonomy: Taxonomy, extra_padding: int = 0) -> dict[str, Tensor]:
-    encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
-    labels = torch.zeros(len(TEXTS), len(taxonomy))
-    for row, names in enumerate(GOLD):
-        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
-    pad = torch.full((len(TEXTS), extra_padding), tokenizer.pad_token_id)
-    return {
-        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
-        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
-        "labels": labels,
-    }
 
 
 def literal_logits(model: HiAGM, batch: dict[str, Tensor]) -> Tensor:

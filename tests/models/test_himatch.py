@@ -18,9 +18,8 @@ from hgclr.models.saving import save
 from hgclr.nn.matching import draw_labels
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from toy import GOLD, TEXTS, batch_of
 
-TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
-GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
 ADDED = ("label_structure.", "label_joint.", "text_joint.")
 
 
@@ -35,19 +34,6 @@ def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HiMat
     model.train()
     model.encoder.eval()
     return model
-
-
-def batch_of(tokenizer, taxonomy: Taxonomy, extra_padding: int = 0) -> dict[str, Tensor]:
-    encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
-    labels = torch.zeros(len(TEXTS), len(taxonomy))
-    for row, names in enumerate(GOLD):
-        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
-    pad = torch.full((len(TEXTS), extra_padding), tokenizer.pad_token_id)
-    return {
-        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
-        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
-        "labels": labels,
-    }
 
 
 def documents_of(tokenizer, taxonomy: Taxonomy) -> datasets.Dataset:

@@ -15,9 +15,8 @@ from hgclr.models import HiAGMLAModel, HTCInfoMaxModel, load_deployed
 from hgclr.models.saving import save
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from toy import GOLD, TEXTS, batch_of
 
-TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
-GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tennis"], ["science", "chemistry"]]
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
 
 
@@ -32,19 +31,6 @@ def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HTCIn
     model.train()
     model.encoder.eval()
     return model
-
-
-def batch_of(tokenizer, taxonomy: Taxonomy, documents: int = 4, extra_padding: int = 0) -> dict[str, Tensor]:
-    encoded = tokenizer(TEXTS[:documents], padding=True, truncation=True, max_length=32, return_tensors="pt")
-    labels = torch.zeros(documents, len(taxonomy))
-    for row, names in enumerate(GOLD[:documents]):
-        labels[row, [taxonomy.resolve(name) for name in names]] = 1.0
-    pad = torch.full((documents, extra_padding), tokenizer.pad_token_id)
-    return {
-        "input_ids": torch.cat([encoded["input_ids"], pad], 1),
-        "attention_mask": torch.cat([encoded["attention_mask"], torch.zeros_like(pad)], 1),
-        "labels": labels,
-    }
 
 
 def literal_terms(model: HTCInfoMaxModel, batch: dict[str, Tensor], shift: int, drawn: Tensor) -> dict[str, Tensor]:
@@ -107,7 +93,7 @@ def test_every_parameter_is_trained(make_encoder, taxonomy: Taxonomy, tokenizer)
     model = make_model(make_encoder, taxonomy, tokenizer)
     for documents in (4, 1):
         model.zero_grad()
-        model(**batch_of(tokenizer, taxonomy, documents)).loss.backward()
+        model(**batch_of(tokenizer, taxonomy, TEXTS[:documents], GOLD[:documents])).loss.backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, name
             if documents > 1:
@@ -117,7 +103,7 @@ def test_every_parameter_is_trained(make_encoder, taxonomy: Taxonomy, tokenizer)
 
 
 def test_a_single_document_has_no_mutual_information(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    output = make_model(make_encoder, taxonomy, tokenizer)(**batch_of(tokenizer, taxonomy, 1))
+    output = make_model(make_encoder, taxonomy, tokenizer)(**batch_of(tokenizer, taxonomy, TEXTS[:1], GOLD[:1]))
     assert output.terms["loss_information"] == 0
     assert torch.isfinite(output.loss)
 
