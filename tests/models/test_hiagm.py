@@ -68,7 +68,7 @@ def test_logits_equal_the_equations_and_padding_changes_nothing(
     batch = batch_of(tokenizer, taxonomy)
     expected = literal_logits(model, batch)
     for padding in (0, 5):
-        found = model(**batch_of(tokenizer, taxonomy, padding)).logits
+        found = model(**batch_of(tokenizer, taxonomy, extra_padding=padding)).logits
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 

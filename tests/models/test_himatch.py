@@ -82,7 +82,7 @@ def test_the_objective_literally(make_encoder, taxonomy: Taxonomy, tokenizer, re
     scale = {"mean": 1, "document": len(taxonomy), "sum": 4 * len(taxonomy)}[reduction] / 6  # the joint width
     for padding in (0, 5):
         torch.manual_seed(9)
-        output = model(**batch_of(tokenizer, taxonomy, padding))
+        output = model(**batch_of(tokenizer, taxonomy, extra_padding=padding))
         assert output.terms["loss_joint"].item() == pytest.approx(scale * joint, rel=1e-3)
         assert output.terms["loss_matching"].item() == pytest.approx(scale * matching, rel=1e-3)
         assert output.loss.item() == pytest.approx(sum(term.item() for term in output.terms.values()), rel=1e-5)
