@@ -92,7 +92,8 @@ def bulk(result: dict[str, Any]) -> pyplot.Figure:
 
 def systems(tables: dict[str, dict[str, Any]]) -> pyplot.Figure:
     """Draw the test Macro-F1 of every system on every data set, with a dot for each seed."""
-    titles = {row["key"]: row["title"] for table in tables.values() for row in table["rows"]}
+    longest_first = sorted(tables.values(), key=lambda table: -len(table["rows"]))
+    titles = {row["key"]: row["title"] for table in longest_first for row in table["rows"]}
     figure, panels = pyplot.subplots(
         1, len(tables), figsize=(3.6 * len(tables) + 2, 0.42 * len(titles) + 1), sharey=True
     )
