@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,15 @@ def test_what_the_checkpoint_does_not_say_comes_from_the_preset_with_a_warning(
     config = read(program, tmp_path, bert).config
     assert (config.contrastive_weight, config.keep_threshold, config.gumbel_temperature) == (0.05, 0.02, 2.0)
     assert "does not say lamb, thre, layer: taken from the published preset" in caplog.text
+
+
+def test_what_other_libraries_let_torch_load_does_not_matter(
+    program: PublishedProgram, bert: str, tmp_path: Path
+) -> None:
+    torch.serialization.add_safe_globals([defaultdict])  # as torch_geometric does when it is imported
+    before = set(torch.serialization.get_safe_globals())
+    assert import_published(*program.write(tmp_path), bert, tmp_path / "out").model.is_dir()
+    assert set(torch.serialization.get_safe_globals()) == before
 
 
 def test_a_whole_checkpoint_gives_no_warning(

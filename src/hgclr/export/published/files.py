@@ -101,6 +101,10 @@ def _load(path: Path) -> Any:
     allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
     if not path.is_file():
         raise InputError("there is no such file", path=path)
+    others = (
+        torch.serialization.get_safe_globals()
+    )  # torch_geometric's, for one, whose defaultdict would be taken first
+    torch.serialization.clear_safe_globals()
     try:
         with torch.serialization.safe_globals(allowed):
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -112,6 +116,8 @@ def _load(path: Path) -> Any:
                 remedy="save tensors, numbers and plain containers only",
             ) from error
         raise InputError(f"not a file of torch.save, or damaged ({type(error).__name__})", path=path) from error
+    finally:
+        torch.serialization.add_safe_globals(others)
 
 
 def _plain_dict(_factory: object = None) -> dict[Any, Any]:
