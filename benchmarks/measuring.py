@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
-import shlex
 import statistics
 import sys
 import time
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hgclr.hardware import machine
+from hgclr.reproduction.provenance import command_line
 
 __all__ = [
     "arguments_of",
@@ -77,10 +77,7 @@ def peak_memory() -> int:
 
 
 def provenance() -> dict[str, Any]:
-    """Return what every figure depends on: the command, the machine with its packages, the commit.
-
-    Of absolute paths in the command only the last part is kept: the rest is of interest on this machine alone.
-    """
+    """Return what every figure depends on: the command, the machine with its packages, the commit."""
     versions = {}
     for package in RUNTIMES:
         try:
@@ -88,7 +85,7 @@ def provenance() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
     return {
-        "command": shlex.join(Path(word).name if Path(word).is_absolute() else word for word in sys.argv),
+        "command": command_line(sys.argv),
         "runtimes": versions,
         "machine": machine(),
     }

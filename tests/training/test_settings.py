@@ -149,3 +149,15 @@ def test_what_the_user_sets_wins_over_the_recipe() -> None:
     settings = TrainingSettings(recipe="paper", epochs=3, warmup=0, weight_decay=0.1, base_rate_bias=True)
     recipe = make_recipe(settings, documents=100, encoder_parameters=10**6)
     assert (recipe.epochs, recipe.warmup, recipe.weight_decay, recipe.base_rate_bias) == (3, 0, 0.1, True)
+
+
+def test_what_a_run_writes_can_be_read_also_when_it_starts_from_a_model(tmp_path: Path) -> None:
+    for model in ({"architecture": "flat"}, {"start": "runs/first/training-model"}):
+        run = RunConfig.build({"data": {"path": "d"}, "model": dict(model), "output": "o"}, ["training.seed=3"])
+        run.write(tmp_path / "config.yaml")
+        again = RunConfig.read(tmp_path / "config.yaml")
+        assert (again.model.start, again.model.architecture, again.training.seed) == (
+            run.model.start,
+            run.model.architecture,
+            3,
+        )

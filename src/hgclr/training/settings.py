@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hgclr.errors import InputError
 
-__all__ = ["DataSettings", "ModelSettings", "RunConfig", "TrainingSettings"]
+__all__ = ["DataSettings", "ModelSettings", "RunConfig", "TrainingSettings", "read_yaml"]
 
 
 class _Section(BaseModel):
@@ -103,21 +104,23 @@ class RunConfig(_Section):
             InputError: if the file cannot be read, a setting is unknown, or a value does not fit.
         """
         path = Path(path)
-        try:
-            tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read: {error}", path=path) from error
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = None if mark is None else mark.line + 1
-            raise InputError(f"no valid YAML: {getattr(error, 'problem', error)}", path=path, line=line) from error
+        tree = read_yaml(path)
         if not isinstance(tree, dict):
             raise InputError("expected the sections data, model, training", path=path)
-        for override in overrides or []:
-            _override(tree, override)
         if output is not None:
             tree["output"] = str(output)
         tree.setdefault("output", str(Path("runs") / path.stem))
+        return cls.build(tree, overrides or [], path)
+
+    @classmethod
+    def build(cls, tree: dict[str, Any], overrides: Sequence[str] = (), path: Path | None = None) -> RunConfig:
+        """Make a run of sections as a YAML file has them, with ``key=value`` overrides on top.
+
+        Raises:
+            InputError: if a setting is unknown, or a value does not fit; with ``path``, where there is one.
+        """
+        for override in overrides:
+            _override(tree, override)
         try:
             return cls.model_validate(tree)
         except ValidationError as error:
@@ -125,8 +128,26 @@ class RunConfig(_Section):
 
     def write(self, path: str | Path) -> None:
         """Write the settings as YAML, readable by :meth:`read`."""
-        tree = self.model_dump(mode="json", exclude_none=True)
+        # What comes with the model to start from may not be given beside it.
+        inherited = {"model": {"encoder", "preset"}} if self.model.start is not None else None
+        tree = self.model_dump(mode="json", exclude_none=True, exclude=inherited)
         Path(path).write_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file.
+
+    Raises:
+        InputError: with the line, if it cannot be read or is no YAML.
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", path=path) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        raise InputError(f"no valid YAML: {getattr(error, 'problem', error)}", path=path, line=line) from error
 
 
 def _override(tree: dict[str, Any], override: str) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
 from transformers import PreTrainedConfig
 
 from hgclr.config import HGCLRConfig, method_settings
@@ -19,7 +17,7 @@ from hgclr.reproduction.tables.systems import PRESETS_BY_CORPUS, SYSTEMS, System
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings
 
-__all__ = ["RESUMED", "SETTINGS", "Experiment", "NotYetError", "first_difference", "kept_fraction", "record"]
+__all__ = ["RESUMED", "SETTINGS", "Experiment", "NotYetError", "kept_fraction", "record"]
 
 OPTIONS = {
     "data.path": "--data",
@@ -95,15 +93,9 @@ class Experiment:
             "data": {"path": str(self.data)},
             "model": {"encoder": self.encoder, "preset": self.preset},
             "training": {"recipe": self.recipe, "precision": self.precision},
+            "output": str(self.output),
         }
-        # The overrides are understood where a run file is read, so that they mean the same as for `hgclr train`.
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "base.yaml"
-            file.write_text(yaml.safe_dump(tree), encoding="utf-8")
-            try:
-                run = RunConfig.read(file, list(self.overrides), self.output)
-            except InputError as error:
-                raise InputError(error.what, remedy=error.remedy) from None  # the file is of no interest to anyone
+        run = RunConfig.build(tree, self.overrides)
         method_settings(self.preset, run.model.overrides)
         return run
 
@@ -188,22 +180,6 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     return settings | {"model": chosen | {name: getattr(method, name) for name in sorted(names)}}
 
 
-def first_difference(old: dict[str, Any], new: dict[str, Any], place: str = "") -> str | None:
-    """Say which setting is the first to differ, or return None.
-
-    What one of the two does not know is passed over: it came with another version, and the tables name the commit.
-    """
-    for name, value in new.items():
-        if name not in old:
-            continue
-        if isinstance(value, dict) and isinstance(old[name], dict):
-            if (inside := first_difference(old[name], value, f"{place}{name}.")) is not None:
-                return inside
-        elif old[name] != value and not _same_path(name, old[name], value):
-            return f"{place}{name} is {old[name]!r} there and {value!r} here"
-    return None
-
-
 def _read_json(path: Path) -> dict[str, Any] | None:
     """Return what a JSON file holds, or None if there is no such file."""
     try:
@@ -211,9 +187,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return content
-
-
-def _same_path(name: str, old: object, new: object) -> bool:
-    """Tell whether two spellings of a path mean the same place."""
-    known = name in ("path", "taxonomy", "word_vectors") and isinstance(old, str) and isinstance(new, str)
-    return known and Path(str(old)).resolve() == Path(str(new)).resolve()

@@ -14,8 +14,9 @@ from transformers import TrainerCallback
 
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import atomic_file
+from hgclr.reproduction.comparing import first_difference
 from hgclr.reproduction.tables.classical import run_classical
-from hgclr.reproduction.tables.experiment import RESUMED, SETTINGS, Experiment, NotYetError, first_difference, record
+from hgclr.reproduction.tables.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
 from hgclr.reproduction.tables.layout import Table
 from hgclr.reproduction.tables.summarising import summarise
 from hgclr.reproduction.tables.summary import Summary
@@ -168,8 +169,11 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
     found = experiment.settings_of(system, seed)
     if found is None:
         raise InputError(f"{folder} holds a run that hgclr reproduce did not make", remedy=remedy)
-    if (difference := first_difference(found, wanted)) is not None:
-        raise InputError(f"{folder} holds a run with other settings: {difference}", remedy=remedy)
+    if difference := first_difference(found, wanted, shared=True):
+        place, before, now = difference
+        raise InputError(
+            f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
+        )
     if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
         raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
     return wanted

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hgclr.errors import InputError
+from hgclr.reproduction.comparing import first_difference
 from hgclr.reproduction.provenance import portable
 from hgclr.reproduction.tables.experiment import (
     RESUMED,
     Experiment,
     NotYetError,
-    first_difference,
     kept_fraction,
     record,
 )
@@ -89,7 +89,7 @@ def _runs(row: Row, seeds: Sequence[int], experiment: Experiment) -> dict[int, d
         except (InputError, NotYetError):
             continue
         made = experiment.settings_of(system, seed)
-        if made is not None and first_difference(made, wanted) is None:
+        if made is not None and first_difference(made, wanted, shared=True) is None:
             found[seed] = metrics | {
                 "settings": made,
                 "resumed": (experiment.folder(system, seed) / RESUMED).exists(),

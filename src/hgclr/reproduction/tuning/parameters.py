@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from hgclr.config import method_settings
 from hgclr.errors import InputError
 from hgclr.training import RunConfig
@@ -40,13 +38,7 @@ def with_parameters(
             tree[section].pop(_RIVALS[name], None)
     if output is not None:
         tree["output"] = str(output)
-    try:
-        return RunConfig.model_validate(tree)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        what = "unknown setting" if problem["type"] == "extra_forbidden" else problem["msg"]
-        raise InputError(f"{place}: {what[0].lower() + what[1:]}") from None
+    return RunConfig.build(tree)
 
 
 def method_of(run: RunConfig) -> dict[str, Any]:

@@ -8,14 +8,12 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
-import yaml
-
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
 from hgclr.reproduction.tuning.parameters import check, check_one
 from hgclr.reproduction.tuning.spaces import Search, attributes
 from hgclr.training import RunConfig
-from hgclr.training.settings import ModelSettings, TrainingSettings
+from hgclr.training.settings import ModelSettings, TrainingSettings, read_yaml
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -31,14 +29,7 @@ def read_space(path: Path, run: RunConfig) -> Search:
     Raises:
         InputError: naming the key, if a setting is unknown or cannot be searched, or a bound or choice does not fit.
     """
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", path=path) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
-        raise InputError(f"no valid YAML: {getattr(error, 'problem', error)}", path=path, line=line) from error
+    tree = read_yaml(path)
     if not isinstance(tree, dict) or not tree:
         raise InputError(
             "expected settings with their ranges", path=path, remedy="write model.keep_fraction: {low: 0.3, high: 1}"

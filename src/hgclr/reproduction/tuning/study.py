@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgclr.errors import InputError, require_extra
+from hgclr.reproduction.comparing import first_difference
 from hgclr.reproduction.tuning.spaces import Search, attributes
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
         known = study.user_attrs.get(_ABOUT)
         if known is None:
             study.set_user_attr(_ABOUT, dict(about))
-        elif difference := _difference(known, about):
-            name, before, now = difference
+        elif difference := first_difference(known, about):
             raise InputError(
-                f"{folder} holds another search: {name} was {before!r} there and is {now!r} now",
+                f"{folder} holds another search: {difference.place} was {difference.before!r} there"
+                f" and is {difference.now!r} now",
                 remedy="give another --output",
             )
         yield study
@@ -140,16 +141,3 @@ def _cut_half_line(journal: Path) -> None:
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
         os.truncate(journal, whole)
-
-
-def _difference(known: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> tuple[str, Any, Any] | None:
-    """Return the first place at which two trees differ, with both values; None where they are the same."""
-    for name in sorted({*known, *now}):
-        before, after = known.get(name), now.get(name)
-        where = f"{place}.{name}" if place else name
-        if isinstance(before, dict) and isinstance(after, dict):
-            if found := _difference(before, after, where):
-                return found
-        elif before != after:
-            return where, before, after
-    return None
