@@ -1,8 +1,8 @@
 """What training a model needs, before it is taken: refuse what cannot fit instead of being killed half-way.
 
 Weights, gradients and Adam's two moments are counted exactly. What the layers keep for the backward pass is an
-approximation whose factors were fitted to measured peaks, on a processor; on other sizes and encoders the whole came
-out within a tenth of the peak.
+approximation whose factors were fitted to measured peaks, on a processor; tests hold the whole within a fifth of the
+peak.
 """
 
 from __future__ import annotations
