@@ -126,7 +126,9 @@ def make_table(name: str, seeds: Sequence[int], rows: Sequence[str] | None, expe
     command = command_line(["hgclr", *sys.argv[1:]])
     summary = reproduce(TABLES[name], seeds, experiment, rows=rows, command=command, watch=_watch())
     console = Console()
+    console.print(summary.title, style="bold", markup=False, soft_wrap=True)
     console.print(_rendered(summary))
+    console.print(summary.setting, style="dim", markup=False, soft_wrap=True)
     for suffix in ("md", "csv", "json"):
         console.print(
             str(experiment.output / f"{summary.name}.{suffix}"), highlight=False, markup=False, soft_wrap=True
@@ -159,12 +161,11 @@ def _rendered(summary: Summary) -> RichTable:
 
     from hgclr.reproduction.tables.writing import cells, columns
 
-    table = Table(title=summary.title, title_justify="left", title_style="bold", caption=summary.setting)
-    table.caption_justify = "left"
+    table = Table()
     for number, name in enumerate(columns(summary)):
-        table.add_column(name, justify="right" if number else "left")
-    for line in summary.lines:
-        table.add_row(*cells(summary, line))
+        table.add_column(name.replace(" / ", "\n"), justify="right" if number else "left")
+    for line in summary.lines:  # Micro above Macro: a terminal is narrower than a page
+        table.add_row(*(cell.replace(" / ", "\n") for cell in cells(summary, line)))
     return table
 
 

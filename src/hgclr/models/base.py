@@ -27,7 +27,7 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["ClassifierOutput", "TextClassifier"]
+__all__ = ["ClassifierOutput", "TextClassifier", "load_encoder_config", "new_encoder"]
 
 
 @dataclass
@@ -61,7 +61,7 @@ class TextClassifier(PreTrainedModel):
 
     def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
-        self.encoder = AutoModel.from_config(config.text_encoder, **_without_pooler(config.text_encoder))
+        self.encoder: Any = new_encoder(config.text_encoder)
         self.dropout = nn.Dropout(config.classifier_dropout)
 
     @classmethod
@@ -85,10 +85,9 @@ class TextClassifier(PreTrainedModel):
         """
         if isinstance(encoder, PreTrainedConfig):
             return cls.from_encoder_config(encoder, taxonomy, tokenizer, **settings)
-        location = resolve_encoder(encoder)
+        encoder_config = load_encoder_config(encoder)
         try:
-            encoder_config = AutoConfig.from_pretrained(location)
-            pretrained = AutoModel.from_pretrained(location, **_without_pooler(encoder_config))
+            pretrained = AutoModel.from_pretrained(resolve_encoder(encoder), **_without_pooler(encoder_config))
         except (OSError, ValueError) as error:
             raise encoder_load_error(encoder, error) from error
         model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
@@ -152,6 +151,25 @@ class TextClassifier(PreTrainedModel):
             setattr(model, name, getattr(self, name))
         model.train(self.training)
         return model
+
+
+def load_encoder_config(encoder: str) -> PreTrainedConfig:
+    """Load the configuration of a pretrained encoder, without its weights.
+
+    Raises:
+        InputError: if there is no such encoder.
+    """
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(resolve_encoder(encoder))
+    except (OSError, ValueError) as error:
+        raise encoder_load_error(encoder, error) from error
+    return config
+
+
+def new_encoder(config: PreTrainedConfig) -> PreTrainedModel:
+    """Return an encoder with new weights, without the pooler."""
+    encoder: PreTrainedModel = AutoModel.from_config(config, **_without_pooler(config))
+    return encoder
 
 
 def _without_pooler(config: Any) -> dict[str, bool]:

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.free_memory import free_memory
 from hgclr.models import ARCHITECTURES, HGCLRModel, HiAGMLAModel, TextClassifier
+from hgclr.models.base import load_encoder_config
 from hgclr.models.hiagm import HiAGM
 from hgclr.taxonomy import Taxonomy
 
@@ -70,7 +70,7 @@ def check_parameters(
     Raises:
         InputError: with the figures, if they do not fit into free memory.
     """
-    config = _configuration(encoder) if isinstance(encoder, str) else encoder
+    config = load_encoder_config(encoder) if isinstance(encoder, str) else encoder
     with torch.device("meta"), _quiet():
         model = ARCHITECTURES[architecture].from_encoder_config(config, taxonomy, tokenizer, **settings)
     free = free_memory()
@@ -154,14 +154,6 @@ def _batch_bytes(model: TextClassifier, batch_size: int, length: int) -> int:
         copies = 16 if config.structure_encoder == "tree-lstm" else 7
         kept += NUMBER * copies * batch_size * config.label_count * config.node_width
     return kept
-
-
-def _configuration(encoder: str) -> PreTrainedConfig:
-    try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(resolve_encoder(encoder))
-    except (OSError, ValueError) as error:
-        raise encoder_load_error(encoder, error) from error
-    return config
 
 
 def _count(module: nn.Module) -> int:

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from hgclr.config import HGCLRConfig
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
+from hgclr.models.base import load_encoder_config, new_encoder
+from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.reproduction.tuning.parameters import WEIGHT, check_one, method_of
 from hgclr.training import RunConfig
-from hgclr.training.preparing import count_parameters, new_model, started_model
+from hgclr.training.preparing import count_parameters
 from hgclr.training.recipes import make_recipe
 
 if TYPE_CHECKING:
@@ -131,12 +136,17 @@ def recipe_rate(run: RunConfig) -> float:
     """Return the learning rate that ``run`` would train its encoder with."""
     if run.training.learning_rate is not None:
         return run.training.learning_rate
-    model, _, _ = new_model(run) if run.model.start is None else started_model(run, run.model.start)
+    if run.model.start is not None:
+        config = HGCLRConfig.from_pretrained(run.model.start).text_encoder
+    else:
+        config = TextRCNNConfig() if run.model.encoder == TEXTRCNN else load_encoder_config(run.model.encoder)
+    with torch.device("meta"):
+        parameters = count_parameters(new_encoder(config))
     recipe = make_recipe(
         run.training,
         documents=1,  # the rate does not depend on it
-        encoder_parameters=count_parameters(model.encoder),
-        pretrained=run.model.encoder != TEXTRCNN,
+        encoder_parameters=parameters,
+        pretrained=config.model_type != TEXTRCNN,
     )
     return recipe.learning_rate
 
