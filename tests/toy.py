@@ -1,11 +1,13 @@
-"""A tiny HGCLR model without dropout, whose label side matters from the start, and a batch of texts for it."""
+"""A tiny HGCLR model without dropout, whose label side matters from the start; texts for it; random trees."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from transformers import AutoTokenizer
 
 from hgclr.models import HGCLRModel
+from hgclr.taxonomy import Taxonomy
 
 TEXTS = [
     "quantum laser of the atom",
@@ -55,3 +57,13 @@ def batch_of(tokenizer, taxonomy, texts=TEXTS, gold=GOLD, extra_padding: int = 0
 def noise_for(batch: dict[str, torch.Tensor], labels: int, seed: int = 0) -> torch.Tensor:
     torch.manual_seed(seed)
     return -torch.empty(*batch["input_ids"].shape, labels).exponential_().log()
+
+
+def random_tree(labels: int, seed: int, *, deep: bool = False) -> Taxonomy:
+    """A random forest whose label indices are shuffled, so that parents may come after children."""
+    random = np.random.default_rng(seed)
+    parents = np.array([-1] + [i - 1 if deep else int(random.integers(-1, i)) for i in range(1, labels)])
+    place = random.permutation(labels)
+    shuffled = np.empty(labels, dtype=int)
+    shuffled[place] = np.where(parents < 0, -1, place[parents])
+    return Taxonomy([f"label {i}" for i in range(labels)], shuffled)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,18 +10,9 @@ from hgclr.nn import regularisation
 from hgclr.nn.hierarchy_gcn import HierarchyGCN
 from hgclr.nn.regularisation import recursive_regularisation
 from hgclr.taxonomy import Taxonomy
+from toy import random_tree
 
 WIDTH = 6
-
-
-def random_tree(labels: int, seed: int) -> Taxonomy:
-    """A random forest whose label indices are shuffled, so that parents may come after children."""
-    random = np.random.default_rng(seed)
-    parents = np.array([-1] + [int(random.integers(-1, i)) for i in range(1, labels)])
-    place = random.permutation(labels)
-    shuffled = np.empty(labels, dtype=int)
-    shuffled[place] = np.where(parents < 0, -1, place[parents])
-    return Taxonomy([f"label {i}" for i in range(labels)], shuffled)
 
 
 def drawn(tree: Taxonomy, dropout: float = 0.0) -> HierarchyGCN:

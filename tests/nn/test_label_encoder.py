@@ -13,16 +13,7 @@ from hgclr.nn import label_attention
 from hgclr.nn.label_attention import TreeAttention, attention_span
 from hgclr.nn.label_encoder import Graphormer, GraphormerLayer
 from hgclr.taxonomy import Taxonomy
-
-
-def random_tree(labels: int, seed: int, *, deep: bool = False) -> Taxonomy:
-    """A random tree whose label indices are shuffled, so that parents may come after children."""
-    random = np.random.default_rng(seed)
-    parents = np.array([-1] + [i - 1 if deep else int(random.integers(-1, i)) for i in range(1, labels)])
-    place = random.permutation(labels)
-    shuffled = np.empty(labels, dtype=int)
-    shuffled[place] = np.where(parents < 0, -1, place[parents])
-    return Taxonomy([f"label {i}" for i in range(labels)], shuffled)
+from toy import random_tree
 
 
 def graph_of(tree: Taxonomy) -> networkx.Graph:

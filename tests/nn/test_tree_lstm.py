@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,19 +9,10 @@ from torch import Tensor
 from hgclr.errors import InputError
 from hgclr.nn.tree_lstm import BiTreeLSTM
 from hgclr.taxonomy import Taxonomy
+from toy import random_tree
 
 WIDTH = 6
 HALF = 3
-
-
-def random_tree(labels: int, seed: int, *, deep: bool = False) -> Taxonomy:
-    """A random forest whose label indices are shuffled, so that parents may come after children."""
-    random = np.random.default_rng(seed)
-    parents = np.array([-1] + [i - 1 if deep else int(random.integers(-1, i)) for i in range(1, labels)])
-    place = random.permutation(labels)
-    shuffled = np.empty(labels, dtype=int)
-    shuffled[place] = np.where(parents < 0, -1, place[parents])
-    return Taxonomy([f"label {i}" for i in range(labels)], shuffled)
 
 
 def drawn(tree: Taxonomy, dropout: float = 0.0) -> BiTreeLSTM:
