@@ -34,7 +34,9 @@ def test_check_prints_a_table_and_warnings(folder: Path) -> None:
     assert train == ["train", "2", "0", "1.50", "1.5", "2", "2", "0"]
     assert "3 labels, depth 2" in result.stdout
     assert "warning: 2 texts are in both train and dev" in result.stdout
-    assert "warning: 1 label without a document in train: B" in result.stdout
+    assert "warning: 1 branch of the tree has no document in any split (1 label): B" in result.stdout
+    assert "warning: 1 label is on every document of train: A" in result.stdout
+    assert "note: 4 texts have fewer than 3 words (100.0 %)" in result.stdout
     assert result.stderr == ""
 
 
@@ -95,28 +97,34 @@ def test_check_options(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["splits"]["train"]["labels_per_document"] == (3 + 2) / 2
 
 
+def test_check_writes_a_report_also_when_it_fails(folder: Path, tmp_path: Path) -> None:
+    with (folder / "dev.jsonl").open("a") as file:
+        file.write("[]\n")
+    result = run("check", folder, "--report", tmp_path / "report")
+    assert result.exit_code == 2
+    assert f"written: {tmp_path / 'report' / 'report.html'}" in result.stdout
+    assert "wrong type: the row is a list" in (tmp_path / "report" / "report.html").read_text()
+    assert json.loads((tmp_path / "report" / "check.json").read_text())["splits"]["dev"]["bad_rows"] == 1
+
+
+def test_check_refuses_a_file_as_report_folder_before_it_reads(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run("check", folder, "--report", tmp_path / "file")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "the output is a file; give a folder" in result.stderr
+
+
+def test_markup_in_the_data_is_printed_as_it_is(folder: Path) -> None:
+    (folder / "train.jsonl").write_text(json.dumps({"text": "[red]one[/]", "labels": ["A"]}) + "\n")
+    (folder / "dev.jsonl").write_text(json.dumps({"text": "[red]one[/]", "labels": ["A", "A1"]}) + "\n")
+    assert "'[red]one[/]' (train: A; dev: A, A1)" in run("check", folder).stdout
+
+
 def test_errors_are_one_line(tmp_path: Path) -> None:
     result = run("check", tmp_path / "absent")
     assert result.exit_code == 2
     assert result.stderr == f"error: {tmp_path / 'absent'}: no such data folder\n"
-
-
-def test_prepare_icd10cm(tmp_path: Path) -> None:
-    pytest.importorskip("simple_icd_10_cm")
-    result = run("prepare", "icd10cm", "--output", tmp_path / "icd", "--categories", "--seed", "3")
-    assert result.exit_code == 0
-    assert result.stdout == f"wrote {tmp_path / 'icd'}\n"
-    assert result.stderr == ""
-    assert {path.name for path in (tmp_path / "icd").iterdir()} == {
-        "train.jsonl.gz",
-        "dev.jsonl.gz",
-        "test.jsonl.gz",
-        "taxonomy.json",
-    }
-    (tmp_path / "icd" / "notes.txt").touch()
-    result = run("prepare", "icd10cm", "--output", tmp_path / "icd")
-    assert result.exit_code == 2
-    assert "'notes.txt'" in result.stderr
 
 
 def test_prepare_names_its_corpora() -> None:
@@ -125,14 +133,15 @@ def test_prepare_names_its_corpora() -> None:
     assert "icd10cm" in result.stdout
 
 
-def test_checking_imports_no_training_stack(folder: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "stats"])
+def test_looking_at_data_imports_no_training_stack(folder: Path, command: str) -> None:
     import subprocess
 
     code = (
         "import sys; from hgclr.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
-        "print({'torch', 'transformers', 'datasets', 'pyarrow'} & set(sys.modules))"
+        "print({'torch', 'transformers', 'datasets', 'pyarrow', 'matplotlib', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "data", "check", str(folder)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, "data", command, str(folder)], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "set()"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hgclr.data import DataFolder
-from hgclr.data.checking import check
+from hgclr.data.checking import CheckReport, check, text_hash
+from hgclr.data.describing.findings import findings
 from hgclr.errors import InputError
 
 TAXONOMY = "Root\tA\tB\nA\tA1\tA2\n"
@@ -65,6 +66,103 @@ def test_the_same_text_is_found_whatever_its_case_space_and_composition(folder: 
     }
 
 
+def test_the_hash_of_a_text() -> None:
+    import hashlib
+    import unicodedata
+
+    normal = unicodedata.normalize("NFC", "cafe\u0301 noir strasse")
+    assert text_hash(" CAF\u00c9\tnoir\nStra\u00dfe ") == int.from_bytes(
+        hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little"
+    )
+
+
+def test_texts_with_different_labels(folder: Path) -> None:
+    report = check(DataFolder(folder))
+    # "one two three": {A, A1} in train, {A} in dev and test; all other repeated texts have the same labels everywhere.
+    assert report.conflicting_texts == 1
+    (conflict,) = report.first_conflicts
+    assert conflict.text == "one two three"
+    assert conflict.splits == ("train", "dev")
+    assert conflict.labels == (("A", "A1"), ("A",))
+
+
+def test_conflicts_agree_with_brute_force(tmp_path: Path) -> None:
+    import random
+
+    draw = random.Random(4)
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tB\tC\n")
+    seen: dict[str, set[tuple[str, ...]]] = {}
+    first: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for split in ("train", "dev", "test"):
+        lines = []
+        for _ in range(80):
+            text, labels = f"text {draw.randrange(90)}", tuple(sorted(draw.sample("ABC", draw.choice([1, 1, 2]))))
+            seen.setdefault(text, set()).add(labels)
+            first.setdefault(text, (split, labels))
+            lines += [row(text, *labels), "{"] if draw.random() < 0.2 else [row(text, *labels)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    expected = [text for text, label_sets in seen.items() if len(label_sets) > 1]
+    report = check(DataFolder(tmp_path))
+    assert report.conflicting_texts == len(expected) > 10
+    assert [conflict.text for conflict in report.first_conflicts] == expected[:10]
+    for conflict in report.first_conflicts:
+        assert (conflict.splits[0], conflict.labels[0]) == first[conflict.text]
+        assert conflict.labels[0] != conflict.labels[1]
+        assert set(conflict.labels) <= seen[conflict.text]
+
+
+@pytest.fixture
+def lopsided(tmp_path: Path) -> CheckReport:
+    """A on every training document, C for testing only, D and all below it never used."""
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tC\nA\tA1\tA2\tD\nD\tD1\tD2\nD1\tD3\n")
+    rows = {
+        "train": [row("a b c", "A", "A1"), row("a b d", "A", "A2"), row("word " * 600, "A")],
+        "dev": [row("x", "C"), row("y z", "A")],
+    }
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    return check(DataFolder(tmp_path))
+
+
+def test_labels_out_of_balance(lopsided: CheckReport) -> None:
+    assert sorted(lopsided.unused_labels) == ["C", "D", "D1", "D2", "D3"]
+    assert lopsided.unseen_labels == ["C"]
+    assert [(one.top, one.path, one.labels) for one in lopsided.unused_branches] == [("D", "A > D", 4)]
+    assert lopsided.constant_labels == ["A"]
+    assert [split.short_texts for split in lopsided.splits.values()] == [0, 2]
+    assert [split.long_texts for split in lopsided.splits.values()] == [1, 0]
+
+
+def test_findings_in_words(lopsided: CheckReport) -> None:
+    assert [(found.kind, found.text) for found in findings(lopsided)] == [
+        ("warning", "1 label has documents in dev, but none in train: C"),
+        ("warning", "1 branch of the tree has no document in any split (4 labels): A > D (4 labels)"),
+        ("warning", "1 label is on every document of train: A"),
+        ("note", "2 texts have fewer than 3 words (40.0 %)"),
+        ("note", "1 text has more than 512 words (20.0 %); most encoders read 512 tokens"),
+    ]
+
+
+def test_findings_about_texts_in_words(folder: Path) -> None:
+    texts = [found.text for found in findings(check(DataFolder(folder)))]
+    assert texts[:4] == [
+        "1 text is in both train and dev",
+        "2 texts are in both train and test",
+        "2 texts are in both dev and test",
+        "1 text has different labels in different documents: 'one two three' (train: A, A1; dev: A)",
+    ]
+
+
+def test_findings_name_the_largest_branches_and_few_labels(tmp_path: Path) -> None:
+    tops = [f"T{number:02}" for number in range(12)]
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\t" + "\t".join(tops) + "\nT07\tlow\n")
+    (tmp_path / "train.jsonl").write_text(row("a b c", "A") + "\n" + row("c d e", "A"))
+    (branches,) = (found.text for found in findings(check(DataFolder(tmp_path))) if "branch" in found.text)
+    assert branches == (
+        "12 branches of the tree have no document in any split (13 labels): T07 (2 labels), T00, T01, T02, T03, …"
+    )
+
+
 def test_every_bad_row_goes_to_the_side_file_but_few_to_the_report(folder: Path) -> None:
     (folder / "dev.jsonl").write_text("oops\n" * 25)
     report = check(DataFolder(folder), bad_rows=folder / "bad.jsonl")
@@ -82,6 +180,8 @@ def test_report_as_json(folder: Path) -> None:
     assert values["splits"]["train"]["first_bad_rows"][0]["row"] == 4
     assert {"splits": ["train", "dev"], "texts": 1} in values["shared_texts"]
     assert values["unused_labels"] == ["A2"]
+    assert values["unused_branches"] == [{"top": "A2", "path": "A > A2", "labels": 1}]
+    assert values["first_conflicts"][0]["text"] == "one two three"
 
 
 def test_progress_counts_every_row(folder: Path) -> None:
@@ -92,7 +192,9 @@ def test_progress_counts_every_row(folder: Path) -> None:
 
 def test_without_a_train_split_no_label_is_called_unused(folder: Path) -> None:
     (folder / "train.jsonl").unlink()
-    assert check(DataFolder(folder)).unused_labels == []
+    report = check(DataFolder(folder))
+    assert (report.unused_labels, report.unseen_labels, report.constant_labels) == ([], [], [])
+    assert [branch.top for branch in report.unused_branches] == ["A1", "A2"]
 
 
 def test_a_damaged_file_is_an_error(folder: Path) -> None:

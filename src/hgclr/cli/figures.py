@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import AddAncestors, LabelColumn, LabelSeparator, PathSeparator, TextColumn
+from hgclr.cli.reading_options import Reading, reading_options
 
 if TYPE_CHECKING:
     from hgclr.reproduction.figures.label_measures import Measure
@@ -70,9 +70,11 @@ def figure5(
         console.print(f"written: {file}", markup=False, soft_wrap=True)
 
 
+@reading_options
 def figure3(
     model: Annotated[Path, typer.Option(metavar="DIR", help="Folder 'training-model' of a run of HGCLR.")],
     output: Output,
+    reading: Reading,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder to take documents from.")] = None,
     split: Annotated[str, typer.Option(help="Which split of it: train, dev or test.")] = "test",
     documents: Annotated[int, typer.Option(min=1, help="How many documents of it, drawn at random.")] = 5,
@@ -91,11 +93,6 @@ def figure3(
         typer.Option(help="Keep this share of the tokens, instead of what the model was trained with."),
     ] = None,
     seed: Seed = 0,
-    text_column: TextColumn = "text",
-    label_column: LabelColumn = "labels",
-    label_separator: LabelSeparator = ";",
-    path_separator: PathSeparator = " > ",
-    add_ancestors: AddAncestors = False,
 ) -> None:
     """Mark the tokens that HGCLR keeps in its positive samples, for several draws of the Gumbel noise.
 
@@ -120,7 +117,7 @@ def figure3(
     _check_output(output)
 
     from hgclr.cli.console import progress_bar, quiet_libraries
-    from hgclr.data.folder import DataFolder, Document
+    from hgclr.data.folder import Document
     from hgclr.hardware import machine
     from hgclr.reproduction.figures.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
     from hgclr.reproduction.figures.kept_tokens_figure import write_kept_tokens
@@ -129,21 +126,12 @@ def figure3(
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
     taxonomy = network.config.taxonomy
     if data is not None:
-        folder = DataFolder(
-            data,
-            taxonomy=taxonomy,
-            text_column=text_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            path_separator=path_separator,
-            add_ancestors=add_ancestors,
-        )
-        chosen = some_documents(folder, split, documents, seed)
+        chosen = some_documents(reading.open(data, taxonomy=taxonomy), split, documents, seed)
     else:
         lines = _lines(source) if source is not None else text or []
         chosen = [Document(line, ()) for line in lines]
     if labels is not None:
-        indices = _labels(labels, taxonomy, label_separator, path_separator)
+        indices = _labels(labels, taxonomy, reading)
         chosen = [Document(document.text, indices) for document in chosen]
     with progress_bar() as bar:
         found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
@@ -194,12 +182,14 @@ def _lines(source: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _labels(text: str, taxonomy: Taxonomy, separator: str, path_separator: str) -> tuple[int, ...]:
+def _labels(text: str, taxonomy: Taxonomy, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
-    from hgclr.data.labels import LabelReader, RowProblem
+    from hgclr.data.cells import LabelReader, RowProblem
     from hgclr.errors import InputError
 
-    reader = LabelReader(taxonomy, separator=separator, path_separator=path_separator, add_ancestors=True)
+    reader = LabelReader(
+        taxonomy, separator=reading.label_separator, path_separator=reading.path_separator, add_ancestors=True
+    )
     try:
         return reader.read(text)
     except RowProblem as problem:

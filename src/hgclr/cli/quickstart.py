@@ -61,7 +61,7 @@ def quickstart(
     if cached_encoder(DEFAULT_ENCODER) is None:
         fetch_with_bar(DEFAULT_ENCODER)
     _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
-    data = build_with_bar(output / "icd10cm", categories=categories)
+    data = build_with_bar(output / "icd10cm", levels=3 if categories else 2).output
     console.print(f"   {data}", highlight=False)
 
     _heading(console, 3, f"Training on {documents} texts for {epochs} epochs, with and without the label tree")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import unicodedata
-from array import array
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, Document
+from hgclr.data.describing.branches import Branch, unused_branches
+from hgclr.data.describing.statistics import Statistics
+from hgclr.data.describing.surveying import SplitSurvey, survey_split
+from hgclr.data.describing.texts import (
+    Conflict,
+    TextMarks,
+    conflicting_texts,
+    first_conflicts,
+    shared_texts,
+    text_hash,
+)
+from hgclr.data.folder import DataFolder
 from hgclr.data.rows import BadRow, BadRowLog
 
-__all__ = ["CheckReport", "SplitReport", "check"]
+__all__ = ["CheckReport", "SplitReport", "check", "text_hash"]
 
 FIRST = 10
-"""How many bad rows of a split the report keeps."""
+"""How many bad rows of a split, and how many conflicting texts, the report keeps."""
+
+SHORT, LONG = 3, 512
+"""Words: a text with fewer says hardly anything, one with more is longer than most encoders read."""
 
 
 @dataclass(slots=True)
@@ -34,6 +43,8 @@ class SplitReport:
         labels_per_document: mean number of labels, ancestors counted.
         words_per_text: mean number of words between white space.
         longest_text: words in the longest text.
+        short_texts: texts with fewer than `SHORT` words.
+        long_texts: texts with more than `LONG` words.
         labels_used: how many labels of the tree occur.
         repeated_texts: documents whose text an earlier document of the split has.
     """
@@ -45,6 +56,8 @@ class SplitReport:
     labels_per_document: float = 0.0
     words_per_text: float = 0.0
     longest_text: int = 0
+    short_texts: int = 0
+    long_texts: int = 0
     labels_used: int = 0
     repeated_texts: int = 0
 
@@ -58,14 +71,31 @@ class CheckReport:
         depth: depth of the tree.
         splits: a report for each split.
         unused_labels: ids of the labels that no document of ``train`` has; empty if there is no ``train``.
+        unseen_labels: those of them that a document of another split has.
+        unused_branches: the largest branches of the tree that no document of any split has.
+        constant_labels: ids of the labels that every document of ``train`` has.
         shared_texts: for each pair of splits with texts in common, how many different texts those are.
+        conflicting_texts: how many different texts have different labels in different documents.
+        first_conflicts: the first of them.
+        statistics: the folder in numbers.
     """
 
     labels: int
     depth: int
     splits: dict[str, SplitReport]
     unused_labels: list[str]
+    unseen_labels: list[str]
+    unused_branches: list[Branch]
+    constant_labels: list[str]
     shared_texts: dict[tuple[str, str], int]
+    conflicting_texts: int
+    first_conflicts: list[Conflict]
+    statistics: Statistics
+
+    @property
+    def documents(self) -> int:
+        """The number of good rows in all splits."""
+        return sum(split.documents for split in self.splits.values())
 
     @property
     def bad_rows(self) -> int:
@@ -78,7 +108,7 @@ class CheckReport:
         return [name for name, split in self.splits.items() if not split.documents]
 
     def to_json(self) -> dict[str, object]:
-        """Return the report as plain values for a JSON file."""
+        """Return the report, without the statistics, as plain values for a JSON file."""
         splits = {}
         for name, split in self.splits.items():
             values = asdict(split)
@@ -90,7 +120,12 @@ class CheckReport:
             "depth": self.depth,
             "splits": splits,
             "unused_labels": self.unused_labels,
+            "unseen_labels": self.unseen_labels,
+            "unused_branches": [asdict(branch) for branch in self.unused_branches],
+            "constant_labels": self.constant_labels,
             "shared_texts": shared,
+            "conflicting_texts": self.conflicting_texts,
+            "first_conflicts": [asdict(conflict) for conflict in self.first_conflicts],
         }
 
 
@@ -100,7 +135,7 @@ def check(
     """Read every row of every split and report on it; bad rows are counted, never raised.
 
     Two texts are the same if they differ in nothing but case, white space and the composition of characters.
-    Each is remembered by 8 bytes of hash, so a million rows take a few megabytes.
+    Each document is remembered by 16 bytes of hashes, so a million rows take a few tens of megabytes.
 
     Args:
         folder: the data.
@@ -111,53 +146,52 @@ def check(
         InputError: if a file cannot be read as a whole: damaged, or a table without the columns.
     """
     splits: dict[str, SplitReport] = {}
-    texts: dict[str, NDArray[np.uint64]] = {}
-    unused: list[str] = []
+    surveys: dict[str, SplitSurvey] = {}
+    marks: dict[str, TextMarks] = {}
     with BadRowLog(bad_rows) as log:
         for name in folder.splits:
-            splits[name], texts[name], uses = _check_split(folder, name, log, progress)
-            if name == "train":
-                unused = [folder.taxonomy.ids[index] for index in np.flatnonzero(uses == 0)]
-    shared = {}
-    for first, second in combinations(texts, 2):
-        if count := len(np.intersect1d(texts[first], texts[second], assume_unique=True)):
-            shared[first, second] = count
-    return CheckReport(len(folder.taxonomy), folder.taxonomy.depth, splits, unused, shared)
+            report = splits[name] = SplitReport(str(folder.split_path(name)))
+
+            def bad_row(row: BadRow, report: SplitReport = report) -> None:
+                report.bad_rows += 1
+                log.add(row)
+                if len(report.first_bad_rows) < FIRST:
+                    report.first_bad_rows.append(row)
+
+            marks[name] = TextMarks()
+            surveys[name] = survey_split(folder, name, bad_row=bad_row, marks=marks[name], progress=progress)
+            _fill(report, surveys[name], marks[name])
+    ids, statistics = folder.taxonomy.ids, Statistics(folder.taxonomy, surveys)
+    everywhere = statistics.all_counts
+    conflicts = conflicting_texts(marks)
+    unused, unseen, constant = [], [], []
+    if (train := surveys.get("train")) is not None:
+        unused = [ids[index] for index in np.flatnonzero(train.label_counts == 0)]
+        unseen = [ids[index] for index in np.flatnonzero((train.label_counts == 0) & (everywhere > 0))]
+        if train.documents > 1:
+            constant = [ids[index] for index in np.flatnonzero(train.label_counts == train.documents)]
+    return CheckReport(
+        labels=len(folder.taxonomy),
+        depth=folder.taxonomy.depth,
+        splits=splits,
+        unused_labels=unused,
+        unseen_labels=unseen,
+        unused_branches=unused_branches(folder.taxonomy, everywhere),
+        constant_labels=constant,
+        shared_texts=shared_texts(marks),
+        conflicting_texts=len(conflicts),
+        first_conflicts=first_conflicts(folder, marks, conflicts, FIRST),
+        statistics=statistics,
+    )
 
 
-def _check_split(
-    folder: DataFolder, name: str, log: BadRowLog, progress: Callable[[int], None] | None
-) -> tuple[SplitReport, NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the report on one split, the hashes of its different texts, and how often each label is used."""
-    report = SplitReport(str(folder.split_path(name)))
-    hashes = array("Q")
-    uses = np.zeros(len(folder.taxonomy), dtype=np.int64)
-    words = 0
-    for item in folder.scan(name):
-        if progress is not None:
-            progress(1)
-        if not isinstance(item, Document):
-            report.bad_rows += 1
-            log.add(item)
-            if len(report.first_bad_rows) < FIRST:
-                report.first_bad_rows.append(item)
-            continue
-        length = len(item.text.split())
-        report.documents += 1
-        report.longest_text = max(report.longest_text, length)
-        words += length
-        uses[list(item.labels)] += 1
-        hashes.append(_text_hash(item.text))
-    different = np.unique(np.frombuffer(hashes, dtype=np.uint64))
-    report.repeated_texts = report.documents - len(different)
-    report.labels_used = int(np.count_nonzero(uses))
-    if report.documents:
-        report.labels_per_document = int(uses.sum()) / report.documents
-        report.words_per_text = words / report.documents
-    return report, different, uses
-
-
-def _text_hash(text: str) -> int:
-    """Return 8 bytes of hash of a text without regard to case, white space and character composition."""
-    normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
-    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+def _fill(report: SplitReport, survey: SplitSurvey, marks: TextMarks) -> None:
+    """Enter what was counted into the report on a split."""
+    report.documents = survey.documents
+    report.labels_per_document = survey.labels.mean
+    report.words_per_text = survey.words.mean
+    report.longest_text = survey.words.maximum
+    report.short_texts = survey.documents - survey.words.above(SHORT - 1)
+    report.long_texts = survey.words.above(LONG)
+    report.labels_used = int(np.count_nonzero(survey.label_counts))
+    report.repeated_texts = survey.documents - len(np.unique(marks.texts))

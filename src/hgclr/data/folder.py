@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hgclr.data.labels import LabelReader, RowProblem
+from hgclr.data.cells import LabelReader, RowProblem, read_text
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, BadRowLog
 from hgclr.errors import InputError
@@ -101,7 +101,7 @@ class DataFolder:
                 yield row
                 continue
             try:
-                text = self._text(row.values[self.text_column])
+                text = read_text(row.values[self.text_column])
                 document = Document(text, self._labels.read(row.values[self.label_column]))
             except RowProblem as problem:
                 yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
@@ -138,22 +138,6 @@ class DataFolder:
         log.warn()
         if empty:
             raise empty_split(self.split_path(split), log.count)
-
-    @staticmethod
-    def _text(cell: object) -> str:
-        """Return the text in a cell."""
-        if cell is None:
-            raise RowProblem("empty text")
-        if not isinstance(cell, str):
-            raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
-        if not cell.strip():
-            raise RowProblem("empty text")
-        try:
-            cell.encode()
-        except UnicodeEncodeError as error:
-            # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
-            raise RowProblem(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
-        return cell
 
 
 def empty_split(path: Path, bad: int) -> InputError:

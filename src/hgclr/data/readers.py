@@ -88,7 +88,8 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             yield BadRow(path, number, f"broken JSON: {error}", text.rstrip("\r\n"))
             continue
         if not isinstance(values, dict):
-            reason = f"wrong type: the row is a {type(values).__name__}, not an object with {', '.join(columns)}"
+            wanted = f" with {', '.join(columns)}" if columns else ""
+            reason = f"wrong type: the row is a {type(values).__name__}, not an object{wanted}"
             yield BadRow(path, number, reason, values)
             continue
         missing = [column for column in columns if column not in values]

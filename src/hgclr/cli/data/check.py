@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import AddAncestors, JsonFile, LabelColumn, LabelSeparator, PathSeparator, TextColumn
+from hgclr.cli.options import JsonFile
+from hgclr.cli.reading_options import Folder, Reading, TaxonomyFile, reading_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,63 +19,74 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 SHOWN = 10
-"""How many bad rows and unused labels are listed."""
+"""How many bad rows are listed."""
 
 
+@reading_options
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")],
+    folder: Folder,
+    reading: Reading,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write report.html with findings, statistics and plots, one file that needs nothing else; beside it"
+            " the plots as PNG, check.json and stats.json.",
+        ),
+    ] = None,
+    json_file: JsonFile = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Bad rows are no failure.")] = False,
     bad_rows: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write every bad row with its reason here (JSON lines)."),
     ] = None,
-    add_ancestors: AddAncestors = False,
-    text_column: TextColumn = "text",
-    label_column: LabelColumn = "labels",
-    label_separator: LabelSeparator = ";",
-    path_separator: PathSeparator = " > ",
-    taxonomy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The label tree, if it is not in the folder.")
-    ] = None,
-    json_file: JsonFile = None,
+    taxonomy: TaxonomyFile = None,
 ) -> None:
     """Read every row of a data folder and report what is in it and what is wrong with it.
 
+    Looks for rows that cannot be used, texts that stand several times, within a split, across splits and with different
+    labels, labels without a training document, and branches of the tree that no document uses.
+
     Exit code 2 if a split is empty or, unless --skip-bad-rows is given, if a row is bad.
+
+    Example: **hgclr data check my-data --report my-report**
     """
     from rich.console import Console
 
     from hgclr.cli.console import progress_bar, standard_error
     from hgclr.data.checking import check as check_folder
-    from hgclr.data.folder import DataFolder
     from hgclr.files import atomic_file
 
-    data = DataFolder(
-        folder,
-        taxonomy=taxonomy,
-        text_column=text_column,
-        label_column=label_column,
-        label_separator=label_separator,
-        path_separator=path_separator,
-        add_ancestors=add_ancestors,
-        skip_bad_rows=skip_bad_rows,
-    )
+    if report is not None:
+        from hgclr.data.describing.report import check_output
+
+        check_output(report)
+    data = reading.open(folder, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
-        report = check_folder(data, bad_rows=bad_rows, progress=lambda rows: bar.advance(task, rows))
+        found = check_folder(data, bad_rows=bad_rows, progress=lambda rows: bar.advance(task, rows))
     if json_file is not None:
         with atomic_file(json_file) as temporary:
-            temporary.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
-    _print_report(report, Console())
-    if report.empty_splits or (report.bad_rows and not skip_bad_rows):
-        _print_failure(report, standard_error(), bad_rows)
+            temporary.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+    console = Console()
+    _print_report(found, console)
+    if report is not None:
+        from hgclr.data.describing.report import write_report
+
+        written = write_report(report, folder.resolve().name, found.statistics, found)
+        console.print(f"written: {written[0]}", highlight=False, markup=False, soft_wrap=True)
+    if found.empty_splits or (found.bad_rows and not skip_bad_rows):
+        _print_failure(found, standard_error(), bad_rows)
         raise typer.Exit(2)
 
 
 def _print_report(report: CheckReport, console: Console) -> None:
-    """Print a table of the splits, then what is worth a warning."""
+    """Print a table of the splits, then what is worth knowing."""
     from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
+
+    from hgclr.data.describing.findings import findings
 
     title = f"{report.labels:,} labels, depth {report.depth}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -93,12 +105,9 @@ def _print_report(report: CheckReport, console: Console) -> None:
             f"{split.repeated_texts:,}",
         )
     console.print(table)
-    for (first, second), count in report.shared_texts.items():
-        texts = "text is" if count == 1 else "texts are"
-        _warn(console, f"{count:,} {texts} in both {first} and {second}")
-    if count := len(report.unused_labels):
-        listed = ", ".join(report.unused_labels[:SHOWN]) + (", …" if count > SHOWN else "")
-        _warn(console, f"{count:,} label{'s' * (count > 1)} without a document in train: {listed}")
+    for found in findings(report):
+        colour = {"warning": "yellow", "note": "cyan"}[found.kind]
+        console.print(f"[{colour}]{found.kind}:[/] {escape(found.text)}", highlight=False, soft_wrap=True)
 
 
 def _print_failure(report: CheckReport, console: Console, bad_rows: Path | None) -> None:
@@ -113,10 +122,3 @@ def _print_failure(report: CheckReport, console: Console, bad_rows: Path | None)
     for name in report.empty_splits:
         path = report.splits[name].path
         console.print(f"{path}: empty split: no good row", highlight=False, markup=False, soft_wrap=True)
-
-
-def _warn(console: Console, text: str) -> None:
-    """Print a warning line."""
-    from rich.markup import escape
-
-    console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hgclr.data.corpora.writing import Summary
 
 __all__ = ["build_with_bar", "icd10cm"]
 
 
 def icd10cm(
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write.")],
-    categories: Annotated[
-        bool, typer.Option("--categories", help="Add the 3-character categories as a third level.")
-    ] = False,
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write; an earlier build is replaced.")],
+    levels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.",
+        ),
+    ] = 2,
     seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
 ) -> None:
-    """Build the ICD-10-CM data set: wording of a diagnosis in, chapter and block out."""
-    written = build_with_bar(output, categories=categories, seed=seed)
-    typer.echo(f"wrote {written}")
+    """Build ICD-10-CM, the code book of diagnoses: wording of a diagnosis in, its place in the book out.
+
+    The book is in the package simple-icd-10-cm: pip install 'hgclr[icd10cm]'.
+    """
+    from hgclr.cli.prepare.showing import show_summary
+
+    show_summary(build_with_bar(output, levels=levels, seed=seed))
 
 
-def build_with_bar(output: Path, *, categories: bool, seed: int = 0) -> Path:
-    """Build ICD-10-CM, with a progress bar on standard error where that is a terminal; return its folder."""
-    from hgclr.cli.console import progress_bar
+def build_with_bar(output: Path, *, levels: int, seed: int = 0) -> Summary:
+    """Build ICD-10-CM, with a progress bar on standard error where that is a terminal."""
+    from hgclr.cli.prepare.showing import prepare_with_bar
     from hgclr.data.corpora.icd10cm import build_icd10cm
 
-    with progress_bar() as bar:
-        task = bar.add_task("chapters", total=None)
-        return build_icd10cm(
-            output,
-            categories=categories,
-            seed=seed,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    return prepare_with_bar(
+        "chapters", lambda progress: build_icd10cm(output, levels=levels, seed=seed, progress=progress)
+    )

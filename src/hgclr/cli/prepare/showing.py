@@ -32,8 +32,8 @@ def show_summary(summary: Summary) -> None:
     from hgclr.cli.console import standard_error
     from hgclr.data.corpora.writing import LEFT_OUT
 
-    counts = " / ".join(f"{count:,} {split}" for split, count in summary.documents.items() if count)
-    Console().print(f"wrote {summary.output}: {counts} documents", highlight=False, markup=False, soft_wrap=True)
+    counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)
+    Console().print(f"wrote {summary.output}: {counts}", highlight=False, markup=False, soft_wrap=True)
     for reason, count in summary.left_out.most_common():
         line = f"left out {count:,} document{'s' * (count > 1)}: {reason}; see {summary.output / LEFT_OUT}"
         standard_error().print(line, style="yellow", markup=False, soft_wrap=True)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hgclr.data.corpora.writing import Progress, Summary, write_corpus
 from hgclr.errors import InputError, require_extra
-from hgclr.files import atomic_folder
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["build_icd10cm"]
 
-TAXONOMY = "taxonomy.json"
-TRAIN, DEV, TEST = "train.jsonl.gz", "dev.jsonl.gz", "test.jsonl.gz"
+CHAPTERS, BLOCKS, CATEGORIES = 1, 2, 3
+"""The levels of the book that have names; those below are subcategories."""
 
 CODE_RANGE = re.compile(r"\s*\(([0-9A-Z]{3}(?:-[0-9A-Z]{3})?)\)$")
 """The bracketed codes at the end of a chapter's or block's description."""
@@ -28,29 +25,28 @@ CITED_CODE = re.compile(r"\b[A-Z][0-9][0-9A-Z]\b")
 
 
 def build_icd10cm(
-    output: str | Path,
-    *,
-    categories: bool = False,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Path:
+    output: str | Path, *, levels: int = BLOCKS, seed: int = 0, progress: Progress | None = None
+) -> Summary:
     """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
 
     **Texts** are the descriptions and inclusion terms of categories and subcategories, without the codes that
-    a 7th character extends (they repeat their parent's wording and add "initial encounter" and the like).
+    a 7th character extends (they repeat their parent's wording and add "initial encounter" and the like). They are
+    the same however many levels there are.
 
-    **Labels** are chapters (id: range of codes, as ``A00-B99``) and blocks (``A00-A09``), with the
-    descriptions as names: one tree of two levels. The headings that only announce the blocks after them
-    (``C00-C96``) hold no code and are left out; the book lists their blocks beside them, not below. With
-    ``categories``, the 3-character categories (``A00``) are a third level, except in a block that is a single
-    category under the same code: there the block is the category.
+    **Labels** are the upper ``levels`` of the book: chapters (id: range of codes, as ``A00-B99``), blocks
+    (``A00-A09``), categories (``A00``), then subcategories (``A00.0`` and longer), with the descriptions as
+    names. A text has the deepest label that holds it, and those above. The headings that only announce the blocks
+    after them (``C00-C96``) hold no code and are left out; the book lists their blocks beside them, not below. Where
+    a block is a single category under the same code, the block is the category, and its subcategories are right
+    below it.
 
     **Repeated texts**: texts that differ only in case and white space are one document with the labels of all
     the places where they stand, in the spelling that comes first; so no text is in two splits.
 
     **Splits**: the first text of every label goes to train, so that each label can be learned, and so does a
     text that is the name of a label, which models that embed the names see in training anyway. All others go
-    to train, dev or test (80/10/10) by a hash of the text and the seed.
+    to train, dev or test (80/10/10) by a hash of the text and the seed. The deeper the labels, the more texts are
+    names: with all levels, dev and test hold inclusion terms only, and labels without such terms only train.
 
     **Leakage**: the few texts that cite a code of their own block ("any condition in I00 with pericarditis")
     spell out their label and are left out. Neighbouring codes differ by a word ("right" and "left"), so test
@@ -59,56 +55,50 @@ def build_icd10cm(
 
     Args:
         output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        categories: add the level of 3-character categories.
+        levels: how many levels of the book are labels: 1 for chapters, 2 for blocks, 3 for categories, and so on.
         seed: decides the split.
         progress: called with the number of chapters done and to do.
 
-    Returns:
-        The folder, with train, dev and test as gzipped JSON lines and ``taxonomy.json``.
-
     Raises:
-        InputError: if the folder holds files that are not from an earlier build.
+        InputError: if the book has no such level, or the folder holds files that are not from an earlier build.
         MissingExtraError: if the ``icd10cm`` extra is not installed.
     """
     require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")
-    output = Path(output)
-    _check_replaceable(output)
-    book = _Book(categories=categories)
-    book.read(progress)
-    taxonomy = Taxonomy(book.ids, book.parents, book.names)
-    with atomic_folder(output) as folder:
-        taxonomy.write(folder / TAXONOMY)
-        with ExitStack() as stack:
-            # No time stamp and no name inside: the same book and seed give the same bytes.
-            raw = {name: stack.enter_context((folder / name).open("wb")) for name in (TRAIN, DEV, TEST)}
-            files = {
-                name: stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) for name, file in raw.items()
-            }
-            always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
-            for key, (text, labels) in book.texts.items():
-                ids = [taxonomy.ids[index] for index in taxonomy.closure(sorted(labels))]
-                row = json.dumps({"text": text, "labels": ids}, ensure_ascii=False)
-                split = TRAIN if key in always_train else _split(key, seed)
-                files[split].write(row.encode() + b"\n")
-    return output
+    with write_corpus(output, name="icd10cm", settings={"levels": levels, "seed": seed}) as writer:
+        book = _Book(levels)
+        book.read(progress)
+        if not CHAPTERS <= levels <= book.depth:
+            raise InputError(f"{levels} levels of a book that has {book.depth}", remedy=f"ask for 1 to {book.depth}")
+        writer.taxonomy = taxonomy = Taxonomy(book.ids, book.parents, book.names)
+        always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
+        for key, (text, labels) in book.texts.items():
+            ids = [taxonomy.ids[index] for index in taxonomy.closure(sorted(labels))]
+            writer.add("train" if key in always_train else _split(key, seed), text, ids)
+        for code, text in book.citing:
+            writer.leave_out("it cites a code of its own block", code, text)
+    return writer.summary
 
 
 class _Book:
     """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels.
 
     Args:
-        categories: whether categories are labels.
+        levels: how many levels are labels.
     """
 
-    def __init__(self, *, categories: bool) -> None:
+    def __init__(self, levels: int) -> None:
         self.ids: list[str] = []
         self.names: list[str] = []
         self.parents: list[int] = []
         self.texts: dict[str, tuple[str, set[int]]] = {}
         self.first_texts: dict[int, str] = {}
-        self._categories = categories
+        self.citing: list[tuple[str, str]] = []
+        """Codes and their texts that are no documents because they spell out their label."""
+        self.depth = 0
+        """How many levels the book has."""
+        self._levels = levels
 
-    def read(self, progress: Callable[[int, int], None] | None) -> None:
+    def read(self, progress: Progress | None) -> None:
         """Gather labels and texts from the package."""
         import simple_icd_10_cm as icd
 
@@ -121,23 +111,41 @@ class _Book:
             if progress is not None:
                 progress(done, len(chapters))
 
-    def _read_block(self, icd: Any, block: str, parent: int) -> None:
-        """Gather one block, unless it is a heading."""
-        codes = icd.get_children(block, prioritize_blocks=True)
-        if not codes:
+    def _read_block(self, icd: Any, block: str, label: int) -> None:
+        """Gather one block below a chapter, unless it is a heading."""
+        categories = icd.get_children(block, prioritize_blocks=True)
+        if not categories:
             return
-        name, _ = _name_and_range(icd.get_description(block, prioritize_blocks=True))
-        block_label = self._label(block, name, parent)
-        known = set(codes)
-        for category in codes:
-            label = block_label
-            if self._categories and category != block:
-                label = self._label(category, icd.get_description(category), block_label)
-            for text in _texts(icd, category):
-                if known.isdisjoint(CITED_CODE.findall(text)):
-                    key = text.casefold()
-                    self.first_texts.setdefault(label, key)
-                    self.texts.setdefault(key, (text, set()))[1].add(label)
+        if self._levels >= BLOCKS:
+            name, _ = _name_and_range(icd.get_description(block, prioritize_blocks=True))
+            label = self._label(block, name, label)
+        for category in categories:
+            self._read_code(icd, category, CATEGORIES, label, block, set(categories))
+
+    def _read_code(self, icd: Any, code: str, level: int, label: int, block: str, known: set[str]) -> None:
+        """Gather a category or subcategory and all below it.
+
+        Args:
+            icd: the package.
+            code: the code.
+            level: its level in the book.
+            label: the deepest label above it.
+            block: its block.
+            known: the categories of the block, which a text must not cite.
+        """
+        self.depth = max(self.depth, level)
+        if level <= self._levels and code != block:
+            label = self._label(code, icd.get_description(code), label)
+        for text in _texts(icd, code):
+            if not known.isdisjoint(CITED_CODE.findall(text)):
+                self.citing.append((code, text))
+                continue
+            key = text.casefold()
+            self.first_texts.setdefault(label, key)
+            self.texts.setdefault(key, (text, set()))[1].add(label)
+        for below in icd.get_children(code):
+            if not icd.is_extended_subcategory(below):
+                self._read_code(icd, below, level + 1, label, block, known)
 
     def _label(self, identifier: str, name: str, parent: int) -> int:
         """Add a label and return its index."""
@@ -147,16 +155,11 @@ class _Book:
         return len(self.ids) - 1
 
 
-def _texts(icd: Any, category: str) -> Iterator[str]:
-    """Yield the descriptions and inclusion terms of a category and all below it, white space made single."""
-    codes = [category]
-    while codes:
-        code = codes.pop()
-        for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
-            if words := text.split():
-                yield " ".join(words)
-        below = icd.get_children(code)
-        codes.extend(child for child in reversed(below) if not icd.is_extended_subcategory(child))
+def _texts(icd: Any, code: str) -> Iterator[str]:
+    """Yield the description and the inclusion terms of a code, white space made single."""
+    for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
+        if words := text.split():
+            yield " ".join(words)
 
 
 def _name_and_range(description: str) -> tuple[str, str | None]:
@@ -166,22 +169,7 @@ def _name_and_range(description: str) -> tuple[str, str | None]:
 
 
 def _split(text: str, seed: int) -> str:
-    """Return the file that a text belongs to."""
+    """Return the split that a text belongs to."""
     digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest()
     tenth = int.from_bytes(digest, "big") % 10
-    return {8: DEV, 9: TEST}.get(tenth, TRAIN)
-
-
-def _check_replaceable(output: Path) -> None:
-    """Refuse to replace a folder that holds anything but an earlier build."""
-    if output.exists() and not output.is_dir():
-        raise InputError("this is a file, not a folder", path=output, remedy="name another folder")
-    if not output.is_dir():
-        return
-    foreign = sorted(path.name for path in output.iterdir() if path.name not in {TAXONOMY, TRAIN, DEV, TEST})
-    if foreign:
-        raise InputError(
-            f"the folder holds other files, such as {foreign[0]!r}, which would be lost",
-            path=output,
-            remedy="name a new or empty folder",
-        )
+    return {8: "dev", 9: "test"}.get(tenth, "train")

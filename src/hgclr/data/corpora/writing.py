@@ -72,7 +72,11 @@ class CorpusWriter:
             id: what the publisher calls the document, if anything.
         """
         row = {"text": text, "labels": list(labels)}
-        self._write(split, row if id is None else {"id": id, **row})
+        self.add_row(split, row if id is None else {"id": id, **row})
+
+    def add_row(self, split: str, row: Mapping[str, Any]) -> None:
+        """Write one document as it is to stand in the file."""
+        self._write(split, row)
         self.summary.documents[split] += 1
 
     def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
@@ -86,7 +90,7 @@ class CorpusWriter:
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1
 
-    def _write(self, stream: str, row: dict[str, Any]) -> None:
+    def _write(self, stream: str, row: Mapping[str, Any]) -> None:
         self._streams[stream].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 

@@ -1,11 +1,11 @@
-"""Turn the label cell of a row into label indices."""
+"""Read the cells of a row: its text, and its labels as indices."""
 
 from __future__ import annotations
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["LabelReader", "RowProblem"]
+__all__ = ["LabelReader", "RowProblem", "read_text"]
 
 
 class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becomes a BadRow or an InputError
@@ -19,6 +19,26 @@ class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becom
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason)
         self.reason, self.remedy = reason, remedy
+
+
+def read_text(cell: object) -> str:
+    """Return the text in a cell.
+
+    Raises:
+        RowProblem: if there is none.
+    """
+    if cell is None:
+        raise RowProblem("empty text")
+    if not isinstance(cell, str):
+        raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
+    if not cell.strip():
+        raise RowProblem("empty text")
+    try:
+        cell.encode()
+    except UnicodeEncodeError as error:
+        # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
+        raise RowProblem(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
+    return cell
 
 
 class LabelReader:

@@ -1,0 +1,183 @@
+"""Build a data set from arXiv's metadata: title and abstract in, groups, archives and categories out."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+from hgclr.data.corpora.arxiv.categories import category_tree
+from hgclr.data.corpora.arxiv.papers import Paper, PaperReader
+from hgclr.data.corpora.arxiv.selection import Limit, split_by_date, split_by_hash
+from hgclr.data.corpora.arxiv.snapshot import records
+from hgclr.data.corpora.writing import CorpusWriter, Progress, Summary, write_corpus
+from hgclr.errors import InputError
+
+__all__ = ["build_arxiv"]
+
+logger = logging.getLogger(__name__)
+
+SHARE = 0.1
+"""Of dev and of test, unless the user says otherwise."""
+
+SHOWN = 10
+"""How many unknown categories the warning names."""
+
+
+def build_arxiv(
+    source: str | Path,
+    output: str | Path,
+    *,
+    since: date | None = None,
+    until: date | None = None,
+    per_category: int | None = None,
+    primary_only: bool = False,
+    dev_share: float | None = None,
+    test_share: float | None = None,
+    dev_from: date | None = None,
+    test_from: date | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write arXiv's metadata snapshot as a data folder, in flat memory.
+
+    **Texts** are title and abstract as two sentences, white space made single. Papers without an abstract, or with a
+    note of withdrawal in its place, are left out.
+
+    **Labels** are all categories of a paper with the archives and groups above them (`category_tree`); codes of old
+    archives and double codes become what they are today (`ALIASES`), and a bare ``astro-ph`` stays what it says. Codes
+    that are not arXiv's are dropped with a warning.
+
+    **Splits** are drawn by a hash of the paper's id and the seed, or made by the day of the first version.
+
+    Args:
+        source: ``arxiv-metadata-oai-snapshot.json``, or the same as ``.gz`` or ``.zip``.
+        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
+        since: the first day (of a paper's first version) to take papers of.
+        until: the last day.
+        per_category: how many papers to take at most of those with the same primary category. Which ones is decided
+            by a hash of id and seed, not by their place in the file. The file is read twice then.
+        primary_only: give each paper the path of its primary category alone.
+        dev_share: share of papers drawn for dev, 0.1 if left out.
+        test_share: share of papers drawn for test, 0.1 if left out.
+        dev_from: split by date instead: the first day of dev; earlier papers are for training.
+        test_from: the first day of test; needs ``dev_from``.
+        seed: decides the split that is drawn, and the papers that a limit per category leaves.
+        progress: called with the bytes read and to read.
+
+    Raises:
+        InputError: if the file is damaged or no snapshot (with the line), the options contradict each other, or
+            the folder holds files that are not from an earlier build.
+    """
+    source = Path(source)
+    split = _splitting(dev_share, test_share, dev_from, test_from, seed)
+    if since is not None and until is not None and since > until:
+        raise InputError(f"no day is both since {since} and until {until}", remedy="exchange the two")
+    if per_category is not None and per_category < 1:
+        raise InputError(f"at most {per_category} papers of a category", remedy="give at least 1")
+    tree = category_tree()
+    paths = {label: tree.path(index).tolist() for index, label in enumerate(tree.ids)}
+    days = {"since": since, "until": until, "dev_from": dev_from, "test_from": test_from}
+    settings = {
+        "source": source.name,
+        **{name: None if day is None else day.isoformat() for name, day in days.items()},
+        "per_category": per_category,
+        "primary_only": primary_only,
+        "dev_share": dev_share,
+        "test_share": test_share,
+        "seed": seed,
+    }
+    with write_corpus(output, name="arxiv", settings=settings) as writer:
+        writer.taxonomy = tree
+        snapshot = _Snapshot(source, frozenset(paths), days, progress, readings=1 if per_category is None else 2)
+        takes = None if per_category is None else _chosen(snapshot, per_category, seed)
+        for paper in snapshot.papers(writer):
+            if takes is not None and not takes(paper):
+                continue
+            categories = paper.categories[:1] if primary_only else paper.categories
+            labels = sorted({label for category in categories for label in paths[category]})
+            writer.add(split(paper), paper.text, [tree.ids[label] for label in labels], id=paper.id)
+        if snapshot.dated and not writer.summary.documents["train"]:
+            raise InputError("the dates leave no paper for training", path=source, remedy="choose other dates")
+    _warn_of_unknown(snapshot.unknown, source)
+    return writer.summary
+
+
+class _Snapshot:
+    """The papers of the right time, read as often as they are needed.
+
+    Args:
+        source: the file.
+        labels: ids of the labels.
+        days: ``since`` and ``until``, and others that make dates necessary.
+        progress: called with the bytes read and to read in all readings.
+        readings: how often the file will be read.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        labels: frozenset[str],
+        days: dict[str, date | None],
+        progress: Progress | None,
+        *,
+        readings: int,
+    ) -> None:
+        self.dated = any(day is not None for day in days.values())
+        self.unknown: Counter[str] = Counter()
+        """By code that is not arXiv's, how many papers carry it; known after a reading."""
+        self._source, self._labels, self._progress, self._readings = source, labels, progress, readings
+        self._first, self._last = days["since"] or date.min, days["until"] or date.max
+        self._finished = 0
+
+    def papers(self, writer: CorpusWriter | None = None) -> Iterator[Paper]:
+        """Read the file once; record what cannot be used with ``writer``, if there is one."""
+        reader = PaperReader(self._labels, dated=self.dated)
+        for line, record in records(self._source, self._report):
+            paper = reader.read(record)
+            if isinstance(paper, Paper):
+                if paper.created is None or self._first <= paper.created <= self._last:
+                    yield paper
+            elif writer is not None:
+                identifier = record["id"].encode(errors="backslashreplace").decode()  # anything may stand in JSON
+                writer.leave_out(paper, f"{self._source.name}:{line}", identifier)
+        self.unknown = reader.unknown
+        self._finished += 1
+
+    def _report(self, position: int) -> None:
+        if self._progress is not None:
+            size = self._source.stat().st_size
+            self._progress(self._finished * size + position, self._readings * size)
+
+
+def _splitting(
+    dev_share: float | None, test_share: float | None, dev_from: date | None, test_from: date | None, seed: int
+) -> Callable[[Paper], str]:
+    """Return what tells the split of a paper."""
+    if dev_from is None and test_from is None:
+        return split_by_hash(
+            SHARE if dev_share is None else dev_share, SHARE if test_share is None else test_share, seed
+        )
+    if dev_from is None or test_from is None:
+        given, missing = ("test", "dev") if dev_from is None else ("dev", "test")
+        raise InputError(f"a day on which {given} begins, but none for {missing}", remedy=f"give --{missing}-from, too")
+    if dev_share is not None or test_share is not None:
+        raise InputError("both shares and days for the splits", remedy="give --dev-from and --test-from, or shares")
+    return split_by_date(dev_from, test_from)
+
+
+def _chosen(snapshot: _Snapshot, per_category: int, seed: int) -> Callable[[Paper], bool]:
+    """Read all papers and return what tells which ones are taken."""
+    limit = Limit(per_category, seed)
+    for paper in snapshot.papers():
+        limit.offer(paper)
+    return limit.chosen()
+
+
+def _warn_of_unknown(codes: Counter[str], source: Path) -> None:
+    if codes:
+        shown = ", ".join(f"{code!r} ({count:,})" for code, count in codes.most_common(SHOWN))
+        more = f" and {len(codes) - SHOWN} more" if len(codes) > SHOWN else ""
+        logger.warning("%s: categories that arXiv does not have were dropped: %s%s", source, shown, more)

@@ -1,0 +1,1 @@
+"""Formats of the literature, turned into data folders: HiAGM, NeuralClassifier, fastText."""
