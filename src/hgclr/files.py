@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_file", "atomic_folder", "cache_dir"]
+from hgclr.errors import InputError
+
+__all__ = ["atomic_file", "atomic_folder", "cache_dir", "write_files"]
 
 
 def cache_dir() -> Path:
@@ -57,6 +59,23 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
         _sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files by name into a folder, each whole or not at all, and return their paths.
+
+    The folder is made if it is not there; what else is in it stays.
+
+    Raises:
+        InputError: if one cannot be written.
+    """
+    for name, content in files.items():
+        try:
+            with atomic_file(folder / name) as path:
+                path.write_bytes(content)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", path=folder / name) from error
+    return [folder / name for name in files]
 
 
 def _settle(path: Path) -> None:

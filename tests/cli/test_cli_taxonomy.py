@@ -13,6 +13,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from hgclr.cli import taxonomy as command
+from hgclr.cli.taxonomy.options import FileFormat as OfferedFormat
+from hgclr.cli.taxonomy.show import ROWS
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.reading import FileFormat
@@ -134,7 +136,7 @@ def test_show_cuts_a_level_that_does_not_fit(tmp_path: Path) -> None:
     file = tmp_path / "wide.txt"
     file.write_text("Root" + "".join(f"\t{top}" for top in range(1000)))
     lines = output("show", file).splitlines()
-    assert len(lines) == 1 + command.ROWS + 1
+    assert len(lines) == 1 + ROWS + 1
     assert lines[-1].startswith("800 of 1,000 labels are not shown")
 
 
@@ -174,7 +176,7 @@ def test_convert_to_the_tab_format_says_what_is_lost(tree: Path, tmp_path: Path)
 
 
 def test_formats_are_the_librarys() -> None:
-    assert get_args(command.FileFormat) == get_args(FileFormat)
+    assert get_args(OfferedFormat) == get_args(FileFormat)
 
 
 @pytest.mark.parametrize("name", ["check", "show", "convert"])
@@ -189,3 +191,95 @@ def test_the_command_needs_no_heavy_import() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+NEW = "child,parent,name\nl2,,Law and order\ns,,Science\np,s,Natural physics\no,s,Optics\nw,p,Waves\n"
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    file = tmp_path / "newer.csv"
+    file.write_text(NEW)
+    return file
+
+
+def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> None:
+    text = output("diff", tree, newer, "--json", tmp_path / "diff.json", "--suggestions", tmp_path / "perhaps.tsv")
+    assert text.splitlines() == [
+        f"{tree} (5 labels) → {newer} (5)",
+        "kept      1",
+        "added     2",
+        "  Law and order  l2",
+        "  Science > Natural physics > Waves  w",
+        "removed   2",
+        "  Science > Biology  b",
+        "  Law  l",
+        "renamed   1",
+        "  Science > Physics  p → Science > Natural physics  p",
+        "moved     1",
+        "  Science > Optics  o  from 'Physics' to 'Science'",
+        "perhaps   1",
+        "  renamed: Law  l → Law and order  l2",
+        f"{tmp_path / 'perhaps.tsv'} has these: keep what is so and give it as --changes",
+    ]
+    assert (tmp_path / "perhaps.tsv").read_text() == "old\tnew\nl\tl2\n"
+    written = json.loads((tmp_path / "diff.json").read_text())
+    assert [label["id"] for label in written["added"]] == ["l2", "w"]
+    assert written["perhaps"]["renamed"] == [{"old": "l", "new": "l2"}]
+    again = output("diff", tree, newer, "--changes", tmp_path / "perhaps.tsv")
+    assert "  Law  l → Law and order  l2" in again.splitlines()
+    assert "perhaps" not in again
+    assert "kept      1\n" in again
+
+
+def test_diff_of_merged_and_split_labels(tree: Path, newer: Path, tmp_path: Path) -> None:
+    changes = tmp_path / "changes.json"
+    changes.write_text('{"b": "o", "l": ["l2", "w"]}')
+    lines = output("diff", tree, newer, "--changes", changes).splitlines()
+    assert (
+        lines[lines.index("merged    1") + 1]
+        == "  Science > Physics > Optics  o + Science > Biology  b → Science > Optics  o"
+    )
+    assert lines[lines.index("split     1") + 1] == (
+        "  Law  l → Law and order  l2 + Science > Natural physics > Waves  w"
+    )
+
+
+def test_diff_reads_data_folders_and_models(tree: Path, tmp_path: Path) -> None:
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.mkdir()
+    (data / "train.jsonl").write_text('{"text": "a", "labels": ["s"]}\n')
+    (data / "taxonomy.csv").write_text(TREE)
+    model.mkdir()
+    read = Taxonomy.read(tree)
+    config = {
+        "id2label": {str(index): label for index, label in enumerate(read.ids)},
+        "label_parents": read.parents.tolist(),
+        "label_names": list(read.names),
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    for one in (data, model, model / "config.json"):
+        assert output("diff", one, tree).splitlines() == [f"{one} (5 labels) → {tree} (5)", "kept      5"]
+    turned = tmp_path / "turned.csv"
+    turned.write_text("child,parent,name\nl,,Law\ns,,Science\np,s,Physics\no,p,Optics\nb,s,Biology\n")
+    assert "kept      5, in another order" in output("diff", model, turned)
+    assert "nothing to suggest" in output("diff", model, turned, "--suggestions", tmp_path / "none.tsv")
+    assert not (tmp_path / "none.tsv").exists()
+
+
+def test_diff_cuts_long_lists(tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "long.csv"
+    file.write_text(TREE + "".join(f"x{number},,Number {number}\n" for number in range(60)))
+    lines = output("diff", tree, file).splitlines()
+    assert lines[2] == "added     60"
+    assert lines[-1] == "  and 10 more: --json FILE writes all"
+
+
+def test_diff_refuses_what_is_no_tree(tree: Path, tmp_path: Path) -> None:
+    error = run("diff", tree, tmp_path / "nothing.tsv").exception
+    assert isinstance(error, InputError)
+    assert str(error).startswith(f"{tmp_path / 'nothing.tsv'}: there is no such file; ")
+    bad = tmp_path / "changes.tsv"
+    bad.write_text("old\tnew\nPhysic\tp\n")
+    error = run("diff", tree, tree, "--changes", bad).exception
+    assert str(error) == f"{bad}:2: unknown label 'Physic' in the old tree; did you mean 'Physics'?"

@@ -4,64 +4,19 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from random_batches import FAST, Matrix, batches, closed_matrix, sets, with_ancestors
+from sklearn.metrics import accuracy_score, hamming_loss, precision_recall_fscore_support
 
 from hgclr.evaluation.metrics import MultiLabelScores, Score
 from hgclr.taxonomy import Taxonomy
-
-Matrix = NDArray[np.bool_]
-FAST = settings(max_examples=60, deadline=None, derandomize=True)
-
-
-@st.composite
-def taxonomies(draw: st.DrawFn) -> Taxonomy:
-    """A forest of 1 to 12 labels in shuffled order, so that a parent may come after its child."""
-    size = draw(st.integers(1, 12))
-    above = [draw(st.integers(-1, label - 1)) for label in range(size)]
-    place = draw(st.permutations(range(size)))
-    parents = [-1] * size
-    for label, parent in enumerate(above):
-        parents[place[label]] = -1 if parent < 0 else place[parent]
-    return Taxonomy([f"label {label}" for label in range(size)], parents)
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> tuple[Taxonomy, Matrix, Matrix]:
-    taxonomy = draw(taxonomies())
-    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    shape = (draw(st.integers(0, 9)), len(taxonomy))
-    # A rate per label, often 0, leaves labels without any gold or any prediction.
-    rates = random.choice([0.0, 0.2, 0.6, 1.0], size=(2, shape[1]))
-    return taxonomy, random.random(shape) < rates[0], random.random(shape) < rates[1]
 
 
 def scored(taxonomy: Taxonomy, predicted: Matrix, gold: Matrix) -> MultiLabelScores:
     scores = MultiLabelScores(taxonomy)
     scores.update(predicted, gold)
     return scores
-
-
-def sets(matrix: Matrix) -> list[set[int]]:
-    return [{label for label, present in enumerate(row) if present} for row in matrix.tolist()]
-
-
-def with_ancestors(taxonomy: Taxonomy, labels: set[int]) -> set[int]:
-    closed = set()
-    for label in labels:
-        while label != -1:
-            closed.add(label)
-            label = int(taxonomy.parents[label])
-    return closed
-
-
-def closed_matrix(taxonomy: Taxonomy, matrix: Matrix) -> Matrix:
-    closed = np.zeros_like(matrix)
-    for row, labels in enumerate(sets(matrix)):
-        closed[row, list(with_ancestors(taxonomy, labels))] = True
-    return closed
 
 
 def sklearn_score(predicted: Matrix, gold: Matrix, average: str) -> Score:
@@ -158,6 +113,77 @@ def test_subset_accuracy_equals_scikit_learn(batch: tuple[Taxonomy, Matrix, Matr
 
 
 @FAST
+@given(batches())
+def test_hamming_loss_equals_scikit_learn(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
+    taxonomy, predicted, gold = batch
+    expected = hamming_loss(gold.ravel(), predicted.ravel()) if len(gold) else 0.0
+    assert scored(taxonomy, predicted, gold).hamming_loss() == pytest.approx(expected)
+
+
+@FAST
+@given(batches(), st.data())
+def test_a_group_equals_scikit_learn_on_its_columns(
+    batch: tuple[Taxonomy, Matrix, Matrix], data: st.DataObject
+) -> None:
+    taxonomy, predicted, gold = batch
+    labels = data.draw(st.lists(st.integers(0, len(taxonomy) - 1), unique=True))
+    group = scored(taxonomy, predicted, gold).group(labels)
+    assert_equal(group.micro, sklearn_score(predicted[:, labels], gold[:, labels], "micro"))
+    assert_equal(group.macro, sklearn_score(predicted[:, labels], gold[:, labels], "macro"))
+    assert (group.labels, group.predicted, group.gold) == (
+        len(labels),
+        predicted[:, labels].sum(),
+        gold[:, labels].sum(),
+    )
+    assert group.true_positives == sum(
+        len(a & b & set(labels)) for a, b in zip(sets(predicted), sets(gold), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 2, 0], r"indices of labels, each once, got \[0, 2, 0\]"),
+        ([[0]], "each once, got"),
+        ([0.5], "each once, got"),
+        ([True, False, True], "each once, got"),
+        ([3], "a label index is not between 0 and 2"),
+        ([-1], "a label index is not between 0 and 2"),
+    ],
+)
+def test_what_is_no_group_of_labels_is_refused(labels: object, message: str) -> None:
+    scores = MultiLabelScores(Taxonomy(["A", "B", "C"], [-1, 0, 1]))
+    with pytest.raises(ValueError, match=message):
+        scores.group(labels)
+
+
+@FAST
+@given(batches())
+def test_each_label_equals_scikit_learn(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
+    taxonomy, predicted, gold = batch
+    each = scored(taxonomy, predicted, gold).per_label()
+    for label in range(len(taxonomy)):
+        expected = sklearn_score(predicted[:, [label]], gold[:, [label]], "micro")
+        assert_equal(Score(each.precision[label], each.recall[label], each.f1[label]), expected)
+    assert each.gold.tolist() == gold.sum(axis=0).tolist()
+    assert each.predicted.tolist() == predicted.sum(axis=0).tolist()
+    assert each.true_positives.tolist() == [
+        sum(bool(one) and bool(other) for one, other in zip(*columns, strict=True))
+        for columns in zip(predicted.T, gold.T, strict=True)
+    ]
+
+
+def test_a_batch_larger_than_a_block_is_scored_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    taxonomy = Taxonomy(["A", "A1", "A2", "B", "B1"], [-1, 0, 0, -1, 3])
+    random = np.random.default_rng(3)
+    predicted, gold = random.random((2, 150, 5)) < 0.5
+    whole = scored(taxonomy, predicted, gold)
+    monkeypatch.setattr("hgclr.evaluation.metrics.BLOCK", 1)
+    assert scored(taxonomy, predicted, gold).to_json() == whole.to_json()
+    assert_equal(whole.micro(), sklearn_score(predicted, gold, "micro"))
+
+
+@FAST
 @given(batches(), st.integers(0, 9), st.integers(0, 9))
 def test_batches_and_merging_give_what_one_update_gives(
     batch: tuple[Taxonomy, Matrix, Matrix], first: int, second: int
@@ -192,9 +218,28 @@ def test_json_by_hand() -> None:
             "recall": pytest.approx(2.5 / 3),
             "f1": pytest.approx((2 / 3 + 1 + 1) / 3),
         },
+        # A1 of document 1 is right but for its parent.
+        "path_constrained": {
+            "labels": 4,
+            "gold": 4,
+            "predicted": 3,
+            "true_positives": 2,
+            "micro": {"precision": pytest.approx(2 / 3), "recall": 0.5, "f1": pytest.approx(4 / 7)},
+            "macro": {"precision": 0.5, "recall": 0.375, "f1": pytest.approx((2 / 3 + 0 + 1 + 0) / 4)},
+        },
+        # The paths of the leaves A1, A2 and B.
+        "paths": {
+            "labels": 3,
+            "gold": 2,
+            "predicted": 1,
+            "true_positives": 1,
+            "micro": {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)},
+            "macro": {"precision": pytest.approx(1 / 3), "recall": pytest.approx(1 / 3), "f1": pytest.approx(1 / 3)},
+        },
         "hierarchical": {"precision": 1.0, "recall": 1.0, "f1": 1.0},
         "inconsistency_rate": 0.5,
         "subset_accuracy": 0.5,
+        "hamming_loss": 0.125,
         "levels": [
             {
                 "depth": 1,
@@ -222,7 +267,8 @@ def test_no_documents_score_zero() -> None:
     scores = MultiLabelScores(Taxonomy(["A", "A1"], [-1, 0]))
     zero = Score(0.0, 0.0, 0.0)
     assert [scores.micro(), scores.macro(), scores.macro_present(), scores.hierarchical()] == [zero] * 4
-    assert scores.inconsistency_rate() == scores.subset_accuracy() == 0.0
+    assert [scores.group([]).micro, scores.path_constrained().macro, scores.paths().micro] == [zero] * 3
+    assert scores.inconsistency_rate() == scores.subset_accuracy() == scores.hamming_loss() == 0.0
 
 
 def test_update_leaves_the_arrays_alone() -> None:

@@ -25,7 +25,19 @@ def train(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="Train on from this training-model, with its encoder and tree."),
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Train on from this training-model, with its encoder. Where the data's label tree is another, labels"
+            " that are in both keep their weights, and new ones start from their names and parents.",
+        ),
+    ] = None,
+    changes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --from: what became of labels whose ids do not show it, as for hgclr taxonomy diff.",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
@@ -50,6 +62,8 @@ def train(
     quiet_libraries()
     if start is not None:
         settings = [*(settings or []), f"model.start={start}"]
+    if changes is not None:
+        settings = [*(settings or []), f"model.label_changes={changes}"]
     run = RunConfig.read(config, settings, output)
     with TrainingProgress(standard_error(), run.model.architecture) as progress:
         result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)

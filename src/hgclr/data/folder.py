@@ -12,7 +12,7 @@ from hgclr.data.rows import BadRow, BadRowLog
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["DataFolder", "Document"]
+__all__ = ["DataFolder", "Document", "taxonomy_files"]
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 """The splits and the file names that mean them."""
@@ -165,9 +165,14 @@ def _find_splits(folder: Path) -> dict[str, Path]:
     return splits
 
 
+def taxonomy_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that may hold its label tree; a data folder has one."""
+    return sorted({*folder.glob("taxonomy.*"), *folder.glob("[!.]*.taxonomy")})
+
+
 def _find_taxonomy(folder: Path) -> Path:
     """Return the path of the taxonomy in the folder."""
-    candidates = sorted({*folder.glob("taxonomy.*"), *folder.glob("[!.]*.taxonomy")})
+    candidates = taxonomy_files(folder)
     if not candidates:
         raise InputError(
             "no taxonomy",

@@ -1,1 +1,1 @@
-"""Scores of predicted label sets against gold ones."""
+"""Scores of predicted labels and probabilities against gold labels."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from hgclr.evaluation.checking import check_decisions
+from hgclr.evaluation.packing import PackedTree, count_bits, pack
+from hgclr.evaluation.score import GroupScores, LabelScores, Score, ratio, score_group, score_labels, score_pool
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["MultiLabelScores", "Score"]
 
-
-@dataclass(frozen=True)
-class Score:
-    """Precision, recall and F1, as fractions."""
-
-    precision: float
-    recall: float
-    f1: float
+BLOCK = 2**18
+"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
 
 
 class MultiLabelScores:
@@ -47,11 +44,15 @@ class MultiLabelScores:
         self._true = np.zeros(len(taxonomy), dtype=np.int64)
         self._predicted = np.zeros(len(taxonomy), dtype=np.int64)
         self._gold = np.zeros(len(taxonomy), dtype=np.int64)
+        self._constrained = np.zeros(len(taxonomy), dtype=np.int64)  # right together with all ancestors
+        self._predicted_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
+        self._gold_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
         self._closed = np.zeros(3, dtype=np.int64)  # right, predicted, gold after adding all ancestors
         self._orphans = 0  # predicted labels whose parent is not predicted
         self._exact = 0  # documents whose label set is right
         self._documents = 0
         self._below_top = np.flatnonzero(taxonomy.parents >= 0)
+        self._tree = PackedTree(taxonomy)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
         """Count one batch.
@@ -63,20 +64,27 @@ class MultiLabelScores:
         Raises:
             ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
         """
-        labels = len(self.taxonomy)
-        if predicted.ndim != 2 or predicted.shape != gold.shape or predicted.shape[1] != labels:
-            raise ValueError(f"expected two arrays (N, {labels}), got {predicted.shape} and {gold.shape}")
-        if predicted.dtype != np.bool_ or gold.dtype != np.bool_:
-            raise ValueError(f"expected booleans, got {predicted.dtype} and {gold.dtype}: apply a threshold")
-        self._true += np.count_nonzero(predicted & gold, axis=0)
-        self._predicted += np.count_nonzero(predicted, axis=0)
-        self._gold += np.count_nonzero(gold, axis=0)
-        self._documents += len(predicted)
-        self._exact += int(np.count_nonzero((predicted == gold).all(axis=1)))
+        check_decisions(self.taxonomy, predicted, gold)
+        size = max(64, BLOCK // len(self.taxonomy))
+        for start in range(0, len(predicted), size):
+            self._count(predicted[start : start + size], gold[start : start + size])
+
+    def _count(self, predicted_labels: NDArray[np.bool_], gold_labels: NDArray[np.bool_]) -> None:
+        predicted, gold = pack(predicted_labels), pack(gold_labels)
+        right = predicted & gold
+        self._true += count_bits(right)
+        self._predicted += count_bits(predicted)
+        self._gold += count_bits(gold)
+        self._documents += len(predicted_labels)
+        wrong = np.bitwise_or.reduce(predicted ^ gold, axis=0)
+        self._exact += len(predicted_labels) - int(np.bitwise_count(wrong).sum())
         parents = self.taxonomy.parents[self._below_top]
-        self._orphans += int(np.count_nonzero(predicted[:, self._below_top] & ~predicted[:, parents]))
-        predicted, gold = self.taxonomy.close(predicted), self.taxonomy.close(gold)
-        self._closed += [np.count_nonzero(matrix) for matrix in (predicted & gold, predicted, gold)]
+        self._orphans += int(np.bitwise_count(predicted[self._below_top] & ~predicted[parents]).sum())
+        self._constrained += count_bits(self._tree.whole(right))
+        self._predicted_paths += count_bits(self._tree.whole(predicted)[self.taxonomy.leaves])
+        self._gold_paths += count_bits(self._tree.whole(gold)[self.taxonomy.leaves])
+        predicted, gold = self._tree.close(predicted), self._tree.close(gold)
+        self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
 
     def merge(self, other: MultiLabelScores) -> None:
         """Add the counts of ``other``, which scored further documents, for example in another process.
@@ -89,6 +97,9 @@ class MultiLabelScores:
         self._true += other._true
         self._predicted += other._predicted
         self._gold += other._gold
+        self._constrained += other._constrained
+        self._predicted_paths += other._predicted_paths
+        self._gold_paths += other._gold_paths
         self._closed += other._closed
         self._orphans += other._orphans
         self._exact += other._exact
@@ -96,17 +107,54 @@ class MultiLabelScores:
 
     def micro(self, depth: int | None = None) -> Score:
         """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
-        true, predicted, gold = self._counts(depth)
-        return _score(int(true.sum()), int(predicted.sum()), int(gold.sum()))
+        return self._scores(self._level(depth)).micro
 
     def macro(self, depth: int | None = None) -> Score:
         """Average over **all** labels, or all of ``depth``; a label whose score is undefined counts as 0."""
-        return _mean(*self._counts(depth))
+        return self._scores(self._level(depth)).macro
 
     def macro_present(self) -> Score:
         """Average over the labels that occur in gold or prediction: a variant that others report."""
-        present = self._present()
-        return _mean(self._true[present], self._predicted[present], self._gold[present])
+        return self._scores(self._present()).macro
+
+    def group(self, labels: ArrayLike) -> GroupScores:
+        """Score some labels only, such as one of :func:`~hgclr.evaluation.frequency.frequency_thirds`.
+
+        Args:
+            labels: their indices, each once, in any order; none score 0.
+
+        Raises:
+            ValueError: if these are not indices of labels, or one is given twice.
+        """
+        indices = np.asarray(labels)
+        if not indices.size:
+            indices = indices.astype(np.int64)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(np.unique(indices)) != len(indices):
+            raise ValueError(f"expected the indices of labels, each once, got {labels!r}")
+        if indices.size and not 0 <= indices.min() <= indices.max() < len(self.taxonomy):
+            raise ValueError(f"a label index is not between 0 and {len(self.taxonomy) - 1}")
+        return self._scores(indices)
+
+    def per_label(self) -> LabelScores:
+        """Return counts and scores of every label, in the order of the taxonomy."""
+        return score_labels(self._true.copy(), self._predicted.copy(), self._gold.copy())
+
+    def path_constrained(self) -> GroupScores:
+        """Score with a label right only if it **and all its ancestors** are both predicted and gold (C-F1).
+
+        The predicted and the gold labels are counted as ever. Equal to :meth:`micro` and :meth:`macro` where prediction
+        and gold contain every ancestor.
+        """
+        return score_group(self._constrained, self._predicted, self._gold)
+
+    def paths(self) -> GroupScores:
+        """Score paths from the top to a leaf in place of labels (P-F1).
+
+        A path is predicted, or gold, where all its labels are. Macro averages over the paths of **all** leaves, and a
+        path whose score is undefined counts as 0. Labels on no whole path, as where gold stops above the leaves, do not
+        count here.
+        """
+        return score_group(self._constrained[self.taxonomy.leaves], self._predicted_paths, self._gold_paths)
 
     def hierarchical(self) -> Score:
         """Score label sets with all their ancestors added (Kiritchenko et al.).
@@ -115,65 +163,49 @@ class MultiLabelScores:
         leaves out the virtual root. Equal to :meth:`micro` where prediction and gold contain every ancestor.
         """
         true, predicted, gold = self._closed.tolist()
-        return _score(true, predicted, gold)
+        return score_pool(true, predicted, gold)
 
     def inconsistency_rate(self) -> float:
         """Return the share of predicted labels below the top whose parent is not predicted."""
-        return _ratio(self._orphans, int(self._predicted[self._below_top].sum()))
+        return ratio(self._orphans, int(self._predicted[self._below_top].sum()))
 
     def subset_accuracy(self) -> float:
         """Return the share of documents whose label set is exactly right."""
-        return _ratio(self._exact, self._documents)
+        return ratio(self._exact, self._documents)
+
+    def hamming_loss(self) -> float:
+        """Return the share of wrong decisions among all, one for each document and label."""
+        wrong = int((self._predicted + self._gold - 2 * self._true).sum())
+        return ratio(wrong, self._documents * len(self.taxonomy))
 
     def to_json(self) -> dict[str, Any]:
         """Return all scores, as fractions, and the counts behind them, in plain Python types."""
         return {
             "documents": self._documents,
-            **self._summary(None),
+            **asdict(self._scores(self._level(None))),
             "macro_present": {"labels": int(self._present().sum()), **asdict(self.macro_present())},
+            "path_constrained": asdict(self.path_constrained()),
+            "paths": asdict(self.paths()),
             "hierarchical": asdict(self.hierarchical()),
             "inconsistency_rate": self.inconsistency_rate(),
             "subset_accuracy": self.subset_accuracy(),
-            "levels": [{"depth": depth, **self._summary(depth)} for depth in range(1, len(self.taxonomy.levels) + 1)],
+            "hamming_loss": self.hamming_loss(),
+            "levels": [
+                {"depth": depth, **asdict(self._scores(level))}
+                for depth, level in enumerate(self.taxonomy.levels, start=1)
+            ],
         }
 
-    def _summary(self, depth: int | None) -> dict[str, Any]:
-        true, predicted, gold = self._counts(depth)
-        return {
-            "labels": len(true),
-            "gold": int(gold.sum()),
-            "predicted": int(predicted.sum()),
-            "true_positives": int(true.sum()),
-            "micro": asdict(self.micro(depth)),
-            "macro": asdict(self.macro(depth)),
-        }
+    def _scores(self, chosen: NDArray[np.int64] | NDArray[np.bool_] | slice) -> GroupScores:
+        return score_group(self._true[chosen], self._predicted[chosen], self._gold[chosen])
 
-    def _counts(self, depth: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _level(self, depth: int | None) -> NDArray[np.int64] | slice:
         if depth is None:
-            return self._true, self._predicted, self._gold
+            return slice(None)
         if not 1 <= depth <= len(self.taxonomy.levels):
             raise ValueError(f"no label has depth {depth}; depths go from 1 to {len(self.taxonomy.levels)}")
-        level = self.taxonomy.levels[depth - 1]
-        return self._true[level], self._predicted[level], self._gold[level]
+        return self.taxonomy.levels[depth - 1]
 
     def _present(self) -> NDArray[np.bool_]:
         present: NDArray[np.bool_] = self._predicted + self._gold > 0
         return present
-
-
-def _mean(true: NDArray[np.int64], predicted: NDArray[np.int64], gold: NDArray[np.int64]) -> Score:
-    if not len(true):
-        return Score(0.0, 0.0, 0.0)
-    # Where a denominator is 0 so is its numerator, and dividing by 1 instead gives the 0 we want.
-    precision = true / np.maximum(predicted, 1)
-    recall = true / np.maximum(gold, 1)
-    f1 = 2 * true / np.maximum(predicted + gold, 1)
-    return Score(float(precision.mean()), float(recall.mean()), float(f1.mean()))
-
-
-def _score(true: int, predicted: int, gold: int) -> Score:
-    return Score(_ratio(true, predicted), _ratio(true, gold), _ratio(2 * true, predicted + gold))
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from hgclr.config import method_settings
-from hgclr.data.folder import DataFolder
+from hgclr.config import HGCLRConfig, method_settings
+from hgclr.data.folder import DataFolder, Document, taxonomy_files
 from hgclr.data.tokens import sample_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
@@ -23,6 +23,7 @@ from hgclr.models.memory import check_parameters
 from hgclr.models.saving import load_tokenizer
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
+from hgclr.training.changed_tree import changed_model
 from hgclr.training.settings import RunConfig
 
 __all__ = [
@@ -59,7 +60,7 @@ def new_textrcnn(
     run: RunConfig, folder: DataFolder, settings: dict[str, Any]
 ) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
     """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
-    tokenizer = word_tokenizer(training_texts(run, folder))
+    tokenizer = word_tokenizer(document.text for document in training_documents(run, folder))
     special = len(tokenizer.all_special_ids)  # they come first
     words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
     sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
@@ -77,31 +78,50 @@ def new_textrcnn(
     return model, tokenizer
 
 
-def training_texts(run: RunConfig, folder: DataFolder) -> Iterator[str]:
-    """Return the texts that the run trains on: neither those outside its sample nor those held out for dev."""
+def training_documents(run: RunConfig, folder: DataFolder) -> Iterator[Document]:
+    """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
     check_splits(run, folder)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
     documents = sample_documents(folder, "train", sample)
     if "dev" in folder.splits:
-        return (document.text for document in documents)
+        yield from documents
+        return
     numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
     trained = set(hold_out(run, numbers)["train"]["number"])
-    return (
-        document.text for number, document in enumerate(sample_documents(folder, "train", sample)) if number in trained
-    )
+    for number, document in enumerate(sample_documents(folder, "train", sample)):
+        if number in trained:
+            yield document
 
 
 def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
-    """Load the model to train on from; the documents' labels are read with its label tree."""
+    """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
     check_word_vectors(run)
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
+    architecture = ARCHITECTURES[run.model.architecture]
     try:
-        model = ARCHITECTURES[run.model.architecture].from_pretrained(start, use_safetensors=True, **overrides)
+        check_start(HGCLRConfig.from_pretrained(start), architecture, run, start)
+        model = architecture.from_pretrained(start, use_safetensors=True, **overrides)
     except (OSError, ValueError) as error:
         raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
-    return model, tokenizer, data_folder(run, model.config.taxonomy)
+    known = model.config.taxonomy
+    own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
+    folder = data_folder(run, run.data.taxonomy if own_tree else known)
+    if folder.taxonomy != known or run.model.label_changes is not None:
+        model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
+    return model, tokenizer, folder
+
+
+def check_start(config: HGCLRConfig, architecture: type[TextClassifier], run: RunConfig, start: Path) -> None:
+    """Refuse to go on training from a model without the layers that its architecture needs for training."""
+    saved = next((known for known in ARCHITECTURES.values() if known.__name__ in (config.architectures or [])), None)
+    if saved is not None and not issubclass(saved, architecture):
+        raise InputError(
+            f"a {saved.__name__} has not all that {run.model.architecture} is trained with",
+            path=start,
+            remedy="give the training-model beside it, or set model.architecture to what it is",
+        )
 
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:

@@ -46,10 +46,15 @@ class ModelSettings(_Section):
     preset: Literal["default", "paper", "published"] = "default"
     word_vectors: Path | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
     start: Path | None = Field(None, description="train on from this training-model instead of a new one")
+    label_changes: Path | None = Field(
+        None, description="what became of its labels, where ids do not show it: see hgclr taxonomy diff --changes"
+    )
 
     @model_validator(mode="after")
     def _start_decides(self) -> Self:
-        """Encoder and preset come with the model that training starts from."""
+        """Encoder and preset come with the model that training starts from; labels of a new one have no past."""
+        if self.label_changes is not None and self.start is None:
+            raise ValueError("model.label_changes is given without model.start (--from), whose labels have changed")
         for name in ("encoder", "preset"):
             if self.start is not None and name in self.model_fields_set:
                 raise ValueError(f"model.start and model.{name} are both given, but the {name} comes with the model")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,34 +10,13 @@ import numpy as np
 
 from hgclr.data.describing.statistics import USUAL_LENGTH, Statistics
 from hgclr.errors import require_extra
+from hgclr.plot_style import COLOURS, MUTED, PALE, STYLE, legend_above, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Plot", "draw_plots", "require_plots"]
 
-INK, MUTED, PALE = "#1a1a1a", "#666666", "#c9d4de"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, for all kinds of colour vision."""
-STYLE: Any = {  # matplotlib types its keys one by one
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine sets the same type
-    "font.size": 9,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-    "axes.edgecolor": "#bbbbbb",
-    "axes.labelcolor": MUTED,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#e8e8ec",
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-}
 SIZE = (8.8, 3.8)
 """Inches; at 200 dots, and shown at 100, as wide as the report."""
 BARS = 12
@@ -97,9 +75,7 @@ def draw_plots(statistics: Statistics) -> list[Plot]:
             figure = Figure(figsize=SIZE, layout="constrained")
             axes = figure.subplots()
             alt = draw(axes, statistics)
-            stream = io.BytesIO()
-            figure.savefig(stream, format="png", dpi=200, facecolor="white", metadata={"Software": None})
-            plots.append(Plot(f"{name}.png", stream.getvalue(), alt))
+            plots.append(Plot(f"{name}.png", render(figure, "png"), alt))
     return plots
 
 
@@ -123,7 +99,7 @@ def _levels(axes: Axes, statistics: Statistics) -> str:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(y=0.12)
     axes.grid(axis="y")
-    _legend(axes, 2)
+    legend_above(axes, 2)
     numbers = "; ".join(f"level {one.level}: {one.used:,} of {one.labels:,}" for one in levels[:BARS])
     return f"Bars of the labels with a document among those of the tree. {numbers}"
 
@@ -191,7 +167,7 @@ def _lengths(axes: Axes, statistics: Statistics) -> str:
     axes.set_xlim(0, edges[-1])
     axes.set_ylim(bottom=0)
     axes.grid()
-    _legend(axes, 3)
+    legend_above(axes, 3)
     return (
         f"Histograms of the words of texts by split: half of all texts have {together.quantile(0.5):,.0f} words or"
         f" fewer, 95 % up to {together.quantile(0.95):,.0f}"
@@ -217,16 +193,10 @@ def _labels_per_document(axes: Axes, statistics: Statistics) -> str:
     axes.set(title="Labels per document", xlabel="labels of a document, ancestors counted", ylabel="documents in %")
     axes.set_xlim(numbers[0] - 0.6, numbers[-1] + 0.6)
     axes.grid(axis="y")
-    _legend(axes, 3)
+    legend_above(axes, 3)
     return f"Bars of the share of documents by number of labels, by split; the mean is {together.mean:.2f}"
 
 
 def _dashed(draw: Callable[..., object], place: float) -> None:
     """Draw a quiet line across the axes, above the grid and below the data."""
     draw(place, color="#999999", linewidth=0.8, linestyle=(0, (4, 4)), zorder=1.5)
-
-
-def _legend(axes: Axes, columns: int) -> None:
-    """Put the legend above the axes, on the right of the title, where it never hides data."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, fontsize=8, borderaxespad=0.2)

@@ -19,7 +19,7 @@ from hgclr.data.describing.statistics import Statistics
 from hgclr.data.describing.statistics_json import statistics_json
 from hgclr.data.describing.tables import fact_rows, level_rows, split_rows, table1, token_rows
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.html_page import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
 
 __all__ = ["check_output", "report_page", "write_plots", "write_report"]
@@ -51,7 +51,7 @@ def write_plots(folder: Path, statistics: Statistics) -> list[Path]:
         InputError: if one cannot be written.
         MissingExtraError: if matplotlib is not installed.
     """
-    return _write(folder, {plot.name: plot.png for plot in draw_plots(statistics)})
+    return write_files(folder, {plot.name: plot.png for plot in draw_plots(statistics)})
 
 
 def write_report(folder: Path, name: str, statistics: Statistics, check: CheckReport | None = None) -> list[Path]:
@@ -73,7 +73,7 @@ def write_report(folder: Path, name: str, statistics: Statistics, check: CheckRe
     files["stats.json"] = _json(statistics_json(statistics))
     if check is not None:
         files["check.json"] = _json(check.to_json())
-    return _write(folder, files)
+    return write_files(folder, files)
 
 
 def report_page(name: str, statistics: Statistics, plots: list[Plot], check: CheckReport | None = None) -> str:
@@ -170,14 +170,3 @@ def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
 
 def _json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files, each whole or not at all."""
-    for name, content in files.items():
-        try:
-            with atomic_file(folder / name) as path:
-                path.write_bytes(content)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", path=folder / name) from error
-    return [folder / name for name in files]

@@ -44,34 +44,15 @@ def load_training_model(
         MissingExtraError: if torch is not installed.
     """
     require_extra("torch", extra="paper", capability="Showing kept tokens")
-    from hgclr.config import HGCLRConfig
-    from hgclr.models import HGCLRModel
+    from hgclr.models import training_model
     from hgclr.models.saving import load_tokenizer
 
     if keep_fraction is not None and not 0 < keep_fraction <= 1:
         raise InputError(f"the share of tokens to keep is {keep_fraction}", remedy="give a share above 0, up to 1")
-    remedy = "give the folder training-model that hgclr train wrote for the architecture hgclr"
     rule: dict[str, Any] = (
         {} if keep_fraction is None else {"keep_fraction": keep_fraction, "keep_threshold": None, "keep_at_least": 0}
     )
-    if not (folder / "config.json").is_file():
-        raise InputError("no model here", path=folder, remedy=remedy)
-    try:
-        config = HGCLRConfig.from_pretrained(folder, **rule)
-        if config.architectures != [HGCLRModel.__name__]:
-            named = (config.architectures or ["model"])[0]
-            raise InputError(f"this {named} has no label side", path=folder, remedy=remedy)
-        if config.positives != "hierarchy":
-            raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
-        loaded: Any = HGCLRModel.from_pretrained(folder, config=config, use_safetensors=True, output_loading_info=True)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
-        raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=remedy) from error
-    model, found = loaded
-    if found["missing_keys"]:  # which transformers would fill with random numbers
-        raise InputError(f"the weights lack {min(found['missing_keys'])}", path=folder, remedy=remedy)
-    model.eval()
-    return model, load_tokenizer(str(folder))
+    return training_model.load_training_model(folder, **rule), load_tokenizer(str(folder))
 
 
 def keep_rule(config: HGCLRConfig) -> str:

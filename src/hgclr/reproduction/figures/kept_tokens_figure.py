@@ -11,9 +11,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgclr.errors import require_extra
+from hgclr.files import write_files
+from hgclr.plot_style import INK, MUTED, STYLE, render
 from hgclr.reproduction.figures.kept_text import KeptTokens
 from hgclr.reproduction.figures.kept_tokens_html import kept_tokens_html
-from hgclr.reproduction.figures.style import INK, MUTED, STYLE, render, write_files
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hgclr.errors import require_extra
+from hgclr.files import write_files
+from hgclr.plot_style import INK, MUTED, STYLE, render
 from hgclr.reproduction.figures.label_map import LabelMap
 from hgclr.reproduction.figures.label_measures import Measure
 from hgclr.reproduction.figures.name_placing import place_names
-from hgclr.reproduction.figures.style import INK, MUTED, STYLE, distinct_colours, render, shortened, write_files
+from hgclr.reproduction.figures.style import distinct_colours, shortened
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:

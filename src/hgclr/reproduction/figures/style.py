@@ -1,38 +1,17 @@
-"""What the paper's figures have in common here: fonts, colours that can be told apart, files that come out the same."""
+"""What the paper's figures have in common here: many colours that can be told apart, names of a length."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
 from math import gcd
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.plot_style import COLOURS
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["INK", "MUTED", "STYLE", "distinct_colours", "render", "shortened", "write_files"]
-
-INK, MUTED = "#1a1a1a", "#666666"
-STYLE: Any = {  # matplotlib types its keys one by one
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine sets the same type
-    "font.size": 9,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a label or a document is a dollar sign
-    "axes.edgecolor": "#bbbbbb",
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "svg.hashsalt": "hgclr",
-}
-"""Matplotlib settings, for ``matplotlib.rc_context``."""
+__all__ = ["distinct_colours", "shortened"]
 
 # Okabe and Ito's colours for all kinds of colour vision, black and the too pale yellow replaced, and two more.
-FEW = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a3e9d", "#8c6d31", "#666666", "#b2182b")
+FEW = (*COLOURS, "#7a3e9d", "#8c6d31", "#666666", "#b2182b")
 
 LIGHTNESS = (0.62, 0.46, 0.76)
 
@@ -75,29 +54,3 @@ def _hue_colour(hue: float, lightness: float, chroma: float = 0.13) -> str:
 def shortened(name: str, longest: int = 30) -> str:
     """Return a name of at most ``longest`` characters."""
     return name if len(name) <= longest else name[: longest - 1].rstrip() + "…"
-
-
-def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
-    """Return the figure as the content of a file; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    stream = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context(STYLE):
-        figure.savefig(stream, format=kind, dpi=200, facecolor="white", metadata=metadata)
-    return stream.getvalue()
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files, each whole or not at all, and return their paths; what else is in the folder stays.
-
-    Raises:
-        InputError: if one cannot be written.
-    """
-    for name, content in files.items():
-        try:
-            with atomic_file(folder / name) as path:
-                path.write_bytes(content)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", path=folder / name) from error
-    return [folder / name for name in files]

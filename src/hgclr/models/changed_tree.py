@@ -1,0 +1,157 @@
+"""A trained model for a label tree that has changed since."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hgclr.errors import InputError
+from hgclr.models.base import TextClassifier
+from hgclr.models.hiagm import HiAGM
+from hgclr.models.himatch import HiMatchModel
+from hgclr.models.label_names import name_tokens
+from hgclr.models.label_rows import LabelRows
+from hgclr.models.label_side import LabelSide
+from hgclr.models.new_labels import set_biases, start_heads
+from hgclr.taxonomy.changes import TreeChanges
+
+__all__ = ["carry_over"]
+
+
+@torch.no_grad()
+def carry_over(
+    model: TextClassifier,
+    changes: TreeChanges,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    rates: Tensor,
+    texts: Sequence[str],
+) -> TextClassifier:
+    """Return a model for the new tree that knows what the model for the old one knew.
+
+    The encoder, and all that does not depend on the labels, is the old model's own (shared, not copied). What depends
+    on the tree alone is built anew. Every label keeps its entries of all that has one for each label, a merged one has
+    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.models.label_rows.LabelRows`.
+    A label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
+    labels tell others about themselves, it begins silent: its edge up and its part of every sum over labels are 0, and
+    its edge down is its share of its siblings' documents. So adding labels changes no logit of another label in any
+    architecture.
+
+    A linear head (flat, HGCLR) then starts the rows of new labels and of split ones by their names too, see
+    :func:`~hgclr.models.new_labels.start_heads`. In every architecture the bias of labels that are not what one label
+    was (new, merged, split) is set by the training documents, see :func:`~hgclr.models.new_labels.set_biases`.
+
+    Args:
+        model: the trained model, whose tree is ``changes.old``.
+        changes: the two trees.
+        tokenizer: the model's own.
+        rates: how often each new label occurs in the training documents, (K',), between 0 and 1.
+        texts: some of these documents.
+
+    Raises:
+        InputError: if no label is in both trees, or the model has something that this function does not know of.
+    """
+    if not any(changes.sources):
+        raise InputError(
+            f"none of the model's {len(changes.old):,} labels is among the {len(changes.new):,} of the data",
+            remedy="say which label became which in model.label_changes (--changes FILE), or train anew without --from",
+        )
+    names = _name_tokens(model, changes, tokenizer)
+    config = copy.deepcopy(model.config)
+    config.set_taxonomy(changes.new)
+    if isinstance(model, LabelSide):
+        config.label_name_length = names.shape[1]
+    new: TextClassifier = type(model)(config)
+    new.encoder = model.encoder
+    _carry_weights(model, new, LabelRows(changes), names)
+    if isinstance(new, HiAGM):
+        _set_edges(new, changes, rates)
+    else:
+        start_heads(new, changes, tokenizer)
+    set_biases(new, changes, tokenizer, rates=rates, texts=texts)
+    new.train(model.training)
+    return new
+
+
+def _carry_weights(model: TextClassifier, new: TextClassifier, rows: LabelRows, names: Tensor) -> None:
+    """Fill all parameters and buffers of the new model but its encoder's."""
+    wide, labels, width = isinstance(model, HiAGM), model.config.label_count, model.config.node_width
+
+    def blocks(old: Tensor) -> Tensor:  # d rows for each label
+        return rows.rows(old.unflatten(0, (labels, width))).flatten(0, 1)
+
+    def block_columns(old: Tensor) -> Tensor:  # d columns for each label
+        return rows.columns(old.unflatten(1, (labels, width)).transpose(0, 1)).transpose(0, 1).flatten(1)
+
+    ways: dict[str, Callable[[Tensor], Tensor]] = {
+        r"classifier\.weight": (lambda old: block_columns(rows.rows(old))) if wide else rows.rows,
+        r"classifier\.bias": rows.rows,
+        r"(label_encoder\.)?label_embedding\.weight": rows.rows,
+        r"label_encoder\.structure\.edge": rows.rows,
+        r"label_encoder\.structure\.spatial": lambda old: _by_distance(old, 2 * new.config.taxonomy.depth + 1),
+        r"(label_)?structure\.(up|down)(_gate)?_bias": rows.rows,
+        r"(label_)?structure\.up": rows.columns,
+        r"(label_)?structure\.down": rows.rows,
+        r"transformation\.(weight|bias)": blocks,
+        r"information_gate\.labels\.weight|text_joint\.0\.weight": block_columns,
+        r"label_vectors": rows.rows,
+        r"name_tokens|label_tokens": lambda _: names,
+        r"batches": torch.zeros_like,  # HiMatch then reads the labels' texts in the first step
+    }
+    before = model.state_dict()
+    for name, target in new.state_dict().items():
+        if name.startswith("encoder."):
+            continue
+        way = next((way for pattern, way in ways.items() if re.fullmatch(pattern, name)), None)
+        carried = before[name] if way is None else way(before[name])
+        if carried.shape != target.shape:
+            raise InputError(
+                f"{name} of {type(model).__name__} cannot be taken over to another label tree",
+                remedy="train anew, without --from",
+            )
+        target.copy_(carried)
+
+
+def _by_distance(old: Tensor, distances: int) -> Tensor:
+    """Return a number for each distance; those larger than any in the old tree have that of its largest."""
+    return old[torch.arange(distances).clamp(max=len(old) - 1)]
+
+
+def _set_edges(model: HiAGM, changes: TreeChanges, rates: Tensor) -> None:
+    """Start the edges down to new labels at their share among the documents of all children of the parent."""
+    parents = torch.from_numpy(changes.new.parents.copy())
+    below = parents >= 0
+    families = torch.zeros_like(rates).index_add_(0, parents[below], rates[below])
+    added = torch.tensor([label for label in changes.added if parents[label] >= 0], dtype=torch.int64)
+    structures = [model.structure, *([model.label_structure] if isinstance(model, HiMatchModel) else [])]
+    for structure in structures:
+        structure.down[added] = (rates[added] / families[parents[added]]).to(structure.down.dtype)
+
+
+def _name_tokens(model: TextClassifier, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return the tokens by which the model knows each label, (K', T): the old ones of a label that has the same name.
+
+    An imported checkpoint may read a name in another way than its tokenizer does, and HiMatch reads words of a label's
+    documents in its place.
+    """
+    names = name_tokens(changes.new.names, tokenizer)
+    if isinstance(model, HiMatchModel):
+        known: Tensor | None = model.label_tokens
+        width, length = model.label_tokens.shape[1], model.label_text_length
+        names = names[:, :length]
+    else:
+        known = model.name_tokens if isinstance(model, LabelSide) else None
+        width = names.shape[1] if known is None else max(names.shape[1], known.shape[1])
+    tokens = torch.full((len(names), width), -1)
+    tokens[:, : names.shape[1]] = names
+    if known is not None:
+        for new, came in enumerate(changes.sources):
+            if len(came) == 1 and changes.old.names[came[0]] == changes.new.names[new]:
+                tokens[new] = -1
+                tokens[new, : known.shape[1]] = known[came[0]]
+    return tokens

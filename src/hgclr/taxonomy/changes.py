@@ -1,0 +1,203 @@
+"""What became of the labels of a tree in a newer version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hgclr.taxonomy.tree import Taxonomy
+
+__all__ = ["Pair", "TreeChanges", "compare"]
+
+LISTED = 10
+"""How many labels of a kind a summary names."""
+
+
+class Pair(NamedTuple):
+    """An old label and the new label that it became, by index."""
+
+    old: int
+    new: int
+
+
+@dataclass(frozen=True)
+class TreeChanges:
+    """Two label trees and how they hang together; all labels are indices into ``old`` and ``new``.
+
+    A label that is one and the same in both trees is in ``kept`` if id, name and parent are the same, else in
+    ``renamed`` (another id or name), in ``moved`` (another parent) or in both. An old label of several new ones is in
+    ``split``, a new one of several old ones in ``merged``; where labels are exchanged, a label may be in both.
+
+    Args:
+        old, new: the trees.
+        sources: for each new label, the old labels it comes from.
+        targets: for each old label, the new labels it became.
+        kept, renamed, moved: labels that are in both trees.
+        merged: old labels, and the new one that they became.
+        split: an old label, and the new ones that it became.
+        added: new labels that come from none.
+        removed: old labels that became none.
+    """
+
+    old: Taxonomy
+    new: Taxonomy
+    sources: tuple[tuple[int, ...], ...]
+    targets: tuple[tuple[int, ...], ...]
+    kept: tuple[Pair, ...]
+    renamed: tuple[Pair, ...]
+    moved: tuple[Pair, ...]
+    merged: tuple[tuple[tuple[int, ...], int], ...]
+    split: tuple[tuple[int, tuple[int, ...]], ...]
+    added: tuple[int, ...]
+    removed: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether anything differs but the order of the labels."""
+        return len(self.kept) < max(len(self.old), len(self.new))
+
+    def summary(self) -> str:
+        """Return one line: how many labels of each kind, and the first of those that are not as they were."""
+        old, new = self.old.ids, self.new.ids
+        kinds = {
+            "renamed": [_arrow([old[pair.old]], [new[pair.new]]) for pair in self.renamed],
+            "moved": [new[pair.new] for pair in self.moved],
+            "merged": [_arrow([old[label] for label in labels], [new[label]]) for labels, label in self.merged],
+            "split": [_arrow([old[label]], [new[label] for label in labels]) for label, labels in self.split],
+            "new": [new[label] for label in self.added],
+            "removed": [old[label] for label in self.removed],
+        }
+        parts = [f"{len(self.kept):,} labels kept as they were"]
+        parts += [f"{len(labels):,} {kind}: {_listed(labels)}" for kind, labels in kinds.items() if labels]
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, object]:
+        """Return all changes by ids and names, in plain Python types."""
+        return {
+            "labels": {"old": len(self.old), "new": len(self.new)},
+            "kept": [self.new.ids[pair.new] for pair in self.kept],
+            "renamed": [
+                {"old": _label(self.old, pair.old), "new": _label(self.new, pair.new)} for pair in self.renamed
+            ],
+            "moved": [
+                {
+                    "old": _label(self.old, pair.old) | {"parent": _parent(self.old, pair.old)},
+                    "new": _label(self.new, pair.new) | {"parent": _parent(self.new, pair.new)},
+                }
+                for pair in self.moved
+            ],
+            "merged": [
+                {"old": [_label(self.old, label) for label in labels], "new": _label(self.new, merged)}
+                for labels, merged in self.merged
+            ],
+            "split": [
+                {"old": _label(self.old, split), "new": [_label(self.new, label) for label in labels]}
+                for split, labels in self.split
+            ],
+            "added": [_label(self.new, label) | {"parent": _parent(self.new, label)} for label in self.added],
+            "removed": [_label(self.old, label) | {"parent": _parent(self.old, label)} for label in self.removed],
+        }
+
+
+def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] | None = None) -> TreeChanges:
+    """Find out which label of one tree is which of another.
+
+    A label that ``mapping`` names became what stands there, and nothing else. Any other is the label of the same id in
+    the new tree or, if there is none, the one of the same path of names, unless that comes from another label already.
+
+    Args:
+        old: the tree as it was.
+        new: the tree as it is.
+        mapping: what two trees cannot show: the new labels that an old one became. Several old labels with one new
+            label were merged, one with several was split. Labels are given by id, name or path.
+
+    Raises:
+        InputError: if the mapping names a label that is in no tree, or in several places of one.
+
+    Example:
+        >>> old = Taxonomy(["sports", "tennis", "golf"], [-1, 0, 0])
+        >>> new = Taxonomy(["sports", "tennis", "chess"], [-1, 0, 0])
+        >>> compare(old, new).summary()
+        '2 labels kept as they were; 1 new: chess; 1 removed: golf'
+    """
+    targets = _targets(old, new, mapping or {})
+    sources: list[list[int]] = [[] for _ in new.ids]
+    for label, became in enumerate(targets):
+        for target in became:
+            sources[target].append(label)
+    pairs = [
+        Pair(came[0], label) for label, came in enumerate(sources) if len(came) == 1 and len(targets[came[0]]) == 1
+    ]
+    renamed = [pair for pair in pairs if _identity(old, pair.old) != _identity(new, pair.new)]
+    moved = [pair for pair in pairs if not _same_place(old, new, sources, pair)]
+    changed = {*renamed, *moved}
+    return TreeChanges(
+        old=old,
+        new=new,
+        sources=tuple(map(tuple, sources)),
+        targets=tuple(map(tuple, targets)),
+        kept=tuple(pair for pair in pairs if pair not in changed),
+        renamed=tuple(renamed),
+        moved=tuple(moved),
+        merged=tuple((tuple(came), label) for label, came in enumerate(sources) if len(came) > 1),
+        split=tuple((label, tuple(became)) for label, became in enumerate(targets) if len(became) > 1),
+        added=tuple(label for label, came in enumerate(sources) if not came),
+        removed=tuple(label for label, became in enumerate(targets) if not became),
+    )
+
+
+def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]]) -> list[list[int]]:
+    """Return the new labels that each old one became."""
+    targets: list[list[int]] = [[] for _ in old.ids]
+    told = set()
+    for before, became in mapping.items():
+        told.add(index := old.resolve(before))
+        targets[index] = sorted({*targets[index], *(new.resolve(target) for target in became)})
+    by_id = {identifier: index for index, identifier in enumerate(new.ids)}
+    left = []
+    for label, identifier in enumerate(old.ids):
+        if label not in told:
+            if identifier in by_id:
+                targets[label] = [by_id[identifier]]
+            else:
+                left.append(label)
+    if left:
+        taken = {target for became in targets for target in became}
+        by_path = {_names(new, label): label for label in range(len(new)) if label not in taken}
+        for label in left:
+            if (same := by_path.get(_names(old, label))) is not None:
+                targets[label] = [same]
+    return targets
+
+
+def _names(tree: Taxonomy, label: int) -> tuple[str, ...]:
+    return tuple(tree.names[node] for node in tree.path(label).tolist())
+
+
+def _identity(tree: Taxonomy, label: int) -> tuple[str, str]:
+    return tree.ids[label], tree.names[label]
+
+
+def _same_place(old: Taxonomy, new: Taxonomy, sources: Sequence[Sequence[int]], pair: Pair) -> bool:
+    """Tell whether a label's new parent comes from its old one, or it has none in either tree."""
+    above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
+    return above == below if -1 in (above, below) else above in sources[below]
+
+
+def _label(tree: Taxonomy, label: int) -> dict[str, str | None]:
+    return {"id": tree.ids[label], "name": tree.names[label]}
+
+
+def _parent(tree: Taxonomy, label: int) -> str | None:
+    parent = int(tree.parents[label])
+    return None if parent < 0 else tree.ids[parent]
+
+
+def _arrow(old: Iterable[str], new: Iterable[str]) -> str:
+    before, after = " + ".join(old), " + ".join(new)
+    return before if before == after else f"{before} → {after}"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - LISTED:,} more" if len(labels) > LISTED else ""
+    return ", ".join(labels[:LISTED]) + more

@@ -1,0 +1,93 @@
+"""Go on training a model with a label tree that has changed: say what became of its labels."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hgclr.data.folder import Document
+from hgclr.files import atomic_file
+from hgclr.models import TextClassifier
+from hgclr.models.changed_tree import carry_over
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.change_files import read_changes
+from hgclr.taxonomy.changes import TreeChanges, compare
+from hgclr.taxonomy.suggesting import suggest
+from hgclr.training.settings import RunConfig
+
+__all__ = ["changed_model", "survey"]
+
+logger = logging.getLogger(__name__)
+
+SURVEYED = 128
+"""Training documents that a model reads to set the biases of new labels."""
+
+
+def changed_model(
+    run: RunConfig,
+    model: TextClassifier,
+    tokenizer: PreTrainedTokenizerBase,
+    tree: Taxonomy,
+    documents: Iterable[Document],
+) -> TextClassifier:
+    """Take a model over to another label tree; say which label is which, in the log and in ``label-changes.json``.
+
+    Args:
+        run: the settings.
+        model: the model with the tree it was trained with.
+        tokenizer: the model's own.
+        tree: the new tree.
+        documents: what the model will be trained on, labels by the new tree.
+
+    Raises:
+        InputError: if no label is in both trees, or the file of changes does not fit them.
+    """
+    old, file = model.config.taxonomy, run.model.label_changes
+    changes = compare(old, tree, None if file is None else read_changes(file, old, tree))
+    rates, texts = survey(documents, len(tree), run.training.seed)
+    carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
+    _log(changes)
+    with atomic_file(run.output / "label-changes.json") as path:
+        path.write_text(json.dumps(changes.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return carried
+
+
+def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tensor, list[str]]:
+    """Return how often each label occurs, (K,), as if each had been seen half a time more, and a sample of the texts.
+
+    Args:
+        documents: the documents, read once.
+        labels: K.
+        seed: decides the sample.
+    """
+    chosen = random.Random(seed)
+    counts, number = torch.zeros(labels), 0
+    texts: list[str] = []
+    for number, document in enumerate(documents, start=1):
+        counts[list(document.labels)] += 1
+        if len(texts) < SURVEYED:
+            texts.append(document.text)
+        elif (place := chosen.randrange(number)) < SURVEYED:  # each of the documents so far is as likely to be in it
+            texts[place] = document.text
+    return (counts + 0.5) / (number + 1), texts
+
+
+def _log(changes: TreeChanges) -> None:
+    """Say what became of the labels: a line in all, and one for each that starts anew."""
+    if not changes:
+        logger.info("the data has the model's label tree in another order")
+        return
+    logger.warning("the label tree is not the one of the model: %s", changes.summary())
+    for label in changes.added:
+        parent = int(changes.new.parents[label])
+        place = "at the top" if parent < 0 else f"under {changes.new.ids[parent]!r}"
+        logger.info("%r is new %s", changes.new.ids[label], place)
+    if perhaps := suggest(changes).mapping(changes):
+        listed = "; ".join(f"{before} → {' + '.join(after)}" for before, after in perhaps.items())
+        logger.warning("perhaps the same labels, which start anew unless model.label_changes says so: %s", listed)

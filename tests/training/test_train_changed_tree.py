@@ -1,0 +1,211 @@
+"""Training on with a label tree that has changed, as a run does it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+from hgclr.data.folder import Document
+from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import ARCHITECTURES
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import RunConfig, train
+from hgclr.training.changed_tree import SURVEYED, survey
+from hgclr.training.preparing import started_model
+
+HELD_BACK = "tennis"
+
+
+def make_run(data: Path, output: Path, model: dict, **training) -> RunConfig:
+    settings = {"learning_rate": 3e-3, "precision": "fp32", "seed": 3, "epochs": 1} | training
+    return RunConfig.model_validate({"data": {"path": data}, "model": model, "training": settings, "output": output})
+
+
+def copy_data(source: Path, target: Path, keep: Callable[[list[str]], bool], rename: Callable[[str], str]) -> Path:
+    """Copy a data folder without its tree: some of its rows, the labels under other names."""
+    target.mkdir()
+    for split in ("train", "dev", "test"):
+        with gzip.open(source / f"{split}.jsonl.gz", "rt") as file:
+            rows = [json.loads(line) for line in file]
+        kept = [row | {"labels": [rename(label) for label in row["labels"]]} for row in rows if keep(row["labels"])]
+        (target / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    return target
+
+
+def same(label: str) -> str:
+    return label
+
+
+@pytest.fixture(scope="module")
+def smaller(toy_data: Path, taxonomy: Taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy data without one of its labels, and without the documents that have it."""
+    folder = copy_data(
+        toy_data, tmp_path_factory.mktemp("smaller") / "data", lambda labels: HELD_BACK not in labels, same
+    )
+    edges = {i: p for i, p in zip(taxonomy.ids, taxonomy.parents.tolist(), strict=True) if i != HELD_BACK}
+    ids = list(edges)
+    parents = [-1 if parent < 0 else ids.index(taxonomy.ids[parent]) for parent in edges.values()]
+    Taxonomy(ids, parents).write(folder / "taxonomy.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(make_encoder, smaller: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two runs without the label: the folders of their training models."""
+    results = {}
+    for name in ("flat", "hgclr"):
+        model = {"encoder": make_encoder("bert"), "architecture": name, "label_heads": 4, "keep_at_least": 2}
+        output = tmp_path_factory.mktemp("first") / name
+        results[name] = train(make_run(smaller, output, model, epochs=25, batch_size=8)).training_model
+    return results
+
+
+@pytest.mark.parametrize("name", ["flat", "hgclr"])
+def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
+    first: dict[str, Path], make_encoder, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    with caplog.at_level(logging.INFO, logger="hgclr"):
+        model = {"start": first[name], "architecture": name}
+        result = train(make_run(toy_data, tmp_path / "on", model, epochs=6, batch_size=8))
+    assert "8 labels kept as they were; 1 new: tennis" in caplog.text
+    assert "'tennis' is new under 'sports'" in caplog.text
+    classifier = HierarchicalClassifier.from_pretrained(result.model)
+    (prediction,) = classifier.predict(["the racket of a net serve"])
+    assert {label.id for label in prediction.labels} == {"society", "sports", "tennis"}
+    anew = {"encoder": make_encoder("bert"), "architecture": name, "label_heads": 4, "keep_at_least": 2}
+    other = train(make_run(toy_data, tmp_path / "anew", anew, epochs=6, batch_size=8))
+    assert result.metrics["dev"]["macro"]["f1"] > 0.9  # eight labels of nine alone would be 0.89
+    assert other.metrics["dev"]["macro"]["f1"] < 0.8  # from the encoder, the same steps do not suffice
+    written = json.loads((tmp_path / "on" / "label-changes.json").read_text())
+    assert written["added"] == [{"id": "tennis", "name": "tennis", "parent": "sports"}]
+    assert len(written["kept"]) == 8
+
+
+def test_the_same_tree_goes_the_old_way(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
+    expected = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"]).state_dict()
+    without = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "no-tree", lambda _: True, same)
+    for data in (smaller, without):
+        run = make_run(data, tmp_path / "run", {"start": first["hgclr"]})
+        model, _, folder = started_model(run, first["hgclr"])
+        assert folder.taxonomy == model.config.taxonomy
+        assert all(torch.equal(value, expected[key]) for key, value in model.state_dict().items())
+    assert not (tmp_path / "run").exists()
+
+
+def smaller_rows(folder: Path, tmp_path: Path) -> Path:
+    """The splits of a folder as :func:`copy_data` takes them."""
+    target = tmp_path / "zipped"
+    target.mkdir()
+    for split in ("train", "dev", "test"):
+        with gzip.open(target / f"{split}.jsonl.gz", "wt") as file:
+            file.write((folder / f"{split}.jsonl").read_text())
+    return target
+
+
+def test_another_order_of_the_tree_is_no_news(
+    first: dict[str, Path], smaller: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = shutil.copytree(smaller, tmp_path / "data")
+    (data / "taxonomy.json").unlink()
+    Taxonomy.read(smaller / "taxonomy.json").write(data / "taxonomy.tsv")  # read back breadth first
+    with caplog.at_level(logging.INFO, logger="hgclr"):
+        model, _, folder = started_model(make_run(data, tmp_path / "run", {"start": first["hgclr"]}), first["hgclr"])
+    assert "the data has the model's label tree in another order" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING and "hgclr" in record.name]
+    old = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"])
+    assert folder.taxonomy.ids != old.config.taxonomy.ids
+    places = [old.config.taxonomy.ids.index(identifier) for identifier in folder.taxonomy.ids]
+    assert torch.equal(model.classifier.weight, old.classifier.weight[places])
+
+
+def test_changed_ids_need_a_file_that_says_so(
+    first: dict[str, Path], smaller: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new_names = {"law": "laws", "rowing": "regatta"}
+    data = copy_data(
+        smaller_rows(smaller, tmp_path), tmp_path / "data", lambda _: True, lambda label: new_names.get(label, label)
+    )
+    tree = Taxonomy.read(smaller / "taxonomy.json")
+    Taxonomy([new_names.get(i, i) for i in tree.ids], tree.parents).write(data / "taxonomy.json")
+    start = first["flat"]
+    model = {"start": start, "architecture": "flat"}
+    untold, _, _ = started_model(make_run(data, tmp_path / "run", model), start)
+    assert "2 new: laws, regatta; 2 removed: law, rowing" in caplog.text
+    assert "perhaps the same labels, which start anew unless model.label_changes says so: law → laws" in caplog.text
+    changes = tmp_path / "changes.tsv"
+    changes.write_text("old\tnew\nlaw\tlaws\nrowing\tregatta\n")
+    caplog.clear()
+    told, _, _ = started_model(make_run(data, tmp_path / "run", model | {"label_changes": changes}), start)
+    assert "6 labels kept as they were; 2 renamed: law → laws, rowing → regatta" in caplog.text
+    assert "perhaps" not in caplog.text
+    old = ARCHITECTURES["flat"].from_pretrained(start)
+    assert torch.equal(told.classifier.weight, old.classifier.weight)
+    assert not torch.equal(untold.classifier.weight, old.classifier.weight)
+    changes.write_text("old\tnew\nlaw\tlows\n")
+    with pytest.raises(InputError, match=r"changes\.tsv:2: unknown label 'lows' in the new tree; did you mean 'laws'"):
+        started_model(make_run(data, tmp_path / "run", model | {"label_changes": changes}), start)
+
+
+def test_a_tree_of_other_labels_is_refused(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
+    data = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "data", lambda _: True, lambda label: f"new {label}")
+    tree = Taxonomy.read(smaller / "taxonomy.json")
+    Taxonomy([f"new {i}" for i in tree.ids], tree.parents).write(data / "taxonomy.json")
+    with pytest.raises(InputError, match=r"none of the model's 8 labels is among the 8 of the data; .*--changes FILE"):
+        train(make_run(data, tmp_path / "run", {"start": first["flat"], "architecture": "flat"}))
+
+
+def test_a_deployed_model_can_be_trained_on_only_as_a_flat_one(
+    first: dict[str, Path], toy_data: Path, tmp_path: Path
+) -> None:
+    deployed = first["hgclr"].parent / "model"
+    with pytest.raises(InputError, match="a FlatModel has not all that hgclr is trained with; give the training-model"):
+        train(make_run(toy_data, tmp_path / "run", {"start": deployed}))
+    result = train(make_run(toy_data, tmp_path / "run", {"start": deployed, "architecture": "flat"}))
+    assert result.metrics["labels"] == 9
+
+
+def test_changes_of_labels_need_a_model_that_had_them() -> None:
+    with pytest.raises(InputError, match=r"model\.label_changes is given without model\.start \(--from\)"):
+        RunConfig.build({"data": {"path": "x"}, "model": {"label_changes": "c.tsv"}, "output": "y"})
+
+
+def test_the_survey_of_the_documents() -> None:
+    documents = [Document(f"text {i}", (0, 1) if i % 4 == 0 else (2,)) for i in range(1000)]
+    rates, texts = survey(iter(documents), 4, seed=0)
+    expected = [(count + 0.5) / 1001 for count in (250, 250, 750, 0)]
+    assert rates.tolist() == pytest.approx(expected)
+    assert len(set(texts)) == len(texts) == SURVEYED
+    assert set(texts) <= {document.text for document in documents}
+    late = [text for text in texts if int(text.split()[1]) >= 500]
+    assert 40 < len(late) < 88  # half of 128, give or take four standard deviations
+    assert survey(iter(documents[:5]), 4, seed=0)[1] == [document.text for document in documents[:5]]
+
+
+def test_the_command_line(first: dict[str, Path], toy_data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    settings = {
+        "data": {"path": str(toy_data)},
+        "model": {"architecture": "flat"},
+        "training": {"epochs": 1, "precision": "fp32"},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    changes = tmp_path / "changes.tsv"
+    changes.write_text("old\tnew\nrowing\trowing\nrowing\ttennis\n")
+    arguments = ["train", config, "--from", first["flat"], "--changes", changes, "--output", tmp_path / "out"]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    written = json.loads((tmp_path / "out" / "label-changes.json").read_text())
+    assert written["split"][0]["old"]["id"] == "rowing"
+    assert [label["id"] for label in written["split"][0]["new"]] == ["rowing", "tennis"]
+    assert " ".join(done.stderr.split()).count("1 split: rowing → rowing + tennis") == 1
