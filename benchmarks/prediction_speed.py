@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import BertForSequenceClassification, PreTrainedTokenizerBase, pipeline
+from transformers import PreTrainedTokenizerBase, pipeline
 
 import published_style
 from hgclr.cli.console import quiet_libraries
@@ -32,6 +32,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer
+from hgclr.models.stock import to_stock
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
 from published_style import pad_to_512, score_label_by_label
@@ -39,7 +40,6 @@ from untrained import write_untrained
 
 BATCH = 12
 PIPELINE_BATCHES = (1, 2, 4, 8, 16, 32)
-POOLER = 2.0**-16  # tanh(x) = x in fp32 for numbers this small, and a power of two scales without rounding
 PUBLISHED, TORCH, ONNX, INT8 = "published style", "ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"
 AGREEMENT = 1e-3
 
@@ -51,31 +51,6 @@ def sample(folder: DataFolder, documents: int) -> list[Document]:
     everything = list(folder.documents("test"))
     chosen = np.random.default_rng(0).permutation(len(everything))[:documents]
     return [everything[place] for place in sorted(chosen.tolist())]
-
-
-def stock_bert(model: FlatModel) -> BertForSequenceClassification:
-    """Return transformers' own classifier with the same logits: its pooler is made the identity.
-
-    Raises:
-        ValueError: if the model is of another kind than the stock class can express.
-    """
-    config = model.config.text_encoder
-    if config.model_type != "bert" or model.config.pooling != "cls":
-        raise ValueError(
-            f"expected BERT with the first token's vector, got {config.model_type}, {model.config.pooling}"
-        )
-    stock = BertForSequenceClassification(
-        type(config)(**{**config.to_dict(), "num_labels": model.config.label_count})
-    ).eval()
-    stock.config.problem_type = "multi_label_classification"
-    stock.config.id2label = dict(enumerate(model.config.taxonomy.ids))
-    stock.bert.load_state_dict(model.encoder.state_dict(), strict=False)
-    with torch.no_grad():
-        stock.bert.pooler.dense.weight.copy_(POOLER * torch.eye(config.hidden_size))
-        stock.bert.pooler.dense.bias.zero_()
-        stock.classifier.weight.copy_(model.classifier.weight / POOLER)
-        stock.classifier.bias.copy_(model.classifier.bias)
-    return stock
 
 
 def published_loop(
@@ -120,7 +95,9 @@ def f1(classifiers: dict[str, HierarchicalClassifier], documents: Sequence[Docum
         for row, document in enumerate(documents):
             gold[row, list(document.labels)] = True
         scores = MultiLabelScores(classifier.taxonomy)
-        scores.update(classifier.decide(classifier.predict_proba([document.text for document in documents])), gold)
+        scores.update(
+            classifier.decisions.decide(classifier.predict_proba([document.text for document in documents])).given, gold
+        )
         found[name] = {"micro_f1": 100 * scores.micro().f1, "macro_f1": 100 * scores.macro().f1}
     return found
 
@@ -176,7 +153,7 @@ def run(
     stock = partial(
         pipeline(
             "text-classification",
-            model=stock_bert(network),
+            model=to_stock(network),
             tokenizer=tokenizer,
             top_k=None,
             function_to_apply="sigmoid",

@@ -9,10 +9,26 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-__all__ = ["Html", "Section", "Tone", "facts", "folding_tree", "notice", "page", "picture", "table", "tiles"]
+__all__ = [
+    "Html",
+    "Section",
+    "Tone",
+    "bullets",
+    "facts",
+    "fold",
+    "folding_tree",
+    "notice",
+    "page",
+    "paragraph",
+    "picture",
+    "table",
+    "tiles",
+]
 
 Tone = Literal["good", "note", "warning", "error"]
 
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""Tells the browser to fetch nothing."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --quiet: #5c5c66; --paper: #ffffff; --card: #f5f5f7; --line: #d9d9df;
   --accent: #0b5cad; --good: #1d7a45; --note: #0b5cad; --warning: #8a5a00; --error: #a3162a; }
@@ -81,14 +97,24 @@ class Section:
     body: Html
 
 
-def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "") -> str:
+def page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    lead: str = "",
+    footer: str = "",
+    style: str = "",
+    script: str = "",
+) -> str:
     """Return a whole page: title, lead, list of contents, sections, footer.
 
     Args:
         title: heading and name of the page.
         sections: its parts, in order.
-        lead: what stands below the title.
+        lead: what stands below the title: a sentence, or parts from the functions here.
         footer: what stands at the end, such as how the page was made.
+        style: a style sheet beside the page's own, for parts that are not made by the functions here.
+        script: a program that runs when all is there.
     """
     contents = " ".join(f'<a href="#part{n}">{escape(part.title)}</a>' for n, part in enumerate(sections, 1))
     parts = "\n".join(
@@ -100,22 +126,41 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(title)}</title>
-<style>{STYLE}</style>
+<style>{STYLE}{style}</style>
 </head>
 <body>
 <header>
 <h1>{escape(title)}</h1>
-{_paragraph(lead)}
+{lead if isinstance(lead, Html) or not lead else paragraph(lead)}
 <nav aria-label="Contents">{contents if len(sections) > 1 else ""}</nav>
 </header>
 <main>
 {parts}
 </main>
 {f"<footer>{_text(footer)}</footer>" if footer else ""}
+{f"<script>{script}</script>" if script else ""}
 </body>
 </html>
 """
+
+
+def paragraph(text: str, *, quiet: bool = False) -> Html:
+    """Return a paragraph, in small grey type if it is ``quiet``."""
+    kind = ' class="quiet"' if quiet else ""
+    return Html(f"<p{kind}>{_text(text)}</p>")
+
+
+def bullets(items: Iterable[str]) -> Html:
+    """Return a list of sentences."""
+    lines = "\n".join(f"<li>{_text(item)}</li>" for item in items)
+    return Html(f"<ul>\n{lines}\n</ul>")
+
+
+def fold(summary: str, body: Html, *, unfolded: bool = False) -> Html:
+    """Return a part of which only the summary is seen until it is opened."""
+    return Html(f"<details{' open' * unfolded}><summary>{_text(summary)}</summary>\n{body}\n</details>")
 
 
 def tiles(values: Iterable[tuple[str, str]]) -> Html:
@@ -207,7 +252,3 @@ def folding_tree(nodes: Iterable[tuple[int, str]], *, unfolded: int = 0) -> Html
 def _text(content: str) -> str:
     """Return a text escaped, HTML as it is."""
     return content if isinstance(content, Html) else escape(content)
-
-
-def _paragraph(content: str) -> str:
-    return f"<p>{_text(content)}</p>" if content else ""

@@ -29,17 +29,6 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-def test_stock_bert_has_the_same_logits(model: Path, tokenizer) -> None:
-    flat = FlatModel.from_pretrained(model).eval()
-    batch = tokenizer(["the lens", "a judge in a court"], padding="longest", return_tensors="pt")
-    ids, mask = batch["input_ids"], batch["attention_mask"]
-    with torch.inference_mode():
-        torch.testing.assert_close(prediction_speed.stock_bert(flat)(ids, mask).logits, flat(ids, mask).logits)
-    flat.config.pooling = "mean"
-    with pytest.raises(ValueError, match="expected BERT with the first token's vector, got bert, mean"):
-        prediction_speed.stock_bert(flat)
-
-
 def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)  # the tiny encoder has 64 positions
     result = prediction_speed.run(toy_data, model=model, documents=20, scored=16, rounds=2, pipeline_batches=(1, 3))
@@ -58,7 +47,7 @@ def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypat
     gold = np.zeros((16, len(classifier.taxonomy)), dtype=bool)
     for row, document in enumerate(chosen):
         gold[row, list(document.labels)] = True
-    predicted = classifier.predict_proba([document.text for document in chosen]) > classifier.threshold
+    predicted = classifier.predict_proba([document.text for document in chosen]) > classifier.decisions.thresholds
     expected = 100 * f1_score(gold, predicted, average="micro")
     assert result["f1"]["ours, torch fp32"]["micro_f1"] == pytest.approx(expected)
     assert set(result["f1"]) == {"ours, torch fp32", "ours, onnx int8"}
@@ -73,14 +62,14 @@ def test_prediction_speed_refuses_to_compare_what_differs(
     model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)
-    right = prediction_speed.stock_bert
+    right = prediction_speed.to_stock
 
     def wrong(network: FlatModel):
         stock = right(network)
         torch.nn.init.zeros_(stock.classifier.weight)
         return stock
 
-    monkeypatch.setattr(prediction_speed, "stock_bert", wrong)
+    monkeypatch.setattr(prediction_speed, "to_stock", wrong)
     with pytest.raises(ValueError, match="pipeline and the yardstick disagree"):
         prediction_speed.run(toy_data, model=model, documents=4, rounds=1, pipeline_batches=(1,))
 

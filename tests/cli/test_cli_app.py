@@ -45,7 +45,7 @@ def test_train_evaluate_and_predict_agree(trained: Path, toy_data: Path, tmp_pat
     report = json.loads((tmp_path / "scores.json").read_text())
     assert report["scores"] == metrics["test"]
     assert f"{100 * metrics['test']['micro']['f1']:.2f}" in result.stdout
-    assert (report["split"], report["threshold"], report["decode"]) == ("test", 0.5, "threshold")
+    assert (report["split"], report["decisions"]["thresholds"], report["decisions"]["rule"]) == ("test", 0.5, "threshold")
     assert report["machine"]["packages"]["torch"]
 
 

@@ -42,10 +42,11 @@ def test_labels_are_sorted_by_their_paths_of_names(taxonomy: Taxonomy, random) -
     assert sorted(range(len(taxonomy)), key=places.__getitem__) == sorted(range(len(taxonomy)), key=paths.__getitem__)
     given_labels = np.array([random.random() < 0.5 for _ in paths])
     probabilities = np.array([random.random() for _ in paths], dtype=np.float32)
-    prediction = PredictionMaker(taxonomy)(probabilities, given_labels)
+    prediction = PredictionMaker(taxonomy)(probabilities, given_labels, ~given_labels)
     chosen = np.flatnonzero(given_labels)
     expected = sorted((paths[label], taxonomy.ids[label], float(probabilities[label])) for label in chosen)
     assert [(label.path, label.id, label.probability) for label in prediction.labels] == expected
+    assert {label.id for label in prediction.doubtful} == set(taxonomy.ids) - {label.id for label in prediction.labels}
 
 
 def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:

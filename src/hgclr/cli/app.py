@@ -8,6 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from hgclr.cli import (
+    audit,
+    calibrate,
+    compare,
     data,
     doctor,
     encoders,
@@ -87,7 +90,10 @@ USE, DATA, MACHINE = "Train and use", "Data", "This machine"
 app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
 app.command("train", rich_help_panel=USE)(train.train)
 app.command("tune", rich_help_panel=USE)(tune.tune)
+app.command("calibrate", rich_help_panel=USE)(calibrate.calibrate)
 app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
+app.command("compare", rich_help_panel=USE)(compare.compare)
+app.command("audit", rich_help_panel=USE)(audit.audit)
 app.command("predict", rich_help_panel=USE)(predict.predict)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("import-published", rich_help_panel=USE)(import_published.import_published)

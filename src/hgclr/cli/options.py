@@ -15,6 +15,9 @@ __all__ = [
     "LabelSeparator",
     "Model",
     "PathSeparator",
+    "Paths",
+    "Rule",
+    "Sure",
     "TextColumn",
     "Threshold",
 ]
@@ -35,7 +38,21 @@ AddAncestors = Annotated[
 Threshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's.")
 ]
+# The library's rules, repeated so that help pages need no numpy.
+Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
 Decode = Annotated[
-    Literal["threshold", "closure"], typer.Option(help="closure adds the ancestors of every label given.")
+    Rule | None,
+    typer.Option(
+        help="Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
+        " drop-orphans, top-down: only below labels that are given; min-parent: likewise, no label more probable than"
+        " its parent; best-path: one path; top-k-paths: --paths of them."
+    ),
+]
+Paths = Annotated[int | None, typer.Option(min=1, help="Paths that top-k-paths gives; default: the model's.")]
+Sure = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, max=1.0, help="Stop at the parent of a label less probable than this; it is listed as doubtful."
+    ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import Decode, Model, TextColumn, Threshold
+from hgclr.cli.options import Decode, Model, Paths, Sure, TextColumn, Threshold
 
 __all__ = ["predict"]
 
@@ -34,7 +34,9 @@ def predict(
     ] = None,
     text_column: TextColumn = "text",
     threshold: Threshold = None,
-    decode: Decode = "threshold",
+    decode: Decode = None,
+    paths: Paths = None,
+    sure: Sure = None,
     show: Annotated[
         Literal["auto", "tree", "json"],
         typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
@@ -43,29 +45,26 @@ def predict(
     """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal.
 
     Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
+    With --sure, labels that were left out for doubt are in a field **doubtful** where there are any.
     Input is streamed: memory stays flat however long it is.
 
     Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
     """
     from rich.console import Console
 
-    from hgclr.errors import InputError, require_extra
+    from hgclr.errors import InputError
 
     if texts and source is not None:
         raise InputError("texts are given both as arguments and by --input", remedy="give one of them")
-    from hgclr.cli.console import progress_bar, quiet_libraries
+    from hgclr.cli.console import progress_bar
+    from hgclr.cli.opening import open_classifier
     from hgclr.cli.rendering import prediction_tree
     from hgclr.files import atomic_file
-    from hgclr.inference import HierarchicalClassifier
-    from hgclr.inference.loading import is_onnx
 
-    if not is_onnx(model):  # which needs none of these libraries, and importing them takes seconds
-        require_extra("torch", extra="train", capability="Prediction with a model that is no ONNX folder")
-        quiet_libraries()
     as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
     rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
     column = "text" if texts else text_column
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = open_classifier(model)
     waiting: deque[dict[str, Any]] = deque()  # rows that were read and not yet labelled: one window at most
 
     def read() -> Iterator[str]:
@@ -82,14 +81,13 @@ def predict(
         bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
         task = bar.add_task("texts", total=None)
         console = Console()
-        for prediction in classifier.stream(read(), threshold=threshold, decode=decode):
+        for prediction in classifier.stream(read(), threshold=threshold, decode=decode, paths=paths, sure=sure):
             row = waiting.popleft()
             if as_tree:
                 console.print(prediction_tree(row[column], prediction))
             else:
-                stream.write(
-                    json.dumps({**row, "predictions": prediction.to_json()}, ensure_ascii=False, default=str) + "\n"
-                )
+                labelled = {**row, **prediction.to_json()}
+                stream.write(json.dumps(labelled, ensure_ascii=False, default=str) + "\n")
             bar.advance(task)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from hgclr.inference.classifier import Prediction
+from hgclr.inference.predictions import PredictedLabel, Prediction
 
 __all__ = ["prediction_tree", "score_table"]
 
@@ -19,27 +19,37 @@ BAR = 10
 def prediction_tree(text: str, prediction: Prediction) -> Tree:
     """Return the labels of a text as a tree with a bar for each probability.
 
-    A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar.
+    A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar. Labels that
+    were left out for doubt are grey, with a question mark.
     """
     tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
+    given = {label.path: _branch(label) for label in prediction.labels}
+    doubtful = {label.path: _doubtful_branch(label) for label in prediction.doubtful}
     branches: dict[tuple[str, ...], Tree] = {(): tree}
-    probabilities = {label.path: label.probability for label in prediction.labels}
-    for label in prediction.labels:
-        for depth in range(1, len(label.path) + 1):
-            path = label.path[:depth]
+    if not given:
+        tree.add(Text("no label is sure enough" if doubtful else "no label above the threshold", "yellow"))
+    known = given | doubtful
+    for whole in known:
+        for depth in range(1, len(whole) + 1):
+            path = whole[:depth]
             if path not in branches:
-                branches[path] = branches[path[:-1]].add(_branch(path[-1], probabilities.get(path)))
-    if not prediction.labels:
-        tree.add(Text("no label above the threshold", "yellow"))
+                shown = known.get(path, Text(f"{path[-1]} (not predicted itself)", "dim"))
+                branches[path] = branches[path[:-1]].add(shown)
     return tree
 
 
-def _branch(name: str, probability: float | None) -> Text:
-    if probability is None:
-        return Text(f"{name} (not predicted itself)", "dim")
+def _branch(label: PredictedLabel) -> Text:
+    colour = "green" if label.probability >= 0.75 else "yellow" if label.probability >= 0.5 else "red"
+    return Text.assemble((_bar(label.probability), colour), f" {label.probability:4.0%} ", label.path[-1])
+
+
+def _doubtful_branch(label: PredictedLabel) -> Text:
+    return Text(f"{_bar(label.probability)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
+
+
+def _bar(probability: float) -> str:
     full = round(BAR * probability)
-    colour = "green" if probability >= 0.75 else "yellow" if probability >= 0.5 else "red"
-    return Text.assemble(("█" * full + "░" * (BAR - full), colour), f" {probability:4.0%} ", name)
+    return "█" * full + "░" * (BAR - full)
 
 
 def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from hgclr.decisions.calibration import sigmoid
+from hgclr.decisions.decoding import Rule
+from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference.backends import Backend
 from hgclr.inference.batches import batches_by_length, longest_first, one_ahead, pad, windows
@@ -17,10 +19,7 @@ from hgclr.inference.loading import load
 from hgclr.inference.predictions import PredictedLabel, Prediction, PredictionMaker
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Decoding", "HierarchicalClassifier", "PredictedLabel", "Prediction", "check_text", "sigmoid"]
-
-Decoding = Literal["threshold", "closure"]
-Floats = TypeVar("Floats", bound=np.floating)
+__all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction", "check_text", "sigmoid"]
 
 
 class HierarchicalClassifier:
@@ -37,7 +36,7 @@ class HierarchicalClassifier:
         taxonomy: the label tree, in the order of the logits.
         pad_token: id of the padding token.
         max_length: tokens of a text that are read.
-        threshold: probability above which a label is predicted, unless told otherwise.
+        decisions: how to decide, unless told otherwise: calibration, decoding rule, thresholds.
     """
 
     WINDOW = 2048
@@ -55,9 +54,10 @@ class HierarchicalClassifier:
         *,
         pad_token: int,
         max_length: int,
-        threshold: float = 0.5,
+        decisions: Decisions | None = None,
     ) -> None:
-        self.backend, self.taxonomy, self.pad_token, self.threshold = backend, taxonomy, pad_token, threshold
+        self.backend, self.taxonomy, self.pad_token = backend, taxonomy, pad_token
+        self.decisions = decisions or Decisions(taxonomy)
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length)
@@ -82,29 +82,45 @@ class HierarchicalClassifier:
             loaded.taxonomy,
             pad_token=loaded.pad_token,
             max_length=loaded.max_length,
-            threshold=loaded.threshold,
+            decisions=loaded.decisions,
         )
 
     def predict(
-        self, texts: Sequence[str], *, threshold: float | None = None, decode: Decoding = "threshold"
+        self,
+        texts: Sequence[str],
+        *,
+        threshold: float | None = None,
+        decode: Rule | None = None,
+        paths: int | None = None,
+        sure: float | None = None,
     ) -> list[Prediction]:
-        """Return the labels of each text.
+        """Return the labels of each text. What is left out is as the model's ``decisions.json`` says.
 
         Args:
             texts: any number of texts.
-            threshold: probability above which a label is given; by default the model's own.
-            decode: ``threshold`` decides on each label by itself; ``closure`` adds the ancestors of every label given,
-                so that no child stands without its parent.
+            threshold: probability above which a label is given.
+            decode: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
+                gives no child without its parent.
+            paths: how many paths ``top-k-paths`` gives.
+            sure: stop at the parent of a label that is less probable than this; what is left out so is in
+                ``Prediction.doubtful``.
         """
-        return list(self.stream(texts, threshold=threshold, decode=decode))
+        return list(self.stream(texts, threshold=threshold, decode=decode, paths=paths, sure=sure))
 
     def stream(
-        self, texts: Iterable[str], *, threshold: float | None = None, decode: Decoding = "threshold"
+        self,
+        texts: Iterable[str],
+        *,
+        threshold: float | None = None,
+        decode: Rule | None = None,
+        paths: int | None = None,
+        sure: float | None = None,
     ) -> Iterator[Prediction]:
         """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
+        decisions = self.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
         for probabilities in self.probabilities(texts):
-            chosen = self.decide(probabilities, threshold=threshold, decode=decode)
-            yield from map(self._make, probabilities, chosen)
+            decided = decisions.decide(probabilities)
+            yield from map(self._make, decided.probabilities, decided.given, decided.doubtful)
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the probability of every label for every text, (N, K), labels in the taxonomy's order."""
@@ -112,7 +128,12 @@ class HierarchicalClassifier:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.taxonomy)), dtype=np.float32)
 
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield probabilities, (n, K), for consecutive windows of the texts.
+        """Yield probabilities, (n, K), for consecutive windows of the texts, calibrated if the model is."""
+        for logits in self.logits(texts):
+            yield sigmoid(logits) if self.decisions.calibration is None else self.decisions.calibration(logits)
+
+    def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+        """Yield logits, (n, K), for consecutive windows of the texts.
 
         The texts are taken in the caller's thread, because what reads them may belong to it (a database cursor does),
         and a window only when it is asked for. Within a window tokenising overlaps with computing: the number of
@@ -127,22 +148,7 @@ class HierarchicalClassifier:
             for batches in one_ahead(self._batches, pieces):
                 for rows, ids, mask in batches:
                     logits[rows] = self.backend.logits(ids, mask)
-            yield sigmoid(logits)
-
-    def decide(
-        self,
-        probabilities: NDArray[np.float32],
-        *,
-        threshold: float | None = None,
-        decode: Decoding = "threshold",
-    ) -> NDArray[np.bool_]:
-        """Return which labels are given, bool (N, K), from probabilities, (N, K)."""
-        chosen = probabilities > (self.threshold if threshold is None else threshold)
-        if decode == "closure":
-            return self.taxonomy.close(chosen)
-        if decode != "threshold":
-            raise InputError(f"unknown decoding rule {decode!r}", remedy="choose threshold or closure")
-        return chosen
+            yield logits
 
     @property
     def window(self) -> int:
@@ -170,13 +176,3 @@ def check_text(text: object) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
-
-
-def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
-    """Return probabilities in the place of logits: a window of them may be large."""
-    np.negative(logits, out=logits)
-    np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
-    np.exp(logits, out=logits)
-    logits += 1
-    np.reciprocal(logits, out=logits)
-    return logits

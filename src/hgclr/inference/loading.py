@@ -14,8 +14,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from hgclr.decisions.settings import FILE as DECISIONS
+from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
+from hgclr.inference.finding import find_model
+from hgclr.inference.manifest import check_folder
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "is_onnx", "load"]
@@ -33,7 +37,7 @@ class LoadedModel:
     taxonomy: Taxonomy
     pad_token: int
     max_length: int
-    threshold: float
+    decisions: Decisions
 
 
 def is_onnx(model: str | Path) -> bool:
@@ -49,36 +53,39 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
         device: where torch runs; see :class:`~hgclr.inference.backends.TorchBackend`.
 
     Raises:
-        InputError: if a file is missing or broken, or a device is asked for that the model cannot run on.
+        InputError: if a file is missing, broken, or not the one that was exported; if there is a pickle or code among
+            them; or if a device is asked for that the model cannot run on.
         MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
     """
-    if not is_onnx(model):
-        return _load_torch(model, device)
+    folder = find_model(model)
+    check_folder(folder)
+    if not is_onnx(folder):
+        return _load_torch(folder, device)
     if device not in (None, "cpu"):
         raise InputError(
             f"an ONNX model runs on the processor, not on {device!r}",
             path=model,
             remedy="leave the device out, or give the model that it was exported from",
         )
-    return _load_onnx(Path(model))
+    return _load_onnx(folder)
 
 
-def _load_torch(model: str | Path, device: str | None) -> LoadedModel:
-    backend = TorchBackend(model, device)
+def _load_torch(folder: Path, device: str | None) -> LoadedModel:
+    backend = TorchBackend(folder, device)
     config = backend.model.config
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise InputError(f"no tokenizer could be loaded from {model}: {error}") from error
+        raise InputError(f"no tokenizer could be loaded from {folder}: {error}") from error
     return LoadedModel(
         backend,
         tokenizer.backend_tokenizer,
         config.taxonomy,
         pad_token=tokenizer.pad_token_id,
         max_length=config.max_length,
-        threshold=config.threshold,
+        decisions=_decisions(folder / DECISIONS, config.taxonomy, config.threshold),
     )
 
 
@@ -98,7 +105,13 @@ def _load_onnx(folder: Path) -> LoadedModel:
         raise InputError(
             f"{backend.label_count} labels in {GRAPH}, {len(taxonomy)} in {CONFIG}", path=folder, remedy=REMEDY
         )
-    return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, threshold)
+    decisions = _decisions(folder / DECISIONS, taxonomy, threshold)
+    return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions)
+
+
+def _decisions(file: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
+    """Read how the model decides, if somebody has found that out."""
+    return Decisions.read(file, taxonomy) if file.is_file() else Decisions(taxonomy, thresholds=threshold)
 
 
 class _Fields:

@@ -25,19 +25,27 @@ class PredictedLabel:
     path: tuple[str, ...]
     probability: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the label in plain Python types."""
+        return {"id": self.id, "path": list(self.path), "probability": round(self.probability, 4)}
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The labels of one text, parents before their children."""
+    """The labels of one text, parents before their children.
+
+    Args:
+        labels: what the text is given.
+        doubtful: what the decoding rule would give and is not sure enough.
+    """
 
     labels: tuple[PredictedLabel, ...]
+    doubtful: tuple[PredictedLabel, ...] = ()
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the labels in plain Python types."""
-        return [
-            {"id": label.id, "path": list(label.path), "probability": round(label.probability, 4)}
-            for label in self.labels
-        ]
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """Return ``predictions`` and, where there are any, ``doubtful`` labels in plain Python types."""
+        fields = {"predictions": [label.to_json() for label in self.labels]}
+        return fields | ({"doubtful": [label.to_json() for label in self.doubtful]} if self.doubtful else {})
 
 
 class PredictionMaker:
@@ -51,20 +59,25 @@ class PredictionMaker:
         self._taxonomy, self._places = taxonomy, reading_order(taxonomy)
         self._paths: dict[int, tuple[str, ...]] = {}
 
-    def __call__(self, probabilities: NDArray[np.float32], given: NDArray[np.bool_]) -> Prediction:
-        """Return the given labels of one text, parents first and siblings by name.
+    def __call__(
+        self, probabilities: NDArray[np.float32], given: NDArray[np.bool_], doubtful: NDArray[np.bool_] | None = None
+    ) -> Prediction:
+        """Return the labels of one text, parents first and siblings by name.
 
         Args:
             probabilities: of every label, (K,).
             given: whether the text is given each label, (K,).
+            doubtful: whether each label was left out for doubt, (K,); by default none was.
         """
-        labels = np.flatnonzero(given)
+        left_out = () if doubtful is None else self._labels(probabilities, doubtful)
+        return Prediction(self._labels(probabilities, given), left_out)
+
+    def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
+        labels = np.flatnonzero(chosen)
         found = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
         ordered = sorted(found, key=lambda pair: self._places[pair[0]])
         ids = self._taxonomy.ids
-        return Prediction(
-            tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
-        )
+        return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
 
     def _path(self, label: int) -> tuple[str, ...]:
         """Return the names from the top down to a label."""

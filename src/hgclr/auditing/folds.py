@@ -1,0 +1,168 @@
+"""Audit the training documents themselves: each by a model that was trained on the others."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers import TrainerCallback
+
+from hgclr.auditing.auditing import Auditor, suggesting
+from hgclr.auditing.dealing import Dealt, deal
+from hgclr.auditing.results import Audit
+from hgclr.auditing.rows import LabelledRow, labelled_rows, survey_labels
+from hgclr.data.folder import DataFolder
+from hgclr.errors import InputError
+from hgclr.files import atomic_file, atomic_folder
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.batches import windows
+from hgclr.training import RunConfig, train
+from hgclr.training.preparing import check_splits, data_folder
+from hgclr.training.settings import DataSettings
+
+__all__ = ["FoldWatch", "audit_folds", "fold_run", "write_fold_data"]
+
+logger = logging.getLogger(__name__)
+
+SPLIT = "train"
+RECORD = "settings.json"
+
+
+class FoldWatch(NamedTuple):
+    """What looks on while the model of a fold is trained; see :func:`hgclr.training.train`."""
+
+    callbacks: Sequence[TrainerCallback] = ()
+    on_documents: Callable[[int], None] | None = None
+
+
+def audit_folds(
+    run: RunConfig,
+    *,
+    folds: int = 5,
+    top: int = 50,
+    watch: Callable[[int], AbstractContextManager[FoldWatch]] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Audit:
+    """Find the documents of ``train`` whose labels are contradicted most by models that have not seen them.
+
+    Trains one model for each fold, on the documents of all other folds, with dev for the selection of the best epoch.
+    Models are kept in ``run.output/folds``; a fold whose model is there is not trained again, and one that was
+    interrupted goes on from its newest checkpoint.
+
+    Args:
+        run: settings of the training; ``run.output`` is the folder of the audit.
+        folds: how many.
+        top: how many documents to return.
+        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
+        progress: called with the number of documents looked at since the last call.
+
+    Raises:
+        InputError: if settings and data do not fit together, or the folder holds the folds of another audit.
+    """
+    if folds < 2:
+        raise InputError(f"{folds} fold cannot be audited by models trained on others", remedy="give 2 or more folds")
+    if run.model.start is not None:
+        raise InputError(
+            "model.start is given: that model may have been trained on the documents to be audited",
+            path=run.model.start,
+            remedy="leave it out, so that the model of every fold starts anew",
+        )
+    folder = data_folder(run, run.data.taxonomy)
+    check_splits(run, folder)
+    survey = survey_labels(folder, SPLIT)
+    dealt = deal(folder, SPLIT, folds, run.training.seed)
+    _check_record(run, folds, dealt)
+    if dealt.one_fold_labels:
+        logger.warning(
+            "all documents of %d labels, such as %r, are in one fold: what is found about them says little",
+            len(dealt.one_fold_labels),
+            folder.taxonomy.ids[dealt.one_fold_labels[0]],
+        )
+    auditor = Auditor(folder, SPLIT)
+    for fold in range(folds):
+        classifier = HierarchicalClassifier.from_pretrained(_model(run, folder, dealt, fold, watch))
+        decisions = suggesting(classifier.decisions, survey)
+        for rows in windows(_rows(folder, dealt, fold, inside=True), classifier.window):
+            auditor.update(rows, classifier.predict_proba([row.text for row in rows]), decisions)
+            if progress is not None:
+                progress(len(rows))
+    return auditor.result(top)
+
+
+def fold_run(run: RunConfig, fold: int) -> RunConfig:
+    """Return the run that trains the model of a fold, counted from 0."""
+    place = run.output / "folds" / f"{fold + 1}"
+    limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share"})
+    return run.model_copy(update={"data": DataSettings(path=place / "data", **limits), "output": place})
+
+
+def write_fold_data(folder: DataFolder, dealt: Dealt, fold: int, target: Path) -> None:
+    """Write the data folder that the model of a fold is trained on: all documents of train but its own, and dev."""
+    ids = folder.taxonomy.ids
+    splits = {SPLIT: _rows(folder, dealt, fold, inside=False)}
+    if "dev" in folder.splits:
+        splits["dev"] = labelled_rows(folder, "dev")
+    with atomic_folder(target) as temporary:
+        folder.taxonomy.write(temporary / "taxonomy.json")
+        for split, rows in splits.items():
+            with (temporary / f"{split}.jsonl").open("w", encoding="utf-8") as stream:
+                for row in rows:
+                    content = {"text": row.text, "labels": [ids[label] for label in row.labels]}
+                    stream.write(json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def _model(
+    run: RunConfig,
+    folder: DataFolder,
+    dealt: Dealt,
+    fold: int,
+    watch: Callable[[int], AbstractContextManager[FoldWatch]] | None,
+) -> Path:
+    """Return the model of a fold, which is trained unless it was before."""
+    own = fold_run(run, fold)
+    if not (own.output / "metrics.json").is_file():  # the last that training writes
+        if not own.data.path.is_dir():
+            write_fold_data(folder, dealt, fold, own.data.path)
+        with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as looking_on:
+            train(own, resume=True, callbacks=looking_on.callbacks, on_documents=looking_on.on_documents)
+    for name in ("data", "checkpoints", "training-model"):
+        shutil.rmtree(own.output / name, ignore_errors=True)
+    return own.output / "model"
+
+
+def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Iterator[LabelledRow]:
+    """Yield the documents of a fold, or those of all others."""
+    for row, place in zip(labelled_rows(folder, SPLIT), dealt.folds.tolist(), strict=True):
+        if (place == fold) == inside:
+            yield row
+
+
+def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
+    """Write down what the folds are made of; refuse a folder whose folds are made of something else."""
+    record: dict[str, Any] = {
+        "folds": folds,
+        "documents": dealt.digest,
+        "run": run.model_dump(mode="json", exclude={"output"}),
+    }
+    file = run.output / "folds" / RECORD
+    if not file.exists():
+        with atomic_file(file) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", path=file, remedy="give another --output") from error
+    differs = [name for name in record if not isinstance(known, dict) or known.get(name) != record[name]]
+    if differs:
+        what = {"folds": "another number of folds", "documents": "other documents", "run": "other settings"}
+        raise InputError(
+            f"the folder holds models of {what[differs[0]]}",
+            path=file.parent,
+            remedy="delete it, or give another --output",
+        )

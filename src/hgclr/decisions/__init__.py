@@ -1,0 +1,1 @@
+"""From probabilities to label sets: decoding rules, thresholds, calibration; numpy only."""

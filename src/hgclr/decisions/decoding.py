@@ -1,0 +1,215 @@
+"""Decoding rules: which labels a text is given, from the probability of each.
+
+All but ``threshold`` keep a label's parent with it. They work level by level on blocks of documents that fit the
+processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hgclr.decisions.level_order import level_order
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["RULES", "Decoder", "Rule", "monotone"]
+
+Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+BLOCK = 2**17
+"""Decisions, documents times labels, in a block: half a megabyte of probabilities."""
+SMALLEST = np.float32(1e-7)
+"""Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
+
+Block = NDArray[np.float32]
+Chosen = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+
+class Decoder:
+    """Decide by one rule. With p_k the probability and t_k the threshold of label k, a text is given
+
+    - ``threshold``: every label with p_k > t_k, whatever its parent;
+    - ``closure``: those, and all their ancestors;
+    - ``drop-orphans``: those whose ancestors are all given too;
+    - ``min-parent``: no label is more probable than its parent, p'_k = min(p_k, p'_parent(k)); then ``drop-orphans``
+      with p'. With one threshold for all labels this is ``drop-orphans``;
+    - ``top-down``: from the top, the children with p_k > t_k of every label that is given. The same labels as
+      ``drop-orphans``, under the name that the literature has for it;
+    - ``best-path``: one path from the top, that with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels
+      were independent, no other single path would be as probable to be the text's label set. Of equally good paths it
+      is the shortest;
+    - ``top-k-paths``: that path, then k - 1 times the best of those that neither begin a path already chosen nor go on
+      from its end. Every text is given k paths, as long as the tree has so many.
+
+    Args:
+        taxonomy: the label tree; column k of every array is its label k.
+        rule: one of the above.
+        thresholds: one number, or one for each label, (K,).
+        paths: k of ``top-k-paths``.
+        stop_inside: ``best-path`` and ``top-k-paths`` may end at a label that has children. False for data in which
+            every path goes down to a leaf.
+
+    Raises:
+        InputError: if there is no such rule, or a number is out of range.
+
+    Example:
+        >>> tree = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
+        >>> Decoder(tree, "closure")(np.array([[0.4, 0.9, 0.2]], dtype=np.float32))
+        array([[ True,  True, False]])
+    """
+
+    def __init__(
+        self,
+        taxonomy: Taxonomy,
+        rule: Rule = "threshold",
+        thresholds: ArrayLike = 0.5,
+        *,
+        paths: int = 1,
+        stop_inside: bool = True,
+    ) -> None:
+        if rule not in RULES:
+            raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
+        if paths < 1:
+            raise InputError(f"{paths} paths cannot be given", remedy="give a number of paths from 1")
+        given = np.asarray(thresholds, dtype=np.float32)
+        if given.shape not in ((), (len(taxonomy),)):
+            raise InputError(f"thresholds have the shape {given.shape}", remedy=f"give one, or {len(taxonomy)}")
+        if not bool(((given >= 0) & (given <= 1)).all()):
+            raise InputError("a threshold is not between 0 and 1")
+        self.taxonomy, self.rule, self.paths, self.stop_inside = taxonomy, rule, paths, stop_inside
+        self.thresholds = np.broadcast_to(given, len(taxonomy))
+        self._tree = level_order(taxonomy)
+        self._arranged_thresholds = self.thresholds[self._tree.labels]
+        self._threshold_odds = self._arranged_thresholds.copy()
+        _take_log_odds(self._threshold_odds)
+        # Added to the score of a path: nothing, or minus infinity where none may end.
+        self._no_end = np.where(stop_inside | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
+
+    def __call__(self, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Return which labels are given, bool (N, K), from probabilities, (N, K).
+
+        Raises:
+            ValueError: if the probabilities are not of that shape.
+        """
+        self._check(probabilities)
+        chosen = np.empty(probabilities.shape, dtype=np.bool_)
+        for rows in _blocks(probabilities):
+            chosen[rows] = self._decide(probabilities[rows].astype(np.float32, copy=False))
+        return chosen
+
+    def shown(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the probabilities that the rule stands for, (N, K).
+
+        ``min-parent`` lowers a label's to its parent's. ``closure`` gives a parent for the sake of its child: the
+        parent is at least as probable. All others leave them as they are.
+
+        Raises:
+            ValueError: if the probabilities are not of that shape.
+        """
+        self._check(probabilities)
+        if self.rule == "min-parent":
+            return monotone(probabilities, self.taxonomy)
+        return _raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
+
+    def _check(self, probabilities: NDArray[np.float32]) -> None:
+        if probabilities.ndim != 2 or probabilities.shape[1] != len(self.taxonomy):
+            raise ValueError(f"expected probabilities (N, {len(self.taxonomy)}), got {probabilities.shape}")
+
+    def _decide(self, block: Block) -> Chosen:
+        match self.rule:
+            case "threshold":
+                return block > self.thresholds
+            case "closure":
+                arranged = self._tree.arrange(block > self.thresholds)
+                self._tree.carry_up(arranged, np.logical_or)
+            case "drop-orphans" | "top-down":
+                arranged = self._tree.arrange(block > self.thresholds)
+                self._tree.carry_down(arranged, np.logical_and)
+            case "min-parent":
+                lowered = self._tree.arrange(block)
+                self._tree.carry_down(lowered, np.minimum)
+                arranged = lowered > self._arranged_thresholds
+                self._tree.carry_down(arranged, np.logical_and)
+            case "best-path":
+                arranged = self._best_paths(self._tree.arrange(block), 1)
+            case "top-k-paths":
+                arranged = self._best_paths(self._tree.arrange(block), self.paths)
+        return self._tree.restore(arranged)
+
+    def _best_paths(self, scores: Block, paths: int) -> Chosen:
+        """Return the paths of arranged probabilities, which become their scores in place."""
+        _take_log_odds(scores)
+        scores -= self._threshold_odds
+        self._tree.carry_down(scores, np.add)
+        scores += self._no_end
+        chosen = np.zeros(scores.shape, dtype=np.bool_)
+        every = np.arange(len(scores))
+        for number in range(paths):
+            ends = scores.argmax(axis=1)  # the first of equally good ones, which is the shortest path
+            documents = np.flatnonzero(scores[every, ends] > -np.inf)  # those that have a path left
+            if not documents.size:
+                break
+            ends = ends[documents]
+            for some, places in self._climb(documents, ends):
+                chosen[some, places] = True
+            if number + 1 < paths:
+                self._close_off(scores, documents, ends)
+        return chosen
+
+    def _close_off(self, scores: Block, documents: Indices, ends: Indices) -> None:
+        """Let no further path end on a path that is given, or go on from its end."""
+        for some, places in self._climb(documents, ends):
+            scores[some, places] = -np.inf
+        inside = np.flatnonzero(self._tree.sizes[ends] > 1)
+        documents, ends = documents[inside], ends[inside]
+        # A label below the end of the path comes after it on a walk, by less than the size of its subtree.
+        behind = self._tree.steps - self._tree.steps[ends][:, None]
+        below = (behind > 0) & (behind < self._tree.sizes[ends][:, None])
+        scores[documents] = np.where(below, -np.inf, scores[documents])
+
+    def _climb(self, documents: Indices, places: Indices) -> Iterator[tuple[Indices, Indices]]:
+        """Yield documents with a place each, then with the places of the parents where there is one, up to the top."""
+        while places.size:
+            yield documents, places
+            above = self._tree.parents[places]
+            documents, places = documents[above >= 0], above[above >= 0]
+
+
+def monotone(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
+    """Return p'_k = min(p_k, p'_parent(k)), (N, K): no label is more probable than its parent."""
+    tree = level_order(taxonomy)
+    lowered = np.empty_like(probabilities)
+    for rows in _blocks(probabilities):
+        arranged = tree.arrange(probabilities[rows])
+        tree.carry_down(arranged, np.minimum)
+        lowered[rows] = tree.restore(arranged)
+    return lowered
+
+
+def _raised(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
+    """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
+    tree = level_order(taxonomy)
+    raised = np.empty_like(probabilities)
+    for rows in _blocks(probabilities):
+        arranged = tree.arrange(probabilities[rows])
+        tree.carry_up(arranged, np.maximum)
+        raised[rows] = tree.restore(arranged)
+    return raised
+
+
+def _blocks(matrix: NDArray[Any]) -> Iterator[slice]:
+    size = max(1, BLOCK // max(1, matrix.shape[1]))
+    return (slice(start, start + size) for start in range(0, len(matrix), size))
+
+
+def _take_log_odds(probabilities: NDArray[np.float32]) -> None:
+    """Put log odds in the place of probabilities: more arrays of this size would be fetched from the system anew."""
+    np.clip(probabilities, SMALLEST, 1 - SMALLEST, out=probabilities)
+    probabilities /= 1 - probabilities
+    np.log(probabilities, out=probabilities)

@@ -1,0 +1,188 @@
+"""How a model decides: calibration, decoding rule and thresholds, in ``decisions.json`` beside its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.decisions.calibration import Calibration, from_json
+from hgclr.decisions.decoding import Decoder, Rule, monotone
+from hgclr.errors import InputError
+from hgclr.files import atomic_file
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["FILE", "Decided", "Decisions"]
+
+FILE = "decisions.json"
+REMEDY = "run hgclr calibrate again, or delete the file"
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Everything between the logits and the labels of a text.
+
+    Args:
+        taxonomy: the label tree.
+        rule: the decoding rule.
+        thresholds: one for all labels, or one for each, (K,).
+        calibration: what makes probabilities of logits, where it is not the sigmoid.
+        paths: see :class:`~hgclr.decisions.decoding.Decoder`.
+        stop_inside: see there.
+        sure: stop at the parent of a label that is less probable than this: leave that label out, and all below it. 0
+            leaves nothing out, as None does.
+        found: how all this was found: data, metric, scores.
+
+    Raises:
+        InputError: if there is no such rule, or a number is out of range.
+    """
+
+    taxonomy: Taxonomy
+    rule: Rule = "threshold"
+    thresholds: float | NDArray[np.float32] = 0.5
+    calibration: Calibration | None = None
+    paths: int = 1
+    stop_inside: bool = True
+    sure: float | None = None
+    found: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.sure is not None and not 0 <= self.sure <= 1:
+            raise InputError(f"a label cannot be {self.sure} sure", remedy="give a probability between 0 and 1")
+        self.decoder  # noqa: B018 (refuses what does not fit)
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """What applies rule and thresholds."""
+        return Decoder(self.taxonomy, self.rule, self.thresholds, paths=self.paths, stop_inside=self.stop_inside)
+
+    def changed(
+        self,
+        *,
+        rule: Rule | None = None,
+        threshold: float | None = None,
+        paths: int | None = None,
+        sure: float | None = None,
+    ) -> Decisions:
+        """Return these decisions with what is given in the place of what is here."""
+        given = {"rule": rule, "thresholds": threshold, "paths": paths, "sure": sure}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return replace(self, **changes) if changes else self
+
+    def decide(self, probabilities: NDArray[np.float32]) -> Decided:
+        """Return the labels of documents, from probabilities, (N, K), which must be calibrated already."""
+        given, shown = self.decoder(probabilities), self.decoder.shown(probabilities)
+        if self.sure is None:
+            return Decided(given, np.zeros_like(given), shown)
+        sure = monotone(shown, self.taxonomy) >= self.sure
+        return Decided(given & sure, given & ~sure, shown)
+
+    def summary(self) -> str:
+        """Return how labels are decided, in a few words."""
+        values = self.decoder.thresholds
+        lowest, highest = float(values.min()), float(values.max())
+        parts = [
+            self.rule if self.rule != "top-k-paths" else f"{self.rule} with k = {self.paths}",
+            f"threshold {lowest:.3g}" if lowest == highest else f"thresholds {lowest:.3g} to {highest:.3g}",
+            "probabilities as trained" if self.calibration is None else "probabilities calibrated",
+            *([f"only where {self.sure:.1%} sure"] if self.sure else []),
+        ]
+        return "decoding: " + ", ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything in plain Python types."""
+        values = [float(str(value)) for value in self.decoder.thresholds]  # the shortest that is the same float32
+        one_for_all = np.ndim(self.thresholds) == 0
+        return {
+            "rule": self.rule,
+            "paths": self.paths,
+            "stop_inside": self.stop_inside,
+            "sure": self.sure,
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
+            "thresholds": values[0] if one_for_all else dict(zip(self.taxonomy.ids, values, strict=True)),
+            "found": dict(self.found),
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write ``decisions.json`` into a model's folder.
+
+        Raises:
+            InputError: if it cannot be written.
+        """
+        try:
+            with atomic_file(folder / FILE) as path:
+                path.write_text(json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", path=folder / FILE) from None
+
+    @classmethod
+    def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:
+        """Read ``decisions.json``.
+
+        Raises:
+            InputError: if it is broken, or made for another tree.
+        """
+        try:
+            fields = json.loads(file.read_text(encoding="utf-8"))
+            calibration = fields["calibration"]
+            return cls(
+                taxonomy,
+                rule=fields["rule"],
+                thresholds=_thresholds(fields["thresholds"], taxonomy),
+                calibration=None if calibration is None else from_json(calibration, taxonomy),
+                paths=_of_type(int, fields["paths"]),
+                stop_inside=_of_type(bool, fields["stop_inside"]),
+                sure=None if fields["sure"] is None else _number(fields["sure"]),
+                found=_of_type(dict, fields["found"]),
+            )
+        except InputError as error:
+            raise InputError(error.what, path=file, remedy=REMEDY) from None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=file) from None
+        except KeyError as error:
+            raise InputError(f"no field {error}", path=file, remedy=REMEDY) from None
+        except (ValueError, TypeError) as error:
+            raise InputError(f"broken: {error}", path=file, remedy=REMEDY) from None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Decided:
+    """What was decided about documents.
+
+    Args:
+        given: the labels that each is given, bool (N, K).
+        doubtful: the labels that the rule gives and that are not sure enough, bool (N, K).
+        probabilities: of every label, (N, K), as the rule sees them.
+    """
+
+    given: NDArray[np.bool_]
+    doubtful: NDArray[np.bool_]
+    probabilities: NDArray[np.float32]
+
+
+def _thresholds(value: object, taxonomy: Taxonomy) -> float | NDArray[np.float32]:
+    if not isinstance(value, dict):
+        return _number(value)
+    if missing := [identifier for identifier in taxonomy.ids if identifier not in value]:
+        raise InputError(f"no threshold for {len(missing)} labels of the model, such as {missing[0]!r}")
+    if strange := sorted(value.keys() - set(taxonomy.ids)):
+        raise InputError(f"thresholds for {len(strange)} labels that the model does not have, such as {strange[0]!r}")
+    return np.array([_number(value[identifier]) for identifier in taxonomy.ids], dtype=np.float32)
+
+
+def _number(value: object) -> float:
+    return float(value) if type(value) is int else _of_type(float, value)
+
+
+def _of_type(kind: type[Kind], value: object) -> Kind:
+    if type(value) is not kind:  # a truth value is no number
+        raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
+    return value

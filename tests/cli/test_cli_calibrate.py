@@ -1,0 +1,212 @@
+"""``hgclr calibrate``, and that ``evaluate`` and ``predict`` do as it says; doubt on the terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from io import StringIO
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+from hgclr.cli.calibrate import calibrate
+from hgclr.cli.options import Rule
+from hgclr.cli.rendering import prediction_tree
+from hgclr.data import DataFolder
+from hgclr.decisions.calibration import METHODS
+from hgclr.decisions.decoding import RULES
+from hgclr.decisions.settings import FILE
+from hgclr.decisions.thresholds import METRICS, SCOPES
+from hgclr.inference import HierarchicalClassifier, evaluate
+from hgclr.inference.predictions import PredictedLabel, Prediction
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer, save
+
+TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def plain(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    torch.manual_seed(4)
+    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    torch.nn.init.normal_(network.classifier.weight, std=1.0)
+    folder = tmp_path_factory.mktemp("plain") / "model"
+    save(network, tokenizer, folder)
+    return folder
+
+
+@pytest.fixture
+def model(plain: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(plain, tmp_path / "model")
+
+
+def test_what_is_found_is_shown_written_and_used(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
+    result = run("calibrate", model, toy_data, "--metric", "micro", "--risk", "0.3")
+    assert result.exit_code == 0, result.output
+    fields = json.loads((model / FILE).read_text())
+    assert "Micro-F1 on 24 documents, held out" in result.stdout
+    assert "as the model had it" in result.stdout
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
+    table = [[cell.strip() for cell in row] for row in rows]
+    assert [row[:2] for row in table[:3]] == [
+        ["threshold", "as the model had it"],
+        ["closure", table[1][1]],
+        ["drop-orphans", table[2][1]],
+    ]
+    (chosen,) = [row for row in table if row[1].endswith(", chosen")]
+    assert chosen[0] == fields["rule"]
+    assert chosen[1] == f"{fields['found']['thresholds']}, chosen"
+    assert float(chosen[2]) == pytest.approx(100 * fields["found"]["held_out_f1"]["after"], abs=0.006)
+    assert float(chosen[2]) == max(float(row[2]) for row in table[1:])
+    assert "expected calibration error" in result.stdout
+    assert f"labels less probable than {fields['sure']:.1%} are left out as doubtful" in result.stdout
+    assert result.stdout.rstrip().endswith(f"wrote {model / FILE}")
+
+    report = tmp_path / "scores.json"
+    result = run("evaluate", model, toy_data, "--json", report)
+    assert result.exit_code == 0, result.output
+    assert f"decoding: {fields['rule']}, " in result.stdout
+    assert "probabilities calibrated" in result.stdout
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test").to_json()
+    written = json.loads(report.read_text())
+    assert written["decisions"] == fields
+    assert written["scores"] == json.loads(json.dumps(expected))
+
+    result = run("predict", model, *TEXTS)
+    assert result.exit_code == 0, result.output
+    for line, prediction in zip(result.stdout.splitlines(), classifier.predict(TEXTS), strict=True):
+        assert {key: value for key, value in json.loads(line).items() if key != "text"} == prediction.to_json()
+
+
+def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
+    run("calibrate", model, toy_data, "--thresholds", "none", "--decode", "closure", "--method", "none")
+    report = tmp_path / "scores.json"
+    options = ["--decode", "top-k-paths", "--paths", 2, "--sure", 0.5, "--threshold", 0.3]
+    result = run("evaluate", model, toy_data, *options, "--json", report)
+    assert result.exit_code == 0, result.output
+    shown = "decoding: top-k-paths with k = 2, threshold 0.3, probabilities as trained, only where 50.0% sure"
+    assert shown in result.stdout
+    expected = evaluate(
+        HierarchicalClassifier.from_pretrained(model),
+        DataFolder(toy_data, taxonomy=taxonomy),
+        "test",
+        decode="top-k-paths",
+        paths=2,
+        sure=0.5,
+        threshold=0.3,
+    )
+    written = json.loads(report.read_text())
+    assert written["scores"] == json.loads(json.dumps(expected.to_json()))
+    assert (written["decisions"]["rule"], written["decisions"]["paths"]) == ("top-k-paths", 2)
+
+
+@pytest.mark.parametrize("thresholds", ["auto", "label"])
+def test_nothing_is_said_twice(model: Path, toy_data: Path, thresholds: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run("calibrate", model, toy_data, "--decode", "best-path", "--thresholds", thresholds)
+    assert result.exit_code == 0, result.output
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("hgclr")]
+    assert len(said) == len(set(said)) == (thresholds == "label")
+
+
+def test_test_is_never_tuned_on(model: Path, toy_data: Path) -> None:
+    result = run("calibrate", model, toy_data, "--split", "test")
+    assert result.exit_code == 2
+    assert "nothing is ever tuned on test: its scores would mean nothing; give --split dev" in result.stderr
+    assert not (model / FILE).exists()
+
+
+def test_training_documents_are_warned_of(model: Path, toy_data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run("calibrate", model, toy_data, "--split", "train", "--thresholds", "none")
+    assert result.exit_code == 0, result.output
+    assert "what a model was trained on it knows too well" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["nowhere/model", "some-name"])
+def test_a_model_that_is_no_folder_is_refused(name: str, toy_data: Path) -> None:
+    result = run("calibrate", name, toy_data)
+    assert result.exit_code == 2
+    assert f"{name}: not a folder, and the result is written beside the model" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["{", '{"rule": "magic"}'])
+def test_a_broken_file_stops_every_command_and_says_what_to_do(model: Path, toy_data: Path, content: str) -> None:
+    (model / FILE).write_text(content)
+    for command in (["evaluate", model, toy_data], ["predict", model, "atom"], ["calibrate", model, toy_data]):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert f"{model / FILE}: " in result.stderr
+        assert "run hgclr calibrate again, or delete the file" in result.stderr
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    assert get_args(Rule) == RULES
+    hints = get_type_hints(calibrate)
+    assert get_args(hints["decode"]) == ("auto", *RULES)
+    assert get_args(hints["method"]) == (*METHODS, "none")
+    assert get_args(hints["thresholds"]) == ("auto", *SCOPES, "none")
+    assert get_args(hints["metric"]) == METRICS
+
+
+def drawn(prediction: Prediction, *, colours: bool = False) -> str:
+    out = StringIO()
+    console = Console(file=out, width=80, force_terminal=colours, color_system="standard" if colours else None)
+    console.print(prediction_tree("a text", prediction))
+    return out.getvalue()
+
+
+def test_doubtful_labels_are_grey_with_a_question_mark() -> None:
+    sure = PredictedLabel("s", ("science",), 0.9)
+    unsure = PredictedLabel("p", ("science", "physics"), 0.61)
+    shown = drawn(Prediction((sure,), (unsure,)))
+    assert [line.strip() for line in shown.splitlines()] == [
+        "a text",
+        "└── █████████░  90% science",
+        "└── ██████░░░░  61% physics ?",
+    ]
+    assert "\x1b[2m██████░░░░  61% physics ?" in drawn(Prediction((sure,), (unsure,)), colours=True)
+
+
+def test_nothing_may_be_sure_enough() -> None:
+    unsure = PredictedLabel("p", ("science",), 0.61)
+    assert "no label is sure enough" in drawn(Prediction((), (unsure,)))
+    assert "science ?" in drawn(Prediction((), (unsure,)))
+    assert "no label above the threshold" in drawn(Prediction(()))
+
+
+def test_a_parent_that_was_not_predicted_is_still_shown() -> None:
+    shown = drawn(Prediction((PredictedLabel("p", ("science", "physics"), 0.9),)))
+    assert "science (not predicted itself)" in shown
+    assert "?" not in shown
+
+
+def test_predict_shows_doubt_as_a_tree_and_as_json(model: Path) -> None:
+    probabilities = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    sure = float(np.median(probabilities))
+    tree = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "tree")
+    lines = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "json").stdout.splitlines()
+    doubtful = [label for line in lines for label in json.loads(line).get("doubtful", [])]
+    given = [label for line in lines for label in json.loads(line)["predictions"]]
+    assert doubtful
+    assert all(label["probability"] < sure + 1e-4 for label in doubtful)
+    assert all(label["probability"] > sure - 1e-4 for label in given)
+    assert sum(line.endswith(" ?") for line in map(str.rstrip, tree.stdout.splitlines())) == len(doubtful)

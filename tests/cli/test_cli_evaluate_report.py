@@ -1,0 +1,76 @@
+"""``hgclr evaluate --report``: the same table as without it, and a report beside it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+
+
+@pytest.fixture(scope="module")
+def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model whose logits are spread out, saved as training does."""
+    import torch
+
+    from hgclr.models import HGCLRModel
+    from hgclr.models.saving import load_tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    torch.manual_seed(4)
+    trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    torch.nn.init.normal_(trained.classifier.weight, std=1.0)
+    trained.deployed().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(*arguments: object):
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else find_spec(name, *rest)
+    )
+
+
+def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    plain = run(model, toy_data, "--decode", "closure", "--json", tmp_path / "plain.json")
+    result = run(
+        model, toy_data, "--decode", "closure", "--json", tmp_path / "with.json", "--report", tmp_path / "report"
+    )
+    assert plain.exit_code == result.exit_code == 0, result.output
+    assert result.stdout == f"{plain.stdout}wrote {tmp_path / 'report' / 'report.html'}\n"
+    assert json.loads((tmp_path / "with.json").read_text()) == json.loads((tmp_path / "plain.json").read_text())
+    content = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    assert content["scores"] == json.loads((tmp_path / "plain.json").read_text())["scores"]
+    assert (content["model"], content["split"], content["documents"]) == (str(model), "test", 24)
+    assert content["decisions"]["rule"] == "closure"
+    assert content["command"].startswith("hgclr")
+    assert sum(group["labels"] for group in content["frequency"]) == 9
+
+
+def test_only_a_report_needs_matplotlib(
+    model: Path, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_matplotlib(monkeypatch)
+    assert run(model, toy_data, "--split", "dev").exit_code == 0
+    result = run(model, toy_data, "--report", tmp_path / "report")
+    assert result.exit_code == 2
+    assert result.stderr == "error: Writing a report needs an optional part: pip install 'hgclr[report]'\n"
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_report_cannot_take_the_place_of_a_file(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = run(model, toy_data, "--report", tmp_path / "file")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {tmp_path / 'file'}: the output is a file; give a folder\n"
+    assert (tmp_path / "file").read_text() == "mine"

@@ -1,0 +1,132 @@
+"""Random forests with random probabilities and thresholds, and every decoding rule written out for one document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hgclr.taxonomy import Taxonomy
+
+REPEATABLE = settings(max_examples=60, deadline=None, derandomize=True)
+DEEPEST = 6
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> Taxonomy:
+    """A forest of 1 to 14 labels of up to six levels, sometimes a chain, in shuffled order."""
+    size = draw(st.integers(1, 14))
+    chain = draw(st.booleans())
+    parents, depths = [], []
+    for label in range(size):
+        possible = [-1, *(above for above in range(label) if depths[above] < DEEPEST)]
+        parent = possible[-1] if chain else draw(st.sampled_from(possible))
+        parents.append(parent)
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    place = draw(st.permutations(range(size)))
+    shuffled = [-1] * size
+    for label, parent in enumerate(parents):
+        shuffled[place[label]] = -1 if parent < 0 else place[parent]
+    return Taxonomy([f"label {label}" for label in range(size)], shuffled)
+
+
+@dataclass
+class Case:
+    """A tree, probabilities (N, K) with many 0, 1 and ties, and one threshold or one for each label."""
+
+    taxonomy: Taxonomy
+    probabilities: NDArray[np.float32]
+    thresholds: float | NDArray[np.float32]
+
+    @property
+    def per_label(self) -> list[float]:
+        return np.broadcast_to(np.float32(self.thresholds), len(self.taxonomy)).tolist()
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, one_threshold: bool = False) -> Case:
+    taxonomy = draw(forests())
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shape = (draw(st.integers(0, 8)), len(taxonomy))
+    steps = draw(st.sampled_from([1, 4, 1000]))
+    probabilities = (random.integers(0, steps + 1, shape) / steps).astype(np.float32)
+    if one_threshold or draw(st.booleans()):
+        return Case(taxonomy, probabilities, draw(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])))
+    return Case(taxonomy, probabilities, (random.integers(0, 21, len(taxonomy)) / 20).astype(np.float32))
+
+
+def orphans(taxonomy: Taxonomy, chosen: NDArray[np.bool_]) -> int:
+    parents = taxonomy.parents.tolist()
+    return sum(row[k] and parents[k] >= 0 and not row[parents[k]] for row in chosen.tolist() for k in range(len(row)))
+
+
+def path(taxonomy: Taxonomy, label: int) -> list[int]:
+    """The labels from the top down to one."""
+    found = []
+    while label != -1:
+        found.insert(0, label)
+        label = int(taxonomy.parents[label])
+    return found
+
+
+def by_threshold(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
+    return {label for label in range(len(taxonomy)) if row[label] > thresholds[label]}
+
+
+def by_closure(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
+    return {above for label in by_threshold(taxonomy, row, thresholds) for above in path(taxonomy, label)}
+
+
+def by_dropping(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
+    above = by_threshold(taxonomy, row, thresholds)
+    return {label for label in above if set(path(taxonomy, label)) <= above}
+
+
+def from_the_top(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
+    found: set[int] = set()
+
+    def visit(label: int) -> None:
+        for child in taxonomy.children(label).tolist():
+            if row[child] > thresholds[child]:
+                found.add(child)
+                visit(child)
+
+    visit(-1)
+    return found
+
+
+def by_least_parent(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
+    lowered = [min(row[above] for above in path(taxonomy, label)) for label in range(len(taxonomy))]
+    return by_dropping(taxonomy, lowered, thresholds)
+
+
+def log_odds(probability: float) -> float:
+    inside = min(max(probability, 1e-7), 1 - 1e-7)
+    return math.log(inside / (1 - inside))
+
+
+def path_score(taxonomy: Taxonomy, row: list[float], thresholds: list[float], end: int) -> float:
+    return sum(log_odds(row[label]) - log_odds(thresholds[label]) for label in path(taxonomy, end))
+
+
+def allowed_ends(taxonomy: Taxonomy, stop_inside: bool, taken: list[int]) -> list[int]:
+    """The labels at which a further path may end: it begins none that is taken, and goes on from none."""
+    return [
+        end
+        for end in range(len(taxonomy))
+        if (stop_inside or not taxonomy.children(end).size)
+        and not any(end in path(taxonomy, other) or other in path(taxonomy, end) for other in taken)
+    ]
+
+
+LITERAL = {
+    "threshold": by_threshold,
+    "closure": by_closure,
+    "drop-orphans": by_dropping,
+    "top-down": from_the_top,
+    "min-parent": by_least_parent,
+}

@@ -1,0 +1,207 @@
+"""Decoding rules: no orphans, the same as one document at a time in plain Python, refusals."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decision_cases import (
+    LITERAL,
+    REPEATABLE,
+    Case,
+    allowed_ends,
+    cases,
+    forests,
+    orphans,
+    path,
+    path_score,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hgclr.decisions import decoding
+from hgclr.decisions.decoding import RULES, Decoder, monotone
+from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+KEEPING = [rule for rule in RULES if rule != "threshold"]
+
+
+def decode(case: Case, rule: str, **choices) -> np.ndarray:
+    return Decoder(case.taxonomy, rule, case.thresholds, **choices)(case.probabilities)
+
+
+def label_sets(chosen: np.ndarray) -> list[set[int]]:
+    return [set(np.flatnonzero(row).tolist()) for row in chosen]
+
+
+@pytest.mark.parametrize("rule", KEEPING)
+@REPEATABLE
+@given(case=cases(), paths=st.integers(1, 4), stop_inside=st.booleans(), sure=st.sampled_from([None, 0.0, 0.5, 0.9, 1]))
+def test_no_rule_but_threshold_leaves_an_orphan(
+    rule: str, case: Case, paths: int, stop_inside: bool, sure: float | None
+) -> None:
+    decisions = Decisions(case.taxonomy, rule, case.thresholds, paths=paths, stop_inside=stop_inside, sure=sure)
+    decided = decisions.decide(case.probabilities)
+    assert orphans(case.taxonomy, decided.given) == 0
+    assert orphans(case.taxonomy, decided.given | decided.doubtful) == 0
+    assert not (decided.given & decided.doubtful).any()
+    np.testing.assert_array_equal(
+        decided.given | decided.doubtful, decode(case, rule, paths=paths, stop_inside=stop_inside)
+    )
+
+
+@pytest.mark.parametrize("rule", list(LITERAL))
+@REPEATABLE
+@given(case=cases())
+def test_rules_equal_a_literal_reading(rule: str, case: Case) -> None:
+    expected = [LITERAL[rule](case.taxonomy, row, case.per_label) for row in case.probabilities.tolist()]
+    assert label_sets(decode(case, rule)) == expected
+
+
+@REPEATABLE
+@given(cases(), st.integers(1, 5), st.booleans())
+def test_paths_are_the_best_of_all_that_are_allowed(case: Case, paths: int, stop_inside: bool) -> None:
+    """Grow k one at a time: what is added is the path to one label, and no allowed label has a better path."""
+    taken: list[list[int]] = [[] for _ in case.probabilities]
+    before = np.zeros(case.probabilities.shape, dtype=bool)
+    for number in range(1, paths + 1):
+        chosen = decode(case, "top-k-paths", paths=number, stop_inside=stop_inside)
+        for row, ends, old, new in zip(case.probabilities.tolist(), taken, before, chosen, strict=True):
+            allowed = allowed_ends(case.taxonomy, stop_inside, ends)
+            scores = {end: path_score(case.taxonomy, row, case.per_label, end) for end in allowed}
+            if not allowed:
+                assert (new == old).all()
+                continue
+            new_set, old_set = (set(np.flatnonzero(chosen).tolist()) for chosen in (new, old))
+            fitting = [end for end in allowed if old_set | set(path(case.taxonomy, end)) == new_set]
+            assert fitting
+            best = max(fitting, key=scores.__getitem__)
+            assert scores[best] >= max(scores.values()) - 1e-3
+            ends.append(best)
+        if number == 1:
+            np.testing.assert_array_equal(decode(case, "best-path", stop_inside=stop_inside), chosen)
+        before = chosen
+
+
+def test_of_equally_good_paths_the_shortest_is_taken() -> None:
+    chain = Taxonomy(["c", "b", "a"], [1, 2, -1])
+    assert label_sets(Decoder(chain, "best-path")(np.array([[0.5, 0.5, 0.5]], dtype=np.float32))) == [{2}]
+
+
+def test_a_text_gets_no_more_paths_than_the_tree_has() -> None:
+    tree = Taxonomy(["a", "a1", "a2", "b"], [-1, 0, 0, -1])
+    probabilities = np.array([[0.9, 0.8, 0.7, 0.1], [0.9, 0.1, 0.2, 0.3]], dtype=np.float32)
+    ends = {1: [{0, 1}, {0}], 2: [{0, 1, 2}, {0, 3}], 3: [{0, 1, 2, 3}, {0, 3}], 9: [{0, 1, 2, 3}, {0, 3}]}
+    for paths, expected in ends.items():
+        assert label_sets(Decoder(tree, "top-k-paths", paths=paths)(probabilities)) == expected
+
+
+@REPEATABLE
+@given(cases())
+def test_top_down_is_drop_orphans(case: Case) -> None:
+    np.testing.assert_array_equal(decode(case, "top-down"), decode(case, "drop-orphans"))
+
+
+@REPEATABLE
+@given(cases(one_threshold=True))
+def test_min_parent_is_drop_orphans_with_one_threshold(case: Case) -> None:
+    np.testing.assert_array_equal(decode(case, "min-parent"), decode(case, "drop-orphans"))
+
+
+def test_min_parent_is_not_drop_orphans_with_several_thresholds() -> None:
+    tree = Taxonomy(["a", "a1"], [-1, 0])
+    row = np.array([[0.4, 0.9]], dtype=np.float32)
+    assert Decoder(tree, "drop-orphans", [0.3, 0.6])(row).tolist() == [[True, True]]
+    assert Decoder(tree, "min-parent", [0.3, 0.6])(row).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@REPEATABLE
+@given(case=cases(), data=st.data())
+def test_documents_do_not_touch_each_other(rule: str, case: Case, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(case.probabilities))))
+    whole = decode(case, rule, paths=2)
+    untouched = case.probabilities.copy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "BLOCK", data.draw(st.integers(1, 3 * len(case.taxonomy))))
+        decoder = Decoder(case.taxonomy, rule, case.thresholds, paths=2)
+        np.testing.assert_array_equal(decoder(case.probabilities[order]), whole[order])
+        lowered = monotone(case.probabilities, case.taxonomy)
+        shown = decoder.shown(case.probabilities)
+    np.testing.assert_array_equal(lowered, monotone(case.probabilities, case.taxonomy))
+    np.testing.assert_array_equal(shown, decoder.shown(case.probabilities))
+    np.testing.assert_array_equal(case.probabilities, untouched)
+
+
+@REPEATABLE
+@given(cases())
+def test_shown_probabilities_fit_the_tree(case: Case) -> None:
+    paths = [path(case.taxonomy, label) for label in range(len(case.taxonomy))]
+    for rule in RULES:
+        shown = Decoder(case.taxonomy, rule, case.thresholds).shown(case.probabilities)
+        assert shown.dtype == np.float32
+        for row, values in zip(shown.tolist(), case.probabilities.tolist(), strict=True):
+            lowest = [min(values[above] for above in paths[label]) for label in range(len(row))]
+            highest = [max(values[k] for k in range(len(row)) if label in paths[k]) for label in range(len(row))]
+            assert row == (lowest if rule == "min-parent" else highest if rule == "closure" else values)
+
+
+@REPEATABLE
+@given(forests())
+def test_no_documents_give_no_rows(taxonomy: Taxonomy) -> None:
+    nothing = np.zeros((0, len(taxonomy)), dtype=np.float32)
+    for rule in RULES:
+        chosen = Decoder(taxonomy, rule, paths=3)(nothing)
+        assert (chosen.shape, chosen.dtype) == (nothing.shape, bool)
+    assert monotone(nothing, taxonomy).shape == nothing.shape
+
+
+def test_double_precision_is_read_as_single(taxonomy: Taxonomy) -> None:
+    probabilities = np.full((1, len(taxonomy)), 0.7)  # in float32 it is a little less
+    for rule in ("threshold", "closure", "drop-orphans", "min-parent"):
+        assert not Decoder(taxonomy, rule, 0.7)(probabilities).any()
+    assert monotone(probabilities, taxonomy).dtype == np.float64
+
+
+@pytest.mark.parametrize("shape", [(9,), (2, 8), (2, 10), (1, 2, 9)])
+def test_other_shapes_are_refused(taxonomy: Taxonomy, shape: tuple[int, ...]) -> None:
+    for rule in RULES:
+        decoder = Decoder(taxonomy, rule)
+        for work in (decoder, decoder.shown):
+            with pytest.raises(ValueError, match=r"expected probabilities \(N, 9\), got"):
+                work(np.zeros(shape, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"rule": "magic"}, "unknown decoding rule 'magic'; choose one of threshold, closure"),
+        ({"thresholds": 1.5}, "a threshold is not between 0 and 1"),
+        ({"thresholds": float("nan")}, "a threshold is not between 0 and 1"),
+        ({"thresholds": [0.5, 0.5]}, r"thresholds have the shape \(2,\); give one, or 9"),
+        ({"paths": 0}, "0 paths cannot be given; give a number of paths from 1"),
+    ],
+)
+def test_unfit_choices_are_refused(taxonomy: Taxonomy, choices: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Decoder(taxonomy, **choices)
+
+
+def test_the_example_of_the_docs() -> None:
+    """Tree, probabilities and label sets are read from the page."""
+    page = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text(encoding="utf-8")
+    tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
+    shown = dict(re.findall(r"^    [ └─]*(\w+) (0\.\d\d)$", page, re.MULTILINE))
+    assert list(shown) == list(tree.ids)
+    probabilities = np.array([[float(value) for value in shown.values()]], dtype=np.float32)
+    rows = re.findall(r"^\| `([a-z][a-z-]+)`(?:, `--paths (\d)`)? \| ([a-z, ]+) \|", page, re.MULTILINE)
+    assert {rule for rule, _, _ in rows} == set(RULES)
+    for rule, paths, labels in rows:
+        (chosen,) = Decoder(tree, rule, 0.5, paths=int(paths or 1))(probabilities)
+        assert [tree.ids[label] for label in np.flatnonzero(chosen)] == labels.split(", ")
+    assert Decoder(tree, "closure").shown(probabilities)[0, 0] == np.float32(0.8)
+    assert Decoder(tree, "min-parent").shown(probabilities)[0, 1:3].tolist() == [np.float32(0.45)] * 2

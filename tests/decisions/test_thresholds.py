@@ -1,0 +1,187 @@
+"""Thresholds against exhaustive search, and what happens to labels that documents say little or nothing about."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from decision_cases import REPEATABLE, forests
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from hgclr.decisions.decoding import RULES, Decoder
+from hgclr.decisions.thresholds import COARSE, METRICS, ThresholdTuner, f1, scopes_of
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+Problem = tuple[Taxonomy, np.ndarray, np.ndarray]
+
+
+@st.composite
+def problems(draw: st.DrawFn, trees: st.SearchStrategy[Taxonomy] | None = None, documents: int = 12) -> Problem:
+    """Gold labels with all ancestors, at least one, and probabilities that have something to do with them."""
+    taxonomy = draw(forests() if trees is None else trees)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    gold = taxonomy.close(random.random((draw(st.integers(1, documents)), len(taxonomy))) < 0.3)
+    gold[0, taxonomy.levels[0][0]] = True
+    noise = random.random(gold.shape) * draw(st.sampled_from([0.3, 1.0, 3.0]))
+    steps = draw(st.sampled_from([4, 1000]))
+    probabilities = np.clip(0.2 + 0.5 * gold + noise - noise.mean(), 0, 1)
+    return taxonomy, (np.round(probabilities * steps) / steps).astype(np.float32), gold
+
+
+def flat(labels: int) -> Taxonomy:
+    return Taxonomy([f"label {label}" for label in range(labels)], [-1] * labels)
+
+
+def all_cuts(column: np.ndarray) -> list[float]:
+    """Thresholds that give every set of documents that a threshold can give."""
+    values = sorted({0.0, *column.ravel().tolist()})
+    return [*values, 1.0]
+
+
+@REPEATABLE
+@given(problems())
+def test_f1_is_that_of_scikit_learn(problem: Problem) -> None:
+    _, probabilities, gold = problem
+    predicted = probabilities > 0.5
+    # One column more than labels, so that scikit-learn never takes a single label for a binary task.
+    both = [np.concatenate([matrix, np.zeros((len(gold), 1), dtype=bool)], axis=1) for matrix in (gold, predicted)]
+    expected = f1_score(*both, average="micro", zero_division=0)
+    assert f1(predicted, gold, "micro") == pytest.approx(expected)
+    per_label = f1_score(*both, average=None, zero_division=0)[:-1]
+    assert f1(predicted, gold, "macro") == pytest.approx(per_label.mean())
+
+
+@REPEATABLE
+@given(problems(), st.sampled_from(RULES), st.sampled_from(METRICS))
+def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str, metric: str) -> None:
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, rule, metric)
+    found = tuner.tune("global", probabilities, gold)
+    assert (found == found[0]).all()
+    scores = [f1(Decoder(taxonomy, rule, value)(probabilities), gold, metric) for value in (0.5, *COARSE)]
+    assert tuner.score(found, probabilities, gold) >= max(scores)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 10.0])
+@REPEATABLE
+@given(problem=problems(), rule=st.sampled_from(RULES), metric=st.sampled_from(METRICS))
+def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
+    shrinkage: float, problem: Problem, rule: str, metric: str
+) -> None:
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage)
+    found = {scope: tuner.tune(scope, probabilities, gold) for scope in scopes_of(rule)}
+    scores = [tuner.score(thresholds, probabilities, gold) for thresholds in found.values()]
+    assert scores == sorted(scores)
+    for level in taxonomy.levels:
+        assert len(set(found["level"][level].tolist())) == 1
+    assert all(((thresholds >= 0) & (thresholds <= 1)).all() for thresholds in found.values())
+
+
+@REPEATABLE
+@given(problems())
+def test_macro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> None:
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, "threshold", "macro", shrinkage=0)
+    found = tuner.tune("label", probabilities, gold)
+    for label in range(len(taxonomy)):
+        column, right = probabilities[:, [label]], gold[:, [label]]
+        best = max(f1(column > np.float32(value), right, "macro") for value in all_cuts(column))
+        assert f1(column > found[label], right, "macro") == pytest.approx(best)
+
+
+@REPEATABLE
+@given(problems(st.integers(1, 3).map(flat), documents=4))
+def test_micro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> None:
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, "threshold", "micro", shrinkage=0)
+    found = tuner.tune("label", probabilities, gold)
+    # A label that no document has keeps its level's threshold, whatever would be best.
+    cuts = [all_cuts(probabilities[:, k]) if gold[:, k].any() else [found[k]] for k in range(len(taxonomy))]
+    scores = (f1(probabilities > np.float32(values), gold, "micro") for values in itertools.product(*cuts))
+    assert tuner.score(found, probabilities, gold) == pytest.approx(max(scores))
+
+
+@REPEATABLE
+@given(problems(st.just(Taxonomy(["b", "a"], [1, -1])), documents=5), st.sampled_from(["closure", "drop-orphans"]))
+def test_macro_thresholds_know_what_the_rule_does(problem: Problem, rule: str) -> None:
+    """With the first of two labels decided, the second has the best threshold that the rule leaves it."""
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, rule, "macro", shrinkage=0)
+    found = tuner.tune("label", probabilities, gold)
+    assume((found != tuner.tune("level", probabilities, gold)).any())  # those per level were no better
+    last = 1 if rule == "closure" else 0
+    reached = tuner.score(found, probabilities, gold)
+    for value in all_cuts(probabilities[:, last]):
+        other = found.copy()
+        other[last] = value
+        assert tuner.score(other, probabilities, gold) <= reached + 1e-9
+
+
+def test_a_threshold_lies_between_neighbouring_numbers() -> None:
+    """Where no float32 lies between two probabilities, the lower one is the threshold."""
+    low = np.float32(0.7)
+    high = np.nextafter(low, np.float32(1))
+    probabilities, gold = np.array([[high], [low]]), np.array([[True], [False]])
+    found = ThresholdTuner(flat(1), shrinkage=0).tune("label", probabilities, gold)
+    assert (probabilities > found).tolist() == gold.tolist()
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 3.0, 10.0])
+def test_few_documents_move_a_threshold_little(shrinkage: float) -> None:
+    """Twelve documents have the first label, one has the second; log odds are weighed by these numbers."""
+    present = np.array([[True, label == 0] for label in range(12)] + [[False, False]] * 12)
+    present[0, 1], present[1:, 1] = True, False
+    probabilities = np.where(present, [0.3, 0.9], [0.1, 0.7]).astype(np.float32)
+    tuner = ThresholdTuner(flat(2), "threshold", "macro", shrinkage)
+    (of_level,) = set(tuner.tune("level", probabilities, present).tolist())
+    found = tuner.tune("label", probabilities, present)
+    for threshold, own, number in zip(found, (0.2, 0.8), (12, 1), strict=True):
+        odds = [math.log(value / (1 - value)) for value in (own, of_level)]
+        mixed = (number * odds[0] + shrinkage * odds[1]) / (number + shrinkage)
+        assert threshold == pytest.approx(1 / (1 + math.exp(-mixed)), rel=1e-5)
+
+
+def test_a_label_without_documents_takes_its_levels_threshold() -> None:
+    taxonomy = Taxonomy(["a", "a1", "a2", "b"], [-1, 0, 0, -1])
+    random = np.random.default_rng(0)
+    gold = taxonomy.close(random.random((40, 4)) < [0.3, 0.3, 0.0, 0.3])
+    probabilities = np.clip(0.4 * gold + 0.5 * random.random(gold.shape), 0, 1).astype(np.float32)
+    for rule in ("threshold", "closure", "drop-orphans", "min-parent", "top-down"):
+        tuner = ThresholdTuner(taxonomy, rule, shrinkage=0)
+        per_level, per_label = (tuner.tune(scope, probabilities, gold) for scope in ("level", "label"))
+        assert per_label[2] == per_level[2]
+        assert per_label[1] != per_level[1]
+
+
+def test_a_label_that_is_always_wrong_is_given_to_none() -> None:
+    """In Micro-F1 it may be best never to give a label, however sure the model is of it."""
+    gold = np.zeros((20, 2), dtype=bool)
+    gold[:10, 0], gold[19, 1] = True, True
+    probabilities = np.where(gold, [1.0, 0.1], [0.0, 0.99999]).astype(np.float32)
+    found = ThresholdTuner(flat(2), "threshold", "micro", shrinkage=0).tune("label", probabilities, gold)
+    assert (probabilities > found).tolist() == (gold & [True, False]).tolist()
+
+
+def test_a_label_on_every_document_is_given_to_all() -> None:
+    gold = np.ones((5, 1), dtype=bool)
+    probabilities = np.array([[0.04], [0.2], [0.5], [0.9], [1.0]], dtype=np.float32)
+    assert (probabilities > ThresholdTuner(flat(1), shrinkage=0).tune("label", probabilities, gold)).all()
+
+
+def test_what_cannot_be_tuned_is_refused() -> None:
+    gold, probabilities = np.zeros((3, 2), dtype=bool), np.full((3, 2), 0.5, dtype=np.float32)
+    with pytest.raises(InputError, match="no document has a label, so that no threshold can be tuned"):
+        ThresholdTuner(flat(2)).tune("global", probabilities, gold)
+    gold[0] = True
+    with pytest.raises(InputError, match="threshold has no thresholds per 'word'; choose one of global, level, label"):
+        ThresholdTuner(flat(2)).tune("word", probabilities, gold)
+    for rule in ("best-path", "top-k-paths"):
+        assert scopes_of(rule) == ("global", "level")
+        with pytest.raises(InputError, match=f"{rule} has no thresholds per 'label'; choose one of global, level"):
+            ThresholdTuner(flat(2), rule).tune("label", probabilities, gold)
