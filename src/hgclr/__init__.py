@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hgclr.data import DataFolder as DataFolder
     from hgclr.errors import HGCLRError as HGCLRError
     from hgclr.errors import InputError as InputError
+    from hgclr.estimator import HGCLRClassifier as HGCLRClassifier
     from hgclr.evaluation.metrics import MultiLabelScores as MultiLabelScores
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
     from hgclr.models import FlatModel as FlatModel
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "DataFolder": "hgclr.data",
     "FlatModel": "hgclr.models",
+    "HGCLRClassifier": "hgclr.estimator",
     "HGCLRConfig": "hgclr.config",
     "HGCLRError": "hgclr.errors",
     "HGCLRModel": "hgclr.models",

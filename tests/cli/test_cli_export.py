@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -79,6 +80,66 @@ def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path
     assert f"change: Micro-F1 {change:+.2f}, " in result.stdout
 
 
+def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plain"
+    result = run("export", model, "--to", "stock", "--output", out, "--data", toy_data, "--split", "test")
+    assert result.exit_code == 0, result.output
+    first, second, third, *_ = result.stdout.splitlines()
+    assert first == f"written: {out}, BertForSequenceClassification of transformers"
+    assert second.startswith("largest difference from the model on ")
+    assert third.endswith("hgclr need not be installed for that")
+    assert "change: Micro-F1 +0.00, Macro-F1 +0.00" in result.stdout
+    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (model, out))
+    assert found == expected
+    assert found.count("predictions") == 2
+
+
+def test_our_own_class_is_announced(make_encoder, taxonomy, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(make_encoder("distilbert"))
+    network = FlatModel.from_encoder(make_encoder("distilbert"), taxonomy, tokenizer)
+    save(network, tokenizer, tmp_path / "model")
+    result = run("export", tmp_path / "model", "--to", "stock", "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    first, _, third = result.stdout.splitlines()
+    assert "FlatModel of hgclr, because transformers' own class for distilbert has no head" in first
+    assert third.startswith("use it: import hgclr.models, then transformers.pipeline(")
+    assert "after `import hgclr.models`" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "run" / "model")
+    scored = tmp_path / "scores.json"
+    assert run("evaluate", model, toy_data, "--split", "dev", "--json", scored).exit_code == 0
+    dev = json.loads(scored.read_text())["scores"]
+    metrics = {
+        "run": {"model": {"encoder": "/somewhere/tiny", "architecture": "hgclr"}, "data": {"path": "/there/toys"}},
+        "documents": {"train": 96, "dev": 24},
+        "labels": 9,
+        "dev": {**dev, "micro": {**dev["micro"], "f1": 0.1234}},
+    }
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(metrics))
+    options = ["--data", toy_data, "--split", "test", "--scores", scored, "--license", "mit"]
+    result = run("export", tmp_path / "run" / "model", "--to", "stock", "--output", tmp_path / "out", *options)
+    assert result.exit_code == 0, result.output
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert run("evaluate", model, toy_data, "--json", scored).exit_code == 0
+    test = json.loads(scored.read_text())["scores"]
+    rows = [line for line in card.splitlines() if line.endswith("|") and "| 24 |" in line]
+    for row, of, split, micro in zip(
+        rows,
+        ("this folder", "model", "after training"),
+        ("test", "dev", "dev"),
+        (test["micro"]["f1"], dev["micro"]["f1"], 0.1234),
+        strict=True,
+    ):
+        assert row.startswith(f"| {of} | ")
+        assert f"| {split} | 24 | {100 * micro:.2f} |" in row
+    assert 'license: "mit"' in card
+    assert "System: hgclr, from the encoder tiny. Data: toys (96 train, 24 dev documents)." in card
+    assert "/there" not in card
+    assert str(tmp_path.parent) not in card
+
+
 def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a prism", "judge " * 80, "", "oar")))
@@ -130,7 +191,9 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(model: Path, exported: 
         ([exported, "--to", "onnx", "--output", out], "this is an ONNX model already"),
         ([model, "--to", "onnx", "--output", exported], "the output is there already"),
         ([model, "--to", "onnx", "--output", out, "--data", "nowhere"], "nowhere: no such data folder"),
-        ([model, "--to", "tflite", "--output", out], "'tflite' is not one of 'onnx', 'onnx-int8'"),
+        ([model, "--to", "stock", "--output", out, "--scores", "nowhere"], "nowhere: cannot be read: No such file"),
+        ([exported, "--to", "stock", "--output", out], "this is an ONNX model already"),
+        ([model, "--to", "tflite", "--output", out], "'tflite' is not one of 'stock', 'onnx', 'onnx-int8'"),
     ):
         result = run("export", *arguments)
         assert result.exit_code == 2

@@ -155,10 +155,12 @@ def test_the_folder_works_after_a_move(make_model, tmp_path: Path, monkeypatch, 
 
 def test_the_folder_holds_all_that_prediction_needs_and_no_more(make_model, make_export, taxonomy) -> None:
     folder = make_export("mpnet")
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.onnx", "tokenizer.json"]
+    files = ["config.json", "decisions.json", "manifest.json", "model.onnx", "tokenizer.json"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     config = json.loads((folder / "config.json").read_text())
     assert config["pad_token_id"] == 1
     assert list(config["id2label"].values()) == list(taxonomy.ids)
+    assert str(Path(make_model("mpnet")).parent) not in (folder / "config.json").read_text()
     onnx.checker.check_model(folder / "model.onnx")
     assert b"site-packages" not in (folder / "model.onnx").read_bytes()  # nor where this machine keeps its programs
 

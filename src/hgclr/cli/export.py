@@ -2,78 +2,157 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hgclr.cli.options import Model
+from hgclr.cli.reading_options import Reading, reading_options
 
 if TYPE_CHECKING:
+    from hgclr.data import DataFolder
+    from hgclr.export.card import ModelCard, Score
     from hgclr.export.onnx import OnnxExport
+    from hgclr.export.stock import StockExport
+    from hgclr.inference import HierarchicalClassifier
 
 __all__ = ["export"]
 
+Target = Literal["stock", "onnx", "onnx-int8"]
+TEXTS = 64
+"""Texts of the data that the export is held against the model on."""
 
+
+@reading_options
 def export(
     model: Model,
     to: Annotated[
-        Literal["onnx", "onnx-int8"],
-        typer.Option(help="onnx: the same numbers, in onnxruntime. onnx-int8: smaller and faster, with rounding."),
+        Target,
+        typer.Option(
+            help="stock: a plain model of transformers, the same numbers, no hgclr needed to load it."
+            " onnx: the same numbers in onnxruntime, no torch needed. onnx-int8: smaller and faster, with rounding."
+        ),
     ],
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
+    reading: Reading,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Data folder to score both the model and the export on.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Data folder to score both the model and the export on; some of its texts are also used to hold the"
+            " two against each other.",
+        ),
     ] = None,
     split: Annotated[str, typer.Option(help="Which split of it: train, dev or test.")] = "dev",
+    scores_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--scores",
+            metavar="FILE",
+            help="Scores for the model card: what hgclr evaluate wrote with --json, or the report.json of --report."
+            " Those in the metrics.json of training are found by themselves.",
+        ),
+    ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option("--license", metavar="ID", help="Licence for the model card, such as mit; default: not stated."),
+    ] = None,
 ) -> None:
-    """Write a trained model for onnxruntime, where torch need not be installed.
+    """Write a trained model for others: for transformers alone, or for onnxruntime, where torch need not be installed.
 
-    The output folder takes the model's place in hgclr predict and evaluate. It is held against torch before it is
-    written; with **--data**, Micro- and Macro-F1 of both are shown side by side.
+    The output folder takes the model's place in hgclr predict and evaluate. It is held against the model before it is
+    written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON and
+    a model card (README.md), and a manifest.json by which hgclr tells whether the files are those that were written.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
     """
     from rich.console import Console
 
-    from hgclr.errors import require_extra
-
-    for module in ("torch", "onnxscript", "onnxruntime"):
-        require_extra(module, extra="export", capability="Exporting to ONNX")
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.rendering import score_table
-    from hgclr.export.onnx import export_onnx
+    from hgclr.errors import require_extra
+
+    if to == "stock":
+        require_extra("torch", extra="train", capability="Exporting to transformers")
+    else:
+        for module in ("torch", "onnxscript", "onnxruntime"):
+            require_extra(module, extra="export", capability="Exporting to ONNX")
+    from hgclr.export.card import Score, read_scores, write_card
+    from hgclr.inference import HierarchicalClassifier
 
     quiet_libraries()
     console = Console(highlight=False)
-    # Scored before anything is written, so that data that cannot be read leaves nothing behind.
-    scores = {} if data is None else {"torch": _scores(model, data, split)}
-    with standard_error().status("writing the graph and holding it against torch"):
-        result = export_onnx(model, output, int8=to == "onnx-int8")
+    # Read and scored before anything is written, so that what cannot be read leaves nothing behind.
+    recorded = [] if scores_file is None else [read_scores(scores_file)]
+    folder, scores, texts = None, {}, []
+    if data is not None:
+        classifier = HierarchicalClassifier.from_pretrained(model)
+        folder = reading.open(data, taxonomy=classifier.taxonomy)
+        scores["torch"] = _scores(classifier, model, folder, split)
+        texts = [document.text for document in islice(folder.documents(split), TEXTS)]
+    with standard_error().status("writing the model and holding it against torch"):
+        result = _write(model, to, output, texts)
     for line in _summary(result):
         console.print(line, markup=False, soft_wrap=True)
-    if data is not None:
-        scores[to] = _scores(output, data, split)
+    if folder is not None:
+        scores[to] = _scores(HierarchicalClassifier.from_pretrained(output), str(output), folder, split)
         console.print(score_table(f"{data}, {split}", scores))
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
+        of_data = str(folder.path.resolve())
+        recorded.insert(0, Score.from_json(scores[to], of="this folder", data=of_data, split=split))
+    write_card(output, _card(model, to, result, recorded, licence))
 
 
-def _scores(model: str | Path, data: Path, split: str) -> dict[str, Any]:
+def _scores(classifier: HierarchicalClassifier, name: str, folder: DataFolder, split: str) -> dict[str, Any]:
     """Return the scores of a model on a split, as a table takes them."""
     from hgclr.cli.console import progress_bar
-    from hgclr.data.folder import DataFolder
-    from hgclr.inference import HierarchicalClassifier, evaluate
+    from hgclr.inference import evaluate
 
-    classifier = HierarchicalClassifier.from_pretrained(model)
-    folder = DataFolder(data, taxonomy=classifier.taxonomy)
     with progress_bar() as bar:
-        task = bar.add_task(f"{model} on {split}", total=None)
+        task = bar.add_task(f"{name} on {split}", total=None)
         return evaluate(classifier, folder, split, progress=lambda count: bar.advance(task, count)).to_json()
 
 
-def _summary(result: OnnxExport) -> list[str]:
+def _write(model: str, to: Target, output: Path, texts: Sequence[str]) -> OnnxExport | StockExport:
+    """Write the model in the form that is asked for."""
+    if to == "stock":
+        from hgclr.export.stock import export_stock
+
+        return export_stock(model, output, texts=texts)
+    from hgclr.export.onnx import export_onnx
+
+    return export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
+
+
+def _summary(result: OnnxExport | StockExport) -> list[str]:
     """Return what was written, what it differs by, and what to do with it."""
+    from hgclr.export.stock import StockExport
+
+    return _stock_summary(result) if isinstance(result, StockExport) else _onnx_summary(result)
+
+
+def _stock_summary(result: StockExport) -> list[str]:
+    place = f'model="{result.folder}", top_k=None, truncation=True'
+    if result.own_class is None:
+        how = f'use it: transformers.pipeline("text-classification", {place}); hgclr need not be installed for that'
+        what = f"{result.class_name} of transformers"
+    else:
+        how = f'use it: import hgclr.models, then transformers.pipeline("text-classification", {place})'
+        what = f"{result.class_name} of hgclr, because {result.own_class}"
+    difference = result.difference
+    apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
+    return [
+        f"written: {result.folder}, {what}",
+        f"largest difference from the model on {difference.texts} texts: {apart}",
+        how,
+    ]
+
+
+def _onnx_summary(result: OnnxExport) -> list[str]:
     before, after = result.model_bytes / 1e6, result.graph_bytes / 1e6
     difference = result.difference
     apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
@@ -82,3 +161,23 @@ def _summary(result: OnnxExport) -> list[str]:
         f"largest difference from torch on {difference.texts} texts: {apart}",
         f"use it: hgclr predict {result.folder} \"a text\" (pip install 'hgclr[onnx]' is enough for that)",
     ]
+
+
+def _card(
+    model: str, to: Target, result: OnnxExport | StockExport, scores: Sequence[Score], licence: str | None
+) -> ModelCard:
+    """Return the model card, from the folder as hgclr itself loads it."""
+    from hgclr.export.card import ModelCard, read_training
+    from hgclr.export.stock import StockExport
+    from hgclr.inference.loading import load
+
+    written = load(result.folder, "cpu")
+    return ModelCard(
+        kind="model" if isinstance(result, StockExport) and result.own_class is not None else to,
+        name=result.folder.resolve().name,
+        decisions=written.decisions,
+        max_length=written.max_length,
+        training=read_training(model, len(written.taxonomy)),
+        scores=scores,
+        licence=licence,
+    )

@@ -15,9 +15,10 @@ def open_classifier(model: str) -> HierarchicalClassifier:
     from hgclr.cli.console import quiet_libraries
     from hgclr.errors import require_extra
     from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.finding import find_model
     from hgclr.inference.loading import is_onnx
 
-    if not is_onnx(model):
+    if not is_onnx(find_model(model)):
         require_extra("torch", extra="train", capability="A model that is no ONNX folder")
         quiet_libraries()
     return HierarchicalClassifier.from_pretrained(model)

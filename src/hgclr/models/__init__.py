@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput, TextClassifier
@@ -13,6 +13,7 @@ from hgclr.models.hgclr import HGCLRModel
 from hgclr.models.hiagm import HiAGMLAModel, HiAGMTPModel
 from hgclr.models.himatch import HiMatchModel
 from hgclr.models.htcinfomax import HTCInfoMaxModel
+from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
 __all__ = [
@@ -48,12 +49,18 @@ AutoModel.register(TextRCNNConfig, TextRCNNModel)
 def load_deployed(folder: str | Path) -> TextClassifier:
     """Load a model to predict with; what a training model holds beyond that is left out.
 
+    One that ``hgclr export`` wrote in a class of transformers' own becomes the model that it was written from.
+
     Raises:
         OSError, ValueError: if there is no such model.
     """
-    config = HGCLRConfig.from_pretrained(folder)
-    by_name = {model.__name__: model for model in ARCHITECTURES.values()}
-    named = by_name.get((config.architectures or [""])[0], FlatModel)
-    model: TextClassifier = named.deployed_class.from_pretrained(folder, use_safetensors=True)
+    model: TextClassifier
+    if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
+        model = from_stock(folder)
+    else:
+        config = HGCLRConfig.from_pretrained(folder)
+        by_name = {model.__name__: model for model in ARCHITECTURES.values()}
+        named = by_name.get((config.architectures or [""])[0], FlatModel)
+        model = named.deployed_class.from_pretrained(folder, use_safetensors=True)
     model.eval()
     return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -15,12 +16,12 @@ __all__ = ["load_tokenizer", "save"]
 
 def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     """Load the encoder's tokenizer for our models: they take ids and mask, and count positions from the left."""
+    # Given here, and not set afterwards, these are saved with the tokenizer.
+    ours: dict[str, Any] = {"padding_side": "right", "model_input_names": ["input_ids", "attention_mask"]}
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder), **ours)
     except (OSError, ValueError) as error:
         raise encoder_load_error(encoder, error) from error
-    tokenizer.padding_side = "right"
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
     return tokenizer
 
 

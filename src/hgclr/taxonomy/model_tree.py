@@ -25,6 +25,7 @@ def read_model_tree(folder: str | Path) -> Taxonomy:
     except (OSError, ValueError) as error:
         raise InputError(f"no model's configuration: {error}", path=path, remedy=REMEDY) from error
     try:
+        config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
         return Taxonomy([labels[index] for index in range(len(labels))], config["label_parents"], config["label_names"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:

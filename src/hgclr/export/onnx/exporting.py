@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import onnx_ir
 from torch.onnx import OnnxExporterError
 
 from hgclr.errors import InputError
-from hgclr.export.onnx.comparing import Difference, compare, sample_batches
+from hgclr.export.comparing import Difference, compare, sample_batches
 from hgclr.export.onnx.first_token import keep_first_token
 from hgclr.export.onnx.quantising import quantise
 from hgclr.export.onnx.tracing import trace
+from hgclr.export.opening import open_model
 from hgclr.files import atomic_folder
-from hgclr.inference.backends import OnnxBackend, TorchBackend
-from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel, is_onnx, load
+from hgclr.inference.backends import OnnxBackend
+from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel
+from hgclr.inference.manifest import write_manifest
 from hgclr.models import TextClassifier
 
 __all__ = ["TOLERANCE", "OnnxExport", "export_onnx"]
@@ -45,28 +48,22 @@ class OnnxExport:
     graph_bytes: int
 
 
-def export_onnx(model: str | Path, output: Path, *, int8: bool = False) -> OnnxExport:
+def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> OnnxExport:
     """Write a model as an ONNX graph with tokenizer and configuration, and hold it against torch.
 
     Args:
         model: a folder that ``hgclr train`` wrote, or a hub name.
         output: a new or empty folder, which is written whole or not at all.
         int8: turn the matrix products into int8 (see :mod:`hgclr.export.onnx.quantising`).
+        texts: what to hold the two against each other on, besides the label names.
 
     Raises:
         InputError: if there is no such model, the output is in use or cannot be written, or the graph does not give the
             model's logits.
     """
-    if any(output.iterdir()) if output.is_dir() else output.exists():
-        raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
-    if is_onnx(model):
-        raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
-    loaded = load(model, "cpu")
-    expected = loaded.backend
-    if not isinstance(expected, TorchBackend):
-        raise TypeError(f"expected a torch model, got {type(expected).__name__}")
-    network = expected.model.float()
-    batches = sample_batches(loaded)
+    loaded, expected = open_model(model, output)
+    network = expected.model
+    batches = sample_batches(loaded, texts)
     try:
         with atomic_folder(output) as folder, tempfile.TemporaryDirectory() as scratch:
             graph = trace(network)
@@ -81,6 +78,7 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False) -> OnnxE
                 difference = compare(expected, OnnxBackend(_save(graph, folder)), batches)
             graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
             _write_rest(loaded, network.config.to_dict(), folder)
+            write_manifest(folder)
     except OSError as error:
         raise InputError(f"the export cannot be written: {error.strerror or error}", path=output) from error
     except OnnxExporterError as error:
@@ -106,7 +104,8 @@ def _save(graph: onnx_ir.Model, folder: Path) -> Path:
 
 
 def _write_rest(model: LoadedModel, config: dict[str, object], folder: Path) -> None:
-    """Write tokenizer and configuration, the latter with the padding token, which only transformers would know."""
+    """Write tokenizer, configuration with the padding token, which only transformers would know, and decisions."""
+    model.decisions.write(folder)
     model.tokenizer.save(str(folder / TOKENIZER))
     content = {**config, "pad_token_id": model.pad_token}
     (folder / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Hold an exported graph against the torch model it came from."""
+"""Hold an export against the torch model it came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hgclr.inference.backends import Backend
-from hgclr.inference.batches import pad
+from hgclr.inference.batches import pad, windows
 from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel
 
@@ -20,6 +20,8 @@ Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 SHORT = 24
 """Label names among the texts of the comparison."""
+GROUP = 8
+"""Given texts in a batch."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Difference:
     probability: float
 
 
-def sample_batches(model: LoadedModel) -> list[Batch]:
-    """Return real texts as ids and mask, (B, L): label names, and longer texts made of them.
+def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]:
+    """Return real texts as ids and mask, (B, L): label names, longer texts made of them, and those that are given.
 
     Lengths go from the shortest there can be to the longest that is read, in batches with much padding, with none, and
     of one text.
@@ -61,6 +63,7 @@ def sample_batches(model: LoadedModel) -> list[Batch]:
     long = [encode(prose, max(model.max_length // share, len(shortest))) for share in (8, 4, 2, 1)]
     mixed = [*short[:3], *long, shortest]
     groups = [mixed, short, [long[-1]] * 2, *([text] for text in (shortest, short[0], *long))]
+    groups += windows([encode(text, model.max_length) for text in texts], GROUP)
     return [pad(group, model.pad_token) for group in groups]
 
 

@@ -1,0 +1,300 @@
+"""``HGCLRClassifier``: texts and label paths in, a scikit-learn classifier out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from hgclr.errors import InputError, require_extra
+from hgclr.estimator.inputs import as_value_errors, read_texts
+from hgclr.estimator.label_tree import TreeLabels, TreeLike, draw_tree, read_tree
+from hgclr.estimator.targets import Form, Targets, read_targets, write_targets
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["HGCLRClassifier"]
+
+
+class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Sort texts into a tree of labels.
+
+    ``X`` is a list, a one-dimensional array or a pandas Series of texts. ``y`` gives the labels of each in one of
+    these forms, and ``predict`` answers in the same:
+
+    - a string is one path, ``"science > physics"``, or a label's id in ``taxonomy``;
+    - a tuple is one path too, by its names, ``("science", "physics")``;
+    - a list (array, set) of such strings or tuples is any number of paths;
+    - an indicator matrix, (N, K), has a column for each label of ``taxonomy``, in its order.
+
+    Ancestors need not be given. Answers name the deepest labels, by their ids, as in ``classes_``; in an indicator
+    matrix ancestors are set too.
+
+    Args:
+        encoder: text encoder to start from: a name from the catalogue, a folder, or a hub name.
+        architecture: ``hgclr``, ``flat`` (the encoder without the tree), ``hiagm-tp``, ``hiagm-la``, ``htcinfomax`` or
+            ``himatch``.
+        preset: settings of the method: ``default``, ``paper`` or ``published``.
+        taxonomy: the label tree: a :class:`~hgclr.Taxonomy`, a file in any of its formats, or nested dictionaries such
+            as ``{"science": {"physics": {}, "chemistry": {}}}``. None draws it from the paths in ``y``.
+        path_separator: stands between the names of a path.
+        epochs, batch_size, learning_rate: None takes what suits the data and the encoder.
+        max_length: tokens of a text that are read; None takes the preset's.
+        settings: further settings of the method, such as ``{"contrastive_weight": 0.3}``, see
+            :class:`~hgclr.config.HGCLRConfig`.
+        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
+        validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
+        decode: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
+            one path for each document, otherwise ``closure``, or the best rule that calibration finds.
+        threshold: probability above which a label is given; None takes 0.5, or what calibration finds.
+        paths: how many paths ``top-k-paths`` gives.
+        calibrate: calibrate probabilities, and find decoding rule and thresholds, on the documents held out.
+        random_state: seed, generator, or None for another result each time.
+        output_dir: folder to keep the training run in, such as for explanations; it must not hold one yet. None leaves
+            nothing on disk.
+        verbose: 1 logs a line for each epoch.
+
+    Attributes:
+        classes_: the labels' ids in the tree's order, (K,); the paths, where the tree was drawn from ``y``.
+        taxonomy_: the label tree.
+        classifier_: the :class:`~hgclr.HierarchicalClassifier` that predicts, for other thresholds or rules.
+        history_: scores and losses of each epoch.
+
+    Example:
+        >>> classifier = HGCLRClassifier(epochs=5, random_state=0).fit(texts, paths)  # doctest: +SKIP
+        >>> classifier.predict(["a lens made of ice"])  # doctest: +SKIP
+        array(['science > physics'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        encoder: str | Path = "all-MiniLM-L6-v2",
+        *,
+        architecture: str = "hgclr",
+        preset: str = "default",
+        taxonomy: TreeLike | None = None,
+        path_separator: str = " > ",
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        max_length: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        precision: str = "auto",
+        validation_fraction: float = 0.1,
+        decode: str = "auto",
+        threshold: float | None = None,
+        paths: int = 1,
+        calibrate: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        output_dir: str | Path | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.architecture = architecture
+        self.preset = preset
+        self.taxonomy = taxonomy
+        self.path_separator = path_separator
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_length = max_length
+        self.settings = settings
+        self.precision = precision
+        self.validation_fraction = validation_fraction
+        self.decode = decode
+        self.threshold = threshold
+        self.paths = paths
+        self.calibrate = calibrate
+        self.random_state = random_state
+        self.output_dir = output_dir
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train on texts and their labels.
+
+        Args:
+            X: N texts.
+            y: their labels, in one of the forms above.
+
+        Raises:
+            ValueError: if texts, labels or parameters do not fit.
+        """
+        require_extra("torch", extra="sklearn", capability="Training")
+        from hgclr.estimator.deciding import Deciding
+        from hgclr.estimator.fitting import fit_model
+
+        with as_value_errors():
+            texts, targets = read_texts(X, empty=False), read_targets(y)
+            _check_lengths(texts, targets)
+            drawn = self.taxonomy is None
+            if self.taxonomy is None:
+                taxonomy = draw_tree(targets, self.path_separator)
+            else:
+                taxonomy = read_tree(self.taxonomy, self.path_separator)
+            label_sets = [labels for labels, _ in TreeLabels(taxonomy, self.path_separator, drawn=drawn).find(targets)]
+            if [] in label_sets:
+                raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
+            deciding = Deciding(
+                self.decode, self.threshold, self.paths, self.calibrate, one_path=targets.form.kind == "path"
+            )
+            fitted = fit_model(
+                texts,
+                label_sets,
+                taxonomy,
+                model=self._model_settings(),
+                training=self._training_settings(),
+                deciding=deciding,
+                validation_fraction=self.validation_fraction,
+                output=self.output_dir,
+                verbose=self.verbose,
+            )
+        self.classifier_, self.history_ = fitted.classifier, fitted.history
+        self._set_tree(fitted.classifier.taxonomy, targets.form, drawn)
+        self._files = fitted.files
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Return the labels of each text in the form in which ``fit`` was given them.
+
+        Returns:
+            (N,) of ids or tuples of names, (N,) of lists of these, or an indicator matrix, (N, K).
+        """
+        texts = self._texts(X)
+        blocks = [write_targets(given, self._form, self.taxonomy_) for given in self._decide(texts)]
+        empty = np.zeros((0, len(self.taxonomy_)), dtype=np.bool_)
+        return np.concatenate(blocks) if blocks else write_targets(empty, self._form, self.taxonomy_)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+        """Return the probability of every label for every text, (N, K), in the order of ``classes_``.
+
+        Each label has a probability of its own; a row does not sum to 1.
+        """
+        texts = self._texts(X)
+        return self.classifier_.predict_proba(texts)
+
+    def score(self, X: Any, y: Any) -> float:  # noqa: N803
+        """Return the Micro-F1 over all labels, ancestors included.
+
+        Labels that a tree drawn from training documents lacks count as not found. (The share of documents whose label
+        set is exactly right, which other classifiers return here, is hardly above 0 in a large tree.)
+
+        Raises:
+            ValueError: if there are not as many labels as texts, or a label is not in the tree that was given.
+        """
+        texts = self._texts(X)
+        with as_value_errors():
+            targets = read_targets(y)
+            _check_lengths(texts, targets)
+            labels = iter(TreeLabels(self.taxonomy_, self.path_separator, drawn=self._drawn).find(targets))
+            right = both = 0
+            for given in self._decide(texts):
+                both += int(given.sum())
+                for row in given:
+                    gold, unknown = next(labels)
+                    right += int(row[gold].sum())
+                    both += len(gold) + unknown
+        return 2 * right / both if both else 0.0
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder: safetensors, JSON and tokenizer files, whole or not at all.
+
+        ``hgclr predict``, ``hgclr serve`` and :meth:`load` read it. A ``random_state`` that is a generator is not kept.
+
+        Raises:
+            ValueError: if the folder holds something else already, or cannot be written.
+        """
+        check_is_fitted(self)
+        from hgclr.estimator.storing import save
+
+        with as_value_errors():
+            save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Load what :meth:`save` wrote, or the folder ``model`` that ``hgclr train`` left.
+
+        The latter predicts lists of paths, and tells nothing of the parameters here but the tree.
+
+        Raises:
+            ValueError: if it is no such folder.
+        """
+        from hgclr.estimator.storing import load
+
+        with as_value_errors():
+            return load(cls, Path(folder))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters and, of a fitted one, the files of its model's folder: a pickle that loads anywhere."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if (classifier := state.pop("classifier_", None)) is not None:
+            from hgclr.estimator.packing import pack, write_model
+
+            with tempfile.TemporaryDirectory(prefix="hgclr-") as folder:
+                write_model(classifier, self._files, Path(folder))
+                state["_files"] = pack(Path(folder))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_files" in state:
+            from hgclr.estimator.packing import WEIGHTS, unpack
+
+            self.classifier_ = unpack(self._files)
+            self._files = {name: content for name, content in self._files.items() if WEIGHTS not in name}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _texts(self, X: Any) -> list[str]:  # noqa: N803
+        check_is_fitted(self)
+        with as_value_errors():
+            return read_texts(X, empty=True)
+
+    def _decide(self, texts: list[str]) -> Any:
+        """Yield the labels, bool (n, K), of consecutive windows of the texts."""
+        for probabilities in self.classifier_.probabilities(texts):
+            yield self.classifier_.decisions.decide(probabilities).given
+
+    def _set_tree(self, taxonomy: Taxonomy, form: Form, drawn: bool) -> None:
+        self.taxonomy_, self._form, self._drawn = taxonomy, form, drawn
+        self.classes_ = np.array(taxonomy.ids, dtype=object)
+
+    def _model_settings(self) -> dict[str, Any]:
+        """Return the section ``model`` of a training run."""
+        own = {"encoder": str(self.encoder), "architecture": self.architecture, "preset": self.preset}
+        if self.max_length is not None:
+            own["max_length"] = _plain(self.max_length)
+        settings = dict(self.settings or {})
+        if both := sorted(settings.keys() & {*own, "max_length"}):
+            raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
+        return own | {name: _plain(value) for name, value in settings.items()}
+
+    def _training_settings(self) -> dict[str, Any]:
+        """Return the section ``training`` of a training run."""
+        seed = self.random_state
+        if seed is None or isinstance(seed, np.random.RandomState):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        names = ("epochs", "batch_size", "learning_rate", "precision")
+        return {name: _plain(getattr(self, name)) for name in names} | {"seed": _plain(seed)}
+
+
+def _check_lengths(texts: list[str], targets: Targets) -> None:
+    if not texts:
+        raise InputError("X has no text")
+    if len(texts) != len(targets):
+        raise InputError(f"X has {len(texts)} texts and y the labels of {len(targets)}")
+
+
+def _plain(value: Any) -> Any:
+    """Return the Python number of a numpy one, which searches over parameters draw."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,134 @@
+"""The same model in a class of transformers' own, and back.
+
+A head of ours is linear in the first token's vector, ``W h + b``. The stock classes for BERT, RoBERTa and their kin put
+``tanh(V h + c)`` in between. With ``V = ε I``, ``c = 0`` and ``W / ε`` in the place of W nothing of that is left:
+in fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so that logits stay the same
+to the last bit (as far as the order of additions does: on a processor it may change with where weights lie in memory).
+The encoder ends in a layer norm, which bounds ``|h|`` for every text there can be; ε follows from it.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
+
+from hgclr.config import HGCLRConfig
+from hgclr.models.base import TextClassifier
+from hgclr.models.flat import FlatModel
+
+__all__ = ["KEY", "from_stock", "no_stock_form", "to_stock"]
+
+KEY = "hgclr"
+"""Field of the stock configuration with what only we need: label tree, threshold, length, and ε."""
+OURS = ("label_parents", "label_names", "threshold", "max_length")
+SCALE = "head_scale"
+LINEAR = 2.0**-12
+"""Up to here tanh(x) = x in fp32: the next term of its series, x³/3, is below half of x's last bit."""
+HEADS = {
+    "bert": ("bert.pooler.dense", "classifier"),
+    "camembert": ("classifier.dense", "classifier.out_proj"),
+    "mpnet": ("classifier.dense", "classifier.out_proj"),
+    "roberta": ("classifier.dense", "classifier.out_proj"),
+    "xlm-roberta": ("classifier.dense", "classifier.out_proj"),
+}
+"""Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
+
+
+def no_stock_form(model: TextClassifier) -> str | None:
+    """Return why a model has no form in a stock class, or None if it has one."""
+    kind = model.config.text_encoder.model_type
+    if not isinstance(model, FlatModel):
+        return f"{type(model).__name__} has more than a linear layer on its encoder"
+    if kind not in HEADS:
+        return f"transformers' own class for {kind} has no head that a linear layer can be written in"
+    if model.config.pooling != "cls":
+        return (
+            f"transformers' own class for {kind} reads the first token, this model's pooling is {model.config.pooling}"
+        )
+    return None
+
+
+@torch.no_grad()
+def to_stock(model: TextClassifier) -> PreTrainedModel:
+    """Return a stock classifier with the same logits; weights are copied.
+
+    Raises:
+        ValueError: if there is none, see :func:`no_stock_form`.
+    """
+    if (reason := no_stock_form(model)) is not None:
+        raise ValueError(reason)
+    stock: Any = AutoModelForSequenceClassification.from_config(_stock_config(model.config))
+    stock.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
+    scale = _scale(model.encoder)
+    before, after = _head(stock)
+    before.weight.copy_(scale * torch.eye(len(before.weight)))
+    before.bias.zero_()
+    after.weight.copy_(model.classifier.weight / scale)
+    after.bias.copy_(model.classifier.bias)
+    getattr(stock.config, KEY)[SCALE] = scale
+    stock.eval()
+    network: PreTrainedModel = stock
+    return network
+
+
+@torch.no_grad()
+def from_stock(folder: str | Path) -> FlatModel:
+    """Load what :func:`to_stock` made as the model that it was made of, weights to the last bit.
+
+    Raises:
+        OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
+    """
+    stock: Any = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True)
+    try:
+        config, scale = _our_config(stock.config), float(getattr(stock.config, KEY)[SCALE])
+        before, after = _head(stock)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
+    if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
+        raise ValueError("its head is not the one that hgclr export wrote")
+    with torch.device("meta"):
+        model = FlatModel(config)
+    model.encoder, model.classifier = stock.base_model, after
+    model.encoder.pooler = None  # which ours have not
+    model.classifier.weight.mul_(scale)
+    return model
+
+
+def _stock_config(config: HGCLRConfig) -> PreTrainedConfig:
+    """Return the encoder's configuration with the labels, and with what else we need under a key of its own."""
+    ours = {name: getattr(config, name) for name in OURS}
+    labels = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
+    stock: PreTrainedConfig = type(config.text_encoder)(**{**config.text_encoder.to_dict(), **labels, KEY: ours})
+    return stock
+
+
+def _our_config(stock: PreTrainedConfig) -> HGCLRConfig:
+    """Return the configuration that a stock one was made of, but for what matters in training only."""
+    fields = stock.to_dict()
+    ours = {name: fields[KEY][name] for name in OURS}
+    labels = {name: fields.pop(name) for name in ("id2label", "label2id", "problem_type")}
+    del fields[KEY], fields["architectures"]
+    return HGCLRConfig(encoder_config=type(stock)(**fields), pooling="cls", **ours, **labels)
+
+
+def _scale(encoder: Any) -> float:
+    """Return ε: the largest power of two with which no vector that the encoder can give leaves the linear part of tanh.
+
+    A vector after a layer norm over H features is ``γ ∘ n + β`` with ``|n_i| < sqrt(H)``.
+    """
+    norm: nn.LayerNorm = encoder.encoder.layer[-1].output.LayerNorm
+    bound = norm.weight.abs() * math.sqrt(norm.normalized_shape[0]) + norm.bias.abs()
+    return LINEAR / 2.0 ** math.ceil(math.log2(max(float(bound.max()), 1.0)))
+
+
+def _head(stock: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
+    """Return the linear layers before the tanh and after it."""
+    before, after = (stock.get_submodule(name) for name in HEADS[stock.config.model_type])
+    if not isinstance(before, nn.Linear) or not isinstance(after, nn.Linear):
+        raise TypeError(f"{type(stock).__name__} has another head than this version knows")
+    return before, after

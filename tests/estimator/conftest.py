@@ -1,0 +1,58 @@
+"""A quick estimator on a tiny encoder, and one fitted for each form of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_corpus import Corpus, corpus
+
+from hgclr.estimator import HGCLRClassifier
+
+
+@pytest.fixture(scope="session")
+def quick(make_encoder) -> Callable[..., HGCLRClassifier]:
+    """Return a function that makes an estimator which learns the toy corpus in a second or two."""
+
+    def make(**parameters: Any) -> HGCLRClassifier:
+        defaults = {
+            "architecture": "flat",
+            "epochs": 5,
+            "batch_size": 4,
+            "learning_rate": 5e-3,
+            "precision": "fp32",
+            "random_state": 1,
+        }
+        return HGCLRClassifier(make_encoder("bert"), **(defaults | parameters))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def one_path() -> Corpus:
+    return corpus(60)
+
+
+@pytest.fixture(scope="session")
+def several_paths() -> Corpus:
+    return corpus(80, several=True)
+
+
+@pytest.fixture(scope="session")
+def on_strings(quick, one_path: Corpus) -> HGCLRClassifier:
+    """Fitted to one path for each document."""
+    return quick().fit(one_path.texts, one_path.strings)
+
+
+@pytest.fixture(scope="session")
+def on_lists(quick, several_paths: Corpus) -> HGCLRClassifier:
+    """Fitted to a list of paths for each document."""
+    return quick(calibrate=True, validation_fraction=0.2).fit(several_paths.texts, several_paths.paths)
+
+
+@pytest.fixture(scope="session")
+def on_matrix(quick, several_paths: Corpus) -> HGCLRClassifier:
+    """Fitted to an indicator matrix."""
+    return quick(taxonomy=several_paths.tree).fit(several_paths.texts, several_paths.matrix.astype(np.int8))

@@ -1,0 +1,198 @@
+"""The model card: what hubs read, what people read, and label names that stay names."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
+from hgclr.export.card import ModelCard, Score, TrainingRecord, read_scores, read_training, write_card
+from hgclr.export.card.markdown import escape, table
+from hgclr.taxonomy import Taxonomy
+
+SCORES = {"documents": 50, "micro": {"f1": 0.5}, "macro": {"f1": 0.25}}
+
+
+def card_of(taxonomy: Taxonomy, kind: str = "stock", **more) -> ModelCard:
+    return ModelCard(kind, "sorter", more.pop("decisions", Decisions(taxonomy)), 128, **more)
+
+
+def shown(markdown: str) -> str:
+    """Return what a reader sees, the tags of HTML taken away."""
+    rendered = MarkdownIt("gfm-like", {"linkify": False}).enable("table").render(markdown)
+    return html.unescape(re.sub(r"<[^>]*>", "", rendered))
+
+
+@given(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1))
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_a_name_is_shown_as_it_is(name: str) -> None:
+    (_, _, row) = table(("a", "b"), [("x", f"the {escape(name)} end")])
+    html_row = MarkdownIt("commonmark").enable("table").render(f"| a | b |\n| --- | --- |\n{row}\n")
+    cells = re.findall(r"<td>(.*?)</td>", html_row, flags=re.DOTALL)
+    assert len(cells) == 2
+    assert "<" not in cells[1]  # no markup came of it
+    assert html.unescape(cells[1]).split() == f"the {name} end".split()
+
+
+@pytest.mark.parametrize(
+    "name", ["a|b", "<script>x</script>", "[x](http://y)", "`c`", "*b* _i_", "# h", "a\n\n# h", "&lt;"]
+)
+def test_names_of_labels_are_no_markup(name: str) -> None:
+    taxonomy = Taxonomy(["top", "below"], [-1, 0], [name, "other"])
+    text = card_of(taxonomy).text()
+    body = text.split("---", 2)[2]
+    assert f"At the top: {' '.join(name.split())}." in shown(body)
+    assert body.count("\n# ") == 1
+
+
+def test_hubs_find_their_fields(taxonomy) -> None:
+    fields = yaml.safe_load(card_of(taxonomy).text().split("---")[1])
+    assert fields == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification",
+        "license": "other",
+        "license_name": "unspecified",
+        "tags": ["hgclr", "hierarchical-text-classification"],
+    }
+    fields = yaml.safe_load(card_of(taxonomy, "onnx-int8", licence='apache-2.0 "x": y').text().split("---")[1])
+    assert (fields["license"], fields["library_name"]) == ('apache-2.0 "x": y', "hgclr")
+    assert "license_name" not in fields
+    assert "onnx" in fields["tags"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "present", "absent"),
+    [
+        ("stock", ['pipeline("text-classification", model="sorter"', "hgclr[train]", "Not in fp16"], ["hgclr[onnx]"]),
+        ("model", ["import hgclr.models", "hgclr[train]"], ["hgclr[onnx]", "fp16", "int8"]),
+        ("onnx", ["hgclr[onnx]"], ["pipeline(", "hgclr[train]", "int8"]),
+        ("onnx-int8", ["hgclr[onnx]", "rounded to int8"], ["pipeline(", "hgclr[train]"]),
+    ],
+)
+def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], absent: list[str]) -> None:
+    text = card_of(taxonomy, kind).text()
+    for words in present:
+        assert words in text
+    for words in absent:
+        assert words not in text
+
+
+def test_the_code_in_it_is_python(taxonomy) -> None:
+    for kind in ("stock", "model", "onnx"):
+        card = ModelCard(kind, 'a "quoted"\nname', Decisions(taxonomy), 128)
+        for code in re.findall(r"```python\n(.*?)```", card.text(), flags=re.DOTALL):
+            compile(code, "card", "exec")
+
+
+def test_tree_decisions_and_limits(taxonomy) -> None:
+    found = {"documents": 1200, "held_out_f1": {"before": 0.5, "after": 0.6}}
+    thresholds = np.linspace(0.1, 0.9, 9, dtype=np.float32)
+    decisions = Decisions(taxonomy, rule="top-down", thresholds=thresholds, found=found)
+    text = card_of(taxonomy, decisions=decisions).text()
+    assert "a tree of 9 labels in 3 levels" in text
+    assert "| 1 | 2 |\n| 2 | 4 |\n| 3 | 3 |" in text
+    assert "At the top: science, society." in text
+    assert "Decoding: top-down, thresholds 0.1 to 0.9, probabilities as trained." in text
+    assert "median 0.5; each label's is in `decisions.json`" in text
+    assert "| held out f1 | before 0.5, after 0.6 |" in text
+    assert "the first 128 tokens are read" in text
+    assert "wang-etal-2022-incorporating" in text
+
+
+def test_of_many_top_labels_a_few_are_named() -> None:
+    taxonomy = Taxonomy([f"label {index}" for index in range(30)], [-1] * 30)
+    text = card_of(taxonomy).text()
+    assert "label 11 and 18 more." in text
+    assert "label 12" not in text
+
+
+def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
+    after = Score.from_json(SCORES, of="after training", data="/home/me/wos", split="dev")
+    record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (after,))
+    here = Score("this folder", "wos", "test", 2000, 0.81234, 0.7)
+    text = card_of(taxonomy, training=record, scores=[here]).text()
+    assert (
+        "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| after training | wos | dev | 50 | 50.00 | 25.00 |"
+        in text
+    )
+    assert "System: hgclr, from the encoder tiny. Data: wos (1,000 train, 50 dev documents)." in text
+    assert "*After training* is with one threshold" in text
+    assert "home" not in text
+    assert card_of(taxonomy).text().count("Not recorded.") == 2
+
+
+def run_with(tmp_path: Path, content: object) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "metrics.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return tmp_path / "model"
+
+
+METRICS = {
+    "run": {"model": {"encoder": "tiny", "architecture": "flat"}, "data": {"path": "data/wos"}},
+    "documents": {"train": 7},
+    "labels": 9,
+    "test": SCORES,
+}
+
+
+def test_training_is_found_beside_the_model(tmp_path: Path) -> None:
+    score = Score("after training", "wos", "test", 50, 0.5, 0.25)
+    assert read_training(run_with(tmp_path, METRICS), 9) == TrainingRecord(
+        "tiny", "flat", "wos", {"train": 7}, (score,)
+    )
+
+
+def test_a_model_trained_on_has_no_encoder_of_its_own(tmp_path: Path) -> None:
+    settings = {"architecture": "hgclr", "start": "old/training-model"}
+    record = read_training(run_with(tmp_path, METRICS | {"run": METRICS["run"] | {"model": settings}}), 9)
+    assert record is not None
+    assert record.encoder is None
+
+
+@pytest.mark.parametrize("content", ["{", [], {}, METRICS | {"labels": 8}, METRICS | {"test": {}}])
+def test_metrics_of_something_else_are_left_out_and_said_so(tmp_path: Path, caplog, content: object) -> None:
+    assert read_training(run_with(tmp_path, content), 9) is None
+    (record,) = caplog.records
+    assert f"the model card leaves out {tmp_path / 'metrics.json'}: " in record.getMessage()
+
+
+def test_no_metrics_no_record(tmp_path: Path, caplog) -> None:
+    assert read_training("a/hub-name", 9) is None
+    assert read_training(tmp_path, 9) is None
+    assert not caplog.records
+
+
+def test_scores_of_an_evaluation_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps({"model": "runs/a/model", "data": "/x/wos", "split": "test", "scores": SCORES}))
+    assert read_scores(path) == Score("model", "wos", "test", 50, 0.5, 0.25)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"model": "m", "data": "d", "split": "s", "scores": {}}'])
+def test_scores_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "scores.json"
+    path.write_text(content)
+    with pytest.raises(
+        InputError, match=r"scores\.json: no scores of hgclr evaluate: .*; give what hgclr evaluate --js"
+    ):
+        read_scores(path)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_scores(tmp_path / "nowhere.json")
+
+
+def test_a_card_that_cannot_be_written_is_named(taxonomy, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"README\.md: cannot be written"):
+        write_card(tmp_path / "file", card_of(taxonomy))
+    write_card(tmp_path, card_of(taxonomy))
+    assert (tmp_path / "README.md").read_text() == card_of(taxonomy).text()

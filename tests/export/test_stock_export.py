@@ -1,0 +1,160 @@
+"""The export to transformers' own classes: it loads where there is no hgclr, and predicts the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hgclr.errors import InputError
+from hgclr.export.onnx import export_onnx
+from hgclr.export.stock import export_stock, exporting
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer, save
+
+TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
+
+# An installation without hgclr: whatever asks for it is told that it does not exist.
+PIPELINE = """
+import json, sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "hgclr":
+            raise ModuleNotFoundError(name, name=name)
+if sys.argv[3] == "without":
+    sys.meta_path.insert(0, Hide())
+else:
+    import hgclr.models
+from transformers import AutoModelForSequenceClassification, pipeline
+name = type(AutoModelForSequenceClassification.from_pretrained(sys.argv[1])).__name__
+classify = pipeline("text-classification", model=sys.argv[1], top_k=None, truncation=True, device="cpu")
+answers = [{row["label"]: row["score"] for row in answer} for answer in classify(json.loads(sys.argv[2]))]
+print(json.dumps({"class": name, "answers": answers, "hgclr": "hgclr" in sys.modules}))
+"""
+
+
+def in_pipeline(folder: Path, *, hgclr: str) -> dict:
+    command = [sys.executable, "-c", PIPELINE, str(folder), json.dumps(TEXTS), hgclr]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
+    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
+
+    def make(kind: str = "bert", pooling: str = "cls") -> Path:
+        tokenizer = load_tokenizer(make_encoder(kind))
+        torch.manual_seed(4)
+        model = FlatModel.from_encoder(
+            make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24
+        )
+        torch.nn.init.normal_(model.classifier.weight, std=0.5)
+        folder = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
+        save(model, tokenizer, folder)
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bert", "Bert"), ("roberta", "Roberta")])
+def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_path: Path, kind: str, name) -> None:
+    model = make_model(kind)
+    result = export_stock(model, tmp_path / "stock", texts=TEXTS)
+    assert (result.class_name, result.own_class) == (f"{name}ForSequenceClassification", None)
+    assert result.difference.logit < 1e-6
+    assert result.difference.texts > len(TEXTS)
+    found = in_pipeline(result.folder, hgclr="without")
+    assert found["hgclr"] is False
+    assert found["class"] == result.class_name
+    expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    for row, answer in enumerate(found["answers"]):  # each label by itself: sigmoid, not softmax
+        assert set(answer) == set(taxonomy.ids)
+        np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("distilbert", "cls"), ("bert", "mean")])
+def test_without_an_exact_form_our_own_class_is_written(
+    make_model, taxonomy, tmp_path: Path, kind: str, pooling: str
+) -> None:
+    model = make_model(kind, pooling)
+    result = export_stock(model, tmp_path / "own")
+    assert result.class_name == "FlatModel"
+    assert kind in str(result.own_class)
+    found = in_pipeline(result.folder, hgclr="with")
+    assert found["class"] == "FlatModel"
+    expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    for row, answer in enumerate(found["answers"]):
+        np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
+
+
+def test_the_folder_takes_the_models_place(make_model, tmp_path: Path) -> None:
+    model = make_model("bert")
+    before = HierarchicalClassifier.from_pretrained(model)
+    before.decisions.changed(rule="closure", threshold=0.3).write(model)
+    folder = export_stock(model, tmp_path / "stock").folder
+    after = HierarchicalClassifier.from_pretrained(folder)
+    np.testing.assert_allclose(after.predict_proba(TEXTS), before.predict_proba(TEXTS), atol=1e-6)
+    assert after.taxonomy == before.taxonomy
+    assert after.decisions.rule == "closure"
+    assert after.decisions.thresholds == pytest.approx(0.3)
+    graph = export_onnx(folder, tmp_path / "onnx").folder  # what was exported can be exported again
+    again = HierarchicalClassifier.from_pretrained(graph)
+    np.testing.assert_allclose(again.predict_proba(TEXTS), before.predict_proba(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_the_folder_holds_no_pickle_and_nothing_of_this_machine(make_model, tmp_path: Path, kind: str) -> None:
+    model = make_model(kind)
+    folder = export_stock(model, tmp_path / "stock").folder
+    files = {path.name for path in folder.iterdir()}
+    expected = {"config.json", "decisions.json", "manifest.json", "model.safetensors"}
+    assert files == expected | {"tokenizer.json", "tokenizer_config.json"}
+    for path in folder.glob("*.json"):
+        assert str(tmp_path.parent) not in path.read_text()
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 24
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    assert tokenizer["truncation"]["max_length"] == 24
+    assert tokenizer["padding"] is None
+    config = json.loads((folder / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
+
+
+@pytest.mark.parametrize(("error", "refused"), [(3e-5, True), (3e-6, False), (float("nan"), True)])
+def test_other_logits_are_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused: bool) -> None:
+    real = exporting.to_stock
+
+    def another(model: FlatModel):
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            other.classifier.bias[3] += error
+        return real(other)
+
+    monkeypatch.setattr(exporting, "to_stock", another)
+    if not refused:
+        assert export_stock(make_model(), tmp_path / "out").difference.logit == pytest.approx(error, rel=0.3)
+        return
+    with pytest.raises(InputError, match=r"as BertForSequenceClassification gives other logits, by .*; nothing was"):
+        export_stock(make_model(), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_exported_is_refused(make_model, tmp_path: Path) -> None:
+    model = make_model()
+    with pytest.raises(InputError, match="the output is there already; give a new or empty folder"):
+        export_stock(model, model)
+    with pytest.raises(InputError, match="no model could be loaded from nowhere"):
+        export_stock("nowhere", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
