@@ -1,0 +1,96 @@
+// How to decide: rule, number of paths, threshold, doubt. What is not touched is left to the model.
+
+import { byId, element } from "./element.js";
+import { RULES } from "./rules.js";
+import { percent } from "./wording.js";
+
+/** The form with the settings; `changed()` is called whenever one of them is another. */
+export class Controls {
+  constructor(changed) {
+    this.decisions = {};
+    this.own = {}; // what was set on the page, as the service takes it
+    this.rule = byId("rule");
+    this.rule.append(
+      ...[...RULES].map(([name, line]) => {
+        const parts = [element("b", {}, name), element("i", {}, " — "), element("span", {}, line)];
+        return element("option", { value: name }, ...parts);
+      }),
+    );
+    const set = (name, value) => {
+      this.own[name] = value;
+      this.show();
+      changed();
+    };
+    this.rule.addEventListener("change", () => set("decode", this.rule.value));
+    byId("paths").addEventListener("input", (event) => {
+      if (event.target.validity.valid && event.target.value) set("paths", event.target.valueAsNumber);
+    });
+    byId("threshold").addEventListener("input", (event) => set("threshold", event.target.valueAsNumber));
+    byId("sure").addEventListener("input", (event) => set("sure", event.target.valueAsNumber));
+    byId("controls").addEventListener("submit", (event) => event.preventDefault());
+    byId("reset").addEventListener("click", () => {
+      this.own = {};
+      this.show();
+      changed();
+    });
+    this.show();
+  }
+
+  /** Take over how the model decides where nothing else is set. */
+  setModel(decisions) {
+    this.decisions = decisions;
+    this.show();
+  }
+
+  /** Return the settings as part of a request. */
+  settings() {
+    const { paths, ...others } = this.own;
+    return paths !== undefined && this.chosenRule === "top-k-paths" ? { ...others, paths } : others;
+  }
+
+  get chosenRule() {
+    return this.own.decode ?? this.decisions.rule ?? "threshold";
+  }
+
+  /** Return the threshold of a label, by its id; null where it is not known. */
+  thresholdOf(id) {
+    const thresholds = this.own.threshold ?? this.decisions.thresholds ?? null;
+    return thresholds !== null && typeof thresholds === "object" ? (thresholds[id] ?? null) : thresholds;
+  }
+
+  /** Draw where the most probable labels lie, above the slider. */
+  drawRug(result) {
+    byId("rug").replaceChildren(
+      ...(result?.likely ?? []).map((label) => {
+        const dot = element("i", { class: result.given.has(label) ? "lit" : null });
+        dot.style.setProperty("--probability", result.probabilities[label]);
+        return dot;
+      }),
+    );
+  }
+
+  show() {
+    const { thresholds = 0.5, paths = 1, sure } = this.decisions;
+    this.rule.value = this.chosenRule;
+    byId("rule-line").textContent = RULES.get(this.chosenRule) ?? "";
+    byId("paths-field").hidden = this.chosenRule !== "top-k-paths";
+    byId("paths").value = this.own.paths ?? paths;
+    const spread = typeof thresholds === "object" ? Object.values(thresholds).sort((a, b) => a - b) : [thresholds];
+    const own = this.own.threshold;
+    const alike = own !== undefined || spread[0] === spread.at(-1);
+    const range = `${percent(spread[0])} to ${percent(spread.at(-1))}, by label`;
+    slide("threshold", own ?? spread[Math.floor(spread.length / 2)], alike ? null : range);
+    const doubt = this.own.sure ?? sure ?? 0;
+    slide("sure", doubt, doubt ? null : "off");
+    byId("reset").disabled = !Object.keys(this.own).length;
+  }
+}
+
+/** Put a slider where a value is, and say it, or what is to be said instead. */
+function slide(id, value, words) {
+  const slider = byId(id);
+  slider.value = value;
+  const said = words ?? percent(value);
+  slider.setAttribute("aria-valuetext", said);
+  byId(`${id}-value`).textContent = said;
+}

@@ -1,0 +1,216 @@
+// A file on the page: choose it, say which column holds the text, watch it being labelled, take it back.
+
+import { byId, element } from "./element.js";
+import { labelTexts } from "./labelling.js";
+import { cellOf, FileError, readFile, writeTable } from "./tables.js";
+import { count, deepest, delay, duration, percent, sentence } from "./wording.js";
+
+const SHOWN = 50; // rows of the preview
+
+/** The panel for files; `settings()` says how to decide, `announce(text)` speaks to screen readers. */
+export class FileView {
+  constructor({ settings, announce }) {
+    Object.assign(this, { settings, announce, limits: {}, table: null, answers: [], running: null });
+    const drop = byId("drop");
+    byId("file").addEventListener("change", (event) => this.take(event.target.files[0]));
+    drop.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+    drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+    drop.addEventListener("drop", (event) => {
+      event.preventDefault();
+      drop.classList.remove("over");
+      this.take(event.dataTransfer.files[0]);
+    });
+    byId("column").addEventListener("change", () => this.fresh());
+    byId("start").addEventListener("click", () => this.start());
+    byId("cancel").addEventListener("click", () => this.running?.abort());
+  }
+
+  async take(file) {
+    if (!file) return;
+    this.running?.abort();
+    byId("file-problem").hidden = true;
+    byId("file-work").hidden = true;
+    try {
+      this.table = await readFile(file);
+    } catch (error) {
+      if (!(error instanceof FileError)) throw error;
+      byId("file-problem").textContent = error.message;
+      byId("file-problem").hidden = false;
+      return;
+    }
+    this.name = file.name;
+    byId("file-work").hidden = false;
+    byId("file-name").textContent = file.name;
+    const { columns, rows } = this.table;
+    byId("file-facts").textContent = `${count(rows.length, "row")}, ${count(columns.length, "column")}`;
+    byId("column-field").hidden = columns.length === 1;
+    byId("column").replaceChildren(...columns.map((name) => element("option", { value: name }, name)));
+    byId("column").value = this.likelyColumn();
+    this.fresh();
+  }
+
+  /** Return the column called text, or else the one with the longest cells. */
+  likelyColumn() {
+    const { columns, rows } = this.table;
+    const named = columns.find((name) => name.toLowerCase() === "text");
+    if (named !== undefined) return named;
+    const some = [...rows.keys()].slice(0, 100);
+    const length = (name) => some.reduce((sum, row) => sum + (cellOf(this.table, row, name)?.length ?? 0), 0);
+    return columns.reduce((best, name) => (length(name) > length(best) ? name : best));
+  }
+
+  /** Forget what was labelled. */
+  fresh() {
+    this.running?.abort();
+    this.answers = new Array(this.table.rows.length);
+    this.errors = 0;
+    this.done = 0;
+    this.texts = this.table.rows.map((_, row) => cellOf(this.table, row, byId("column").value));
+    this.dropDownload();
+    byId("progress").hidden = true;
+    byId("progress-note").textContent = "";
+    byId("start").textContent = "Label the file";
+    byId("start").classList.add("main");
+    this.showRows();
+  }
+
+  async start() {
+    this.fresh();
+    const running = (this.running = new AbortController());
+    const since = performance.now();
+    this.show(true);
+    let [note, quarter] = ["", 0];
+    const tell = () => {
+      const left = ((performance.now() - since) / 1000 / Math.max(1, this.done)) * (this.texts.length - this.done);
+      byId("progress").value = this.done / this.texts.length;
+      byId("progress-note").textContent = note || `${this.counted()}, about ${duration(left)} left`;
+      if (Math.floor((4 * this.done) / this.texts.length) > quarter) {
+        quarter = Math.floor((4 * this.done) / this.texts.length);
+        if (quarter < 4) this.announce(`${quarter * 25} % of the rows labelled`);
+      }
+    };
+    try {
+      await labelTexts(this.texts, {
+        settings: this.settings(),
+        limits: this.limits,
+        signal: running.signal,
+        done: (rows, predictions) => {
+          if (this.running !== running) return;
+          note = "";
+          rows.forEach((row, place) => this.keep(row, predictions[place]));
+          tell();
+        },
+        waiting: (seconds, error) => {
+          note = `${this.counted()}. ${delay(seconds, error)}`;
+          tell();
+        },
+      });
+      this.finish(running, `${this.counted()}, in ${duration((performance.now() - since) / 1000)}.`);
+    } catch (error) {
+      const why = error.name === "AbortError" ? "Cancelled." : sentence(error.message);
+      this.finish(running, `${why} ${this.counted()} done.`);
+    }
+  }
+
+  counted() {
+    const errors = this.errors ? `, ${count(this.errors, "error")}` : "";
+    return `${this.done.toLocaleString("en")} of ${count(this.texts.length, "row")}${errors}`;
+  }
+
+  keep(row, prediction) {
+    this.answers[row] = prediction;
+    this.done += 1;
+    if (prediction.error) this.errors += 1;
+    if (row < SHOWN) byId("rows").tBodies[0].rows[row].replaceWith(this.rowElement(row));
+  }
+
+  finish(running, note) {
+    if (this.running !== running) return; // another file has taken its place
+    this.running = null;
+    this.show(false);
+    byId("progress-note").textContent = note;
+    byId("start").textContent = "Label it again";
+    byId("start").classList.toggle("main", !this.done); // the next step is to take it
+    this.announce(note);
+    if (this.done) this.offerDownload();
+  }
+
+  show(running) {
+    byId("start").hidden = running;
+    byId("cancel").hidden = !running;
+    byId("progress").hidden = false;
+    byId("column").disabled = running;
+    (running ? byId("cancel") : byId("start")).focus();
+  }
+
+  offerDownload() {
+    const blob = new Blob([writeTable(this.table, this.columns())], { type: "text/plain;charset=utf-8" });
+    const stem = this.name.replace(/\.[^.]*$/, "");
+    const ending = this.table.kind === "lines" ? "csv" : this.name.split(".").at(-1);
+    const link = byId("download");
+    link.href = URL.createObjectURL(blob);
+    link.download = `${stem}-labelled.${ending}`;
+    link.textContent = this.done < this.texts.length ? "Download what is done" : "Download";
+    link.hidden = false;
+    link.focus();
+  }
+
+  dropDownload() {
+    const link = byId("download");
+    if (link.href) URL.revokeObjectURL(link.href);
+    link.removeAttribute("href");
+    link.hidden = true;
+  }
+
+  /** Return what is added to each row: in JSON lines as hgclr predict writes it, in tables as hgclr reads labels. */
+  columns() {
+    const answer = (row) => this.answers[row];
+    const error = ["error", (row) => answer(row)?.error?.message];
+    if (this.table.kind === "jsonl") {
+      const doubtful = (row) => (answer(row)?.doubtful?.length ? answer(row).doubtful : undefined);
+      return [["predictions", (row) => answer(row)?.labels], ["doubtful", doubtful], error];
+    }
+    const join = (row, part, say) => answer(row)?.[part]?.map(say).join(";");
+    const path = (label) => label.path.join(" > ");
+    return [
+      ["labels", (row) => join(row, "labels", (label) => label.id)],
+      ["paths", (row) => answer(row)?.labels && deepest(answer(row).labels).map(path).join(";")],
+      ["probabilities", (row) => join(row, "labels", (label) => label.probability)],
+      ["doubtful", (row) => join(row, "doubtful", (label) => label.id)],
+      error,
+    ];
+  }
+
+  showRows() {
+    const shown = Math.min(SHOWN, this.texts.length);
+    const all = shown === this.texts.length;
+    byId("rows-note").textContent = all ? "" : `The first ${shown} of ${count(this.texts.length, "row")}.`;
+    const head = ["Row", "Text", "Labels"].map((name) => element("th", { scope: "col" }, name));
+    const body = Array.from({ length: shown }, (_, row) => this.rowElement(row));
+    byId("rows").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+  }
+
+  rowElement(row) {
+    const answer = this.answers[row];
+    const cell = element("td", { class: answer?.error ? "problem" : null });
+    if (answer?.error) cell.append(answer.error.message);
+    else if (answer && !answer.labels.length) cell.append(element("span", { class: "quiet" }, "none"));
+    for (const label of deepest(answer?.labels ?? [])) {
+      const above = label.path.slice(0, -1).map((name) => `${name} › `).join("");
+      cell.append(
+        element(
+          "div",
+          {},
+          element("bdi", { class: "quiet" }, above),
+          element("bdi", {}, label.path.at(-1)),
+          element("span", { class: "quiet" }, ` ${percent(label.probability)}`),
+        ),
+      );
+    }
+    const text = element("div", { class: "clamp", dir: "auto" }, (this.texts[row] ?? "").slice(0, 300));
+    return element("tr", {}, element("th", { scope: "row" }, String(row + 1)), element("td", {}, text), cell);
+  }
+}

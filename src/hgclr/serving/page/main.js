@@ -1,0 +1,101 @@
+// The page: put its parts together, and ask the service for the model.
+
+import { getModel, getTaxonomy, patiently } from "./api.js";
+import { Controls } from "./controls.js";
+import { byId } from "./element.js";
+import { FileView } from "./file_view.js";
+import { SearchBox } from "./search_box.js";
+import { makeTabs } from "./tabs.js";
+import { Taxonomy } from "./taxonomy.js";
+import { TextView } from "./text_view.js";
+import { TreeView } from "./tree_view.js";
+import { Why } from "./why.js";
+import { count, percent, sentence } from "./wording.js";
+
+const announce = (text) => (byId("live").textContent = text);
+let taxonomy = null;
+let shownText = ""; // the text that the tree is lit for
+
+const controls = new Controls(() => textView.ask());
+const files = new FileView({ settings: () => controls.settings(), announce });
+const why = new Why(() => tree.focusChosen());
+const tree = new TreeView(byId("tree"), choose);
+const search = new SearchBox((label) => tree.find(label));
+const textView = new TextView({ settings: () => controls.settings(), shown, failed, announce });
+makeTabs(document.querySelector("[role=tablist]"), (id) => {
+  byId("tree-panel").hidden = id !== "text-tab";
+  byId("rows-panel").hidden = id !== "file-tab";
+  if (id === "file-tab") closeWhy();
+});
+tree.thresholdOf = (label) => controls.thresholdOf(taxonomy.ids[label]);
+byId("notice-retry").addEventListener("click", () => (taxonomy ? textView.ask() : begin()));
+addEventListener("online", () => (taxonomy ? textView.ask() : begin()));
+begin();
+
+/** Load model and tree, and show them. */
+async function begin() {
+  try {
+    const waiting = () => (byId("model-facts").textContent = "The model is being loaded…");
+    const [model, { labels }] = await patiently(() => Promise.all([getModel(), getTaxonomy()]), { waiting });
+    taxonomy = new Taxonomy(labels);
+    introduce(model);
+    controls.setModel(model.decisions ?? {});
+    files.limits = model.limits ?? {};
+    tree.setTaxonomy(taxonomy);
+    search.setTaxonomy(taxonomy);
+    failed(null);
+    textView.begin(model, taxonomy);
+  } catch (error) {
+    byId("model-facts").textContent = "No model";
+    byId("summary").textContent = "The label tree could not be loaded.";
+    failed(error);
+  }
+}
+
+/** Say in the header what model this is and how it decides. */
+function introduce({ name, labels, depth, max_length, backend, decisions = {}, version }) {
+  byId("model-name").textContent = name;
+  document.title = `${name} · hgclr`;
+  const { rule = "threshold", thresholds, calibration } = decisions;
+  const facts = [count(labels, "label"), count(depth, "level"), `reads ${count(max_length, "token")}`, backend];
+  const decides = [
+    `decides by ${rule}`,
+    typeof thresholds === "number" ? `at ${percent(thresholds)}` : "with a threshold for each label",
+    ...(calibration ? ["calibrated"] : []),
+  ];
+  byId("model-facts").textContent = `${facts.join(" · ")} · ${decides.join(", ")}`;
+  byId("version").textContent = `hgclr ${version}`;
+}
+
+function shown(result, text) {
+  if (text !== shownText) {
+    shownText = text;
+    closeWhy();
+    tree.refold();
+  }
+  controls.drawRug(result);
+  tree.show(result);
+}
+
+/** Mark the words that carry a label. */
+async function choose(label) {
+  tree.setChosen(label);
+  const answer = why.show(shownText, taxonomy.ids[label], taxonomy.names[label]);
+  tree.keepInSight(); // on a narrow screen the answer covers half of it
+  const said = await answer;
+  if (said) announce(said);
+}
+
+function closeWhy() {
+  why.close();
+  tree.setChosen(null);
+}
+
+/** Show what went wrong, or with null that all is well. */
+function failed(error) {
+  byId("notice").hidden = error === null;
+  if (error === null) return;
+  byId("notice-text").textContent = sentence(error.message);
+  byId("notice-retry").hidden = error.status >= 400 && error.status < 500; // the same would be refused again
+  if (taxonomy) byId("summary").textContent = "The labels could not be asked for.";
+}

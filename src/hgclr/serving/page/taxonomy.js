@@ -1,0 +1,60 @@
+// The label tree: who is below whom, and labels found by a part of their name. Labels are numbers here, their places
+// in the model's order; -1 stands above all.
+
+/** A tree of labels, from what `GET /taxonomy` answers. */
+export class Taxonomy {
+  constructor(labels) {
+    this.ids = labels.map((label) => label.id);
+    this.names = labels.map((label) => label.name);
+    this.places = new Map(this.ids.map((id, label) => [id, label]));
+    this.parents = labels.map((label) => (label.parent === null ? -1 : this.places.get(label.parent)));
+    this.below = new Map([[-1, []]]);
+    this.parents.forEach((parent, label) => {
+      if (!this.below.has(parent)) this.below.set(parent, []);
+      this.below.get(parent).push(label);
+    });
+    const compare = new Intl.Collator("en", { numeric: true }).compare;
+    for (const children of this.below.values()) children.sort((a, b) => compare(this.names[a], this.names[b]));
+    this.folded = labels.map((label) => fold(label.id === label.name ? label.name : `${label.name} ${label.id}`));
+  }
+
+  get size() {
+    return this.ids.length;
+  }
+
+  /** Return the labels right below one, by name. */
+  children(label) {
+    return this.below.get(label) ?? [];
+  }
+
+  /** Return the labels from the top down to one, itself included. */
+  path(label) {
+    const path = [];
+    for (let node = label; node !== -1; node = this.parents[node]) path.unshift(node);
+    return path;
+  }
+
+  /** Return labels in whose name or id all words of a query occur, the best first. */
+  search(query, limit) {
+    const words = fold(query).split(/\s+/).filter(Boolean);
+    if (!words.length) return [];
+    const found = [];
+    this.folded.forEach((name, label) => {
+      if (words.every((word) => name.includes(word))) found.push([rank(name, words[0]), name.length, label]);
+    });
+    found.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
+    return found.slice(0, limit).map(([, , label]) => label);
+  }
+}
+
+/** Lower case, without accents. */
+function fold(text) {
+  return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+}
+
+/** Return 0 where a name begins with a word, 1 where a word in it does, 2 elsewhere. */
+function rank(name, word) {
+  const place = name.indexOf(word);
+  if (place === 0) return 0;
+  return /[\s/_-]/.test(name[place - 1]) ? 1 : 2;
+}

@@ -1,0 +1,67 @@
+"""The page in a real browser, on a real service over a toy model; every test fails on errors in the console."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from toy_service import make_classifier, serving, word_weights
+from watched_page import Watched
+
+from hgclr.inference import HierarchicalClassifier
+from hgclr.taxonomy import Taxonomy
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+WORDS = {"optics": "lens prism", "chemistry": "acid salt", "law": "court judge", "tennis": "racket serve"}
+
+
+@pytest.fixture(scope="session")
+def classifier(taxonomy: Taxonomy) -> HierarchicalClassifier:
+    return make_classifier(taxonomy, word_weights(taxonomy, WORDS))
+
+
+@pytest.fixture(scope="session")
+def address(classifier: HierarchicalClassifier) -> Iterator[str]:
+    with serving(classifier, name="toy", texts_per_request=8, characters_per_text=400) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as started:
+        # Test machines often run as root in a container, where Chromium's sandbox cannot start.
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(8000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def watched(context: BrowserContext, address: str) -> Iterator[Watched]:
+    """The page before it is loaded."""
+    watched = Watched(context.new_page(), address)
+    yield watched
+    watched.check()
+
+
+@pytest.fixture
+def page(watched: Watched) -> Page:
+    """The page, with its tree."""
+    page = watched.load()
+    page.get_by_role("treeitem", name="science").wait_for()
+    return page

@@ -1,0 +1,193 @@
+"""Keyboard, screen reader, dark and narrow screens, trees of any size, names that look like markup."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from toy_service import make_classifier, serving
+
+from hgclr.taxonomy import Taxonomy
+
+expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+BRANCHES, LEAVES = 31, 999
+
+
+def focused(page: Page) -> str:
+    """Return the id of what has the focus, or what it is called."""
+    return page.evaluate(
+        "document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.textContent"
+    )
+
+
+def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
+    press = page.keyboard.press
+    press("Tab")
+    assert focused(page) == "Skip to the text"
+    press("Enter")
+    assert focused(page) == "text"
+    page.keyboard.type("lens serve")
+    expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
+    for name in ("rule", "threshold", "sure", "find", "science, 95 %, given"):
+        press("Tab")
+        assert focused(page) == name
+    for key, name in (
+        ("ArrowDown", "physics"),
+        ("ArrowRight", "optics"),  # an open branch: its first child
+        ("ArrowLeft", "physics"),  # a leaf: its parent
+        ("End", "1 more labels in society"),
+        ("Home", "science"),
+        ("t", "tennis"),  # by its first letter
+        ("ArrowUp", "sports"),
+    ):
+        press(key)
+        expect(page.get_by_role("treeitem", name=re.compile(f"^{name}"))).to_be_focused()
+    press("ArrowLeft")
+    expect(page.get_by_role("treeitem", name="sports")).to_have_attribute("aria-expanded", "false")
+    press("ArrowRight")
+    expect(page.get_by_role("treeitem", name="sports")).to_have_attribute("aria-expanded", "true")
+    press("Enter")
+    expect(page.get_by_role("region", name="Why sports?")).to_be_visible()
+    expect(page.locator("#why-words mark")).to_have_text(["serve"])
+    page.get_by_role("slider", name="Threshold").focus()
+    for _ in range(3):
+        press("PageUp")
+    expect(page.locator("#summary")).to_have_text("4 labels on 2 paths")  # 80 %
+    page.get_by_role("tab", name="A text").focus()
+    press("ArrowRight")
+    expect(page.get_by_role("tab", name="A file")).to_be_focused()
+    expect(page.get_by_role("tabpanel", name="A file")).to_be_visible()
+
+
+def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None:
+    for role in ("banner", "main", "contentinfo"):
+        expect(page.get_by_role(role)).to_have_count(1)
+    for role, name in (
+        ("textbox", "Text to classify"),
+        ("combobox", "Decoding rule"),
+        ("combobox", "Find a label"),
+        ("slider", "Threshold"),
+        ("slider", "Doubtful below"),
+        ("tree", "Label tree"),
+        ("form", "How to decide"),
+        ("button", "Dark"),
+    ):
+        expect(page.get_by_role(role, name=name)).to_have_count(1)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("input, select, textarea, button:not(select button)")]
+          .filter((control) => !control.labels?.length && !control.textContent.trim())
+          .map((control) => control.outerHTML)"""
+    )
+    assert nameless == []
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    page.get_by_label("Text to classify").fill("lens")
+    # The live region says the result once it has settled.
+    expect(page.locator("[aria-live=polite]")).to_have_text("3 labels on 1 path; science, physics, optics, 73 %")
+    expect(page.get_by_role("slider", name="Threshold")).to_have_attribute("aria-valuetext", "50 %")
+
+
+def test_focus_can_be_seen(page: Page) -> None:
+    page.keyboard.press("Tab")
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        outline = page.evaluate(
+            """() => { const style = getComputedStyle(document.activeElement);
+                       return style.outlineStyle !== "none" || document.activeElement.id === "text"; }"""
+        )
+        assert outline, focused(page)
+
+
+def contrast(page: Page, selector: str) -> float:
+    """Return the contrast of an element's text with what is behind it, by the formula of WCAG 2."""
+    return page.evaluate(
+        """(selector) => {
+          const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+          const channels = (color) => {
+            canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+            return [...canvas.getImageData(0, 0, 1, 1).data];
+          };
+          const luminance = ([r, g, b]) => [r, g, b].map((value) => value / 255)
+            .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
+          const element = document.querySelector(selector);
+          let behind = element;
+          while (channels(getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
+          const [a, b] = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor]
+            .map((color) => luminance(channels(color))).sort((x, y) => y - x);
+          return (a + 0.05) / (b + 0.05);
+        }""",
+        selector,
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_read(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.get_by_label("Text to classify").fill("lens")
+    expect(page.get_by_role("treeitem", name="optics")).to_be_visible()
+    for selector in ("#text", "#model-facts", "#summary", "#rule-line", "#reset", ".tree li", ".tree .more", "#theme"):
+        assert contrast(page, selector) >= 4.5, selector
+
+
+def test_the_theme_can_be_chosen_and_is_kept(page: Page) -> None:
+    button = page.get_by_role("button", name="Dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    expect(button).to_have_attribute("aria-pressed", "false")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    dark = page.evaluate(paper)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(paper) == dark
+    expect(button).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_phone_shows_all_of_it(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_label("Text to classify").fill("lens judge")
+    page.get_by_role("treeitem", name="optics").click()
+    why = page.get_by_role("region", name="Why optics?")
+    expect(why.locator("mark").first).to_be_in_viewport()  # beside the label, not far above it
+    label, sheet = page.get_by_role("treeitem", name="optics").bounding_box(), why.bounding_box()
+    assert label["y"] >= 0
+    assert label["y"] + label["height"] <= sheet["y"]  # the answer does not cover what was asked about
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_tree_of_31000_labels_stays_quick_and_its_names_are_data(browser: Browser) -> None:
+    ids = [f"B{branch:02}" for branch in range(BRANCHES)]
+    parents = [-1] * BRANCHES
+    for branch in range(BRANCHES):
+        ids += [f"B{branch:02}.{leaf:03}" for leaf in range(LEAVES)]
+        parents += [branch] * LEAVES
+    names = [HOSTILE if name == "B30.500" else f"label {name}" for name in ids]
+    weights = {"wrist": {"B30": 6.0, "B30.500": 4.0}}
+    classifier = make_classifier(Taxonomy(ids, parents, names), weights)
+    with serving(classifier, name=HOSTILE) as address:
+        page = browser.new_page()
+        page.on("dialog", lambda dialog: pytest.fail(f"a name ran as a program: {dialog.message}"))
+        page.goto(address)
+        rows = page.get_by_role("treeitem")
+        expect(rows).to_have_count(21)  # 20 branches, and the row for more of them
+        expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+        page.get_by_label("Text to classify").fill("a broken wrist")
+        lit = page.get_by_role("treeitem", name=f"{HOSTILE}, 73 %, given")
+        expect(lit).to_be_visible()
+        expect(rows).to_have_count(4)
+        lit.click()
+        expect(page.locator("#why-words mark")).to_have_text(["wrist"])
+        box = page.get_by_role("combobox", name="Find a label")
+        box.fill("b07.123")
+        box.press("Enter")
+        expect(page.get_by_role("treeitem", name="label B07.123, 5 %, not given")).to_be_focused()
+        page.get_by_label("Threshold").fill("0")  # gives all of them
+        expect(page.locator("#summary")).to_have_text("31,000 labels on 30,969 paths")
+        assert rows.count() < 300
+        page.close()
