@@ -15,6 +15,7 @@ from hgclr.cli import (
     doctor,
     encoders,
     evaluate,
+    explain,
     export,
     figures,
     import_published,
@@ -95,6 +96,7 @@ app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
 app.command("compare", rich_help_panel=USE)(compare.compare)
 app.command("audit", rich_help_panel=USE)(audit.audit)
 app.command("predict", rich_help_panel=USE)(predict.predict)
+app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("import-published", rich_help_panel=USE)(import_published.import_published)
 reproduce.app.command("figure3")(figures.figure3)

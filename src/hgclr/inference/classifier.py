@@ -58,9 +58,9 @@ class HierarchicalClassifier:
     ) -> None:
         self.backend, self.taxonomy, self.pad_token = backend, taxonomy, pad_token
         self.decisions = decisions or Decisions(taxonomy)
-        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_length)
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(max_length)
         self._make = PredictionMaker(taxonomy)
 
     @classmethod
@@ -157,7 +157,7 @@ class HierarchicalClassifier:
 
     def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
         """Return batches of rows, token ids and mask from texts with their rows."""
-        encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast([text for _, text in piece])]
+        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([text for _, text in piece])]
         return [
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
             for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)

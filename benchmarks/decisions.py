@@ -1,0 +1,171 @@
+"""What decoding rules, tuned thresholds and calibration change: everything is found on dev and scored on test.
+
+    python benchmarks/decisions.py --name clinc150 --data ../shared/data/clinc150 --models runs/1/model runs/2/model \
+        --output benchmarks/results/decisions/clinc150.json
+
+One model for each seed. Figures are mean and standard deviation over the models, F1 in points.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.cli.console import quiet_libraries
+from hgclr.data.folder import DataFolder
+from hgclr.decisions.calibration import METHODS, fit
+from hgclr.decisions.decoding import RULES, Rule
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.thresholds import SCOPES, ThresholdTuner
+from hgclr.evaluation.calibration_error import CalibrationScores
+from hgclr.evaluation.metrics import MultiLabelScores
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.calibrating import Outputs, calibrate, read_outputs
+from hgclr.inference.classifier import sigmoid
+from hgclr.taxonomy import Taxonomy
+from measuring import arguments_of, provenance, show, write
+
+RISKS = (0.1, 0.05, 0.02)
+TUNED: Rule = "min-parent"
+"""The rule under which kinds of thresholds are compared."""
+
+
+def scored(predicted: NDArray[np.bool_], gold: NDArray[np.bool_], taxonomy: Taxonomy) -> dict[str, float]:
+    """Return the scores of label sets, in points."""
+    scores = MultiLabelScores(taxonomy)
+    scores.update(predicted, gold)
+    return {
+        "micro_f1": 100 * scores.micro().f1,
+        "macro_f1": 100 * scores.macro().f1,
+        "hierarchical_f1": 100 * scores.hierarchical().f1,
+        "orphans": 100 * scores.inconsistency_rate(),
+        "exact": 100 * scores.subset_accuracy(),
+    }
+
+
+def of_rules(test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
+    """Score every decoding rule with probabilities as they are and thresholds of one half."""
+    probabilities = sigmoid(test.logits.copy())
+    return {
+        rule: scored(Decisions(taxonomy, rule, paths=2).decide(probabilities).given, test.gold, taxonomy)
+        for rule in RULES
+    }
+
+
+def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
+    """Score thresholds of every scope, tuned for Macro- and for Micro-F1."""
+    known, unknown = sigmoid(dev.logits.copy()), sigmoid(test.logits.copy())
+    found = {"none": scored(Decisions(taxonomy, TUNED).decide(unknown).given, test.gold, taxonomy)}
+    for metric in ("macro", "micro"):
+        tuner = ThresholdTuner(taxonomy, TUNED, metric)
+        for scope in SCOPES:
+            thresholds = tuner.tune(scope, known, dev.gold)
+            given = Decisions(taxonomy, TUNED, thresholds).decide(unknown).given
+            found[f"{scope}, for {metric}"] = scored(given, test.gold, taxonomy)
+    return found
+
+
+def of_calibrations(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
+    """Return how far probabilities are from frequencies, in points, and the Brier score, times a thousand."""
+    ways = {"none": sigmoid(test.logits.copy())}
+    ways |= {method: fit(method, dev.logits, dev.gold, taxonomy)(test.logits) for method in METHODS}
+    found = {}
+    for name, probabilities in ways.items():
+        scores = CalibrationScores(taxonomy)
+        scores.update(probabilities, test.gold)
+        found[name] = {"ece": 100 * scores.ece(), "brier": 1000 * scores.brier()}
+    return found
+
+
+def of_all(classifier: HierarchicalClassifier, dev: Outputs, test: Outputs) -> dict[str, Any]:
+    """Score what ``hgclr calibrate`` finds by itself, and how much it holds back for which risk."""
+    taxonomy = classifier.taxonomy
+    found = calibrate(classifier, dev).decisions
+    assert found.calibration is not None
+    probabilities = found.calibration(test.logits)
+    result: dict[str, Any] = {
+        "rule": found.rule,
+        "thresholds": found.found["thresholds"],
+        "scores": scored(found.decide(probabilities).given, test.gold, taxonomy),
+        "risks": {},
+    }
+    everything = found.decide(probabilities).given
+    for risk in RISKS:
+        sure = calibrate(classifier, dev, rule=found.rule, risk=risk).decisions.sure
+        given = replace(found, sure=sure).decide(probabilities).given
+        wrong = np.count_nonzero(given & ~test.gold) / max(1, np.count_nonzero(given))
+        kept = np.count_nonzero(given) / max(1, np.count_nonzero(everything))
+        result["risks"][str(risk)] = {"wrong": 100 * wrong, "kept": 100 * kept}
+    return result
+
+
+def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
+    """Return everything about one model."""
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier.decisions = Decisions(classifier.taxonomy)
+    entries = limit * len(classifier.taxonomy)
+    dev, test = (read_outputs(classifier, folder, split, entries=entries) for split in ("dev", "test"))
+    taxonomy = classifier.taxonomy
+    return {
+        "documents": {"dev": len(dev.gold), "test": len(test.gold)},
+        "rules": of_rules(test, taxonomy),
+        "thresholds": of_thresholds(dev, test, taxonomy),
+        "calibration": of_calibrations(dev, test, taxonomy),
+        "calibrate": of_all(classifier, dev, test),
+    }
+
+
+def gathered(runs: Sequence[Any]) -> Any:
+    """Return mean and standard deviation wherever all runs have a number, and the list where they have words."""
+    first = runs[0]
+    if isinstance(first, Mapping):
+        return {key: gathered([run[key] for run in runs]) for key in first}
+    if isinstance(first, str):
+        return list(runs)
+    spread = statistics.stdev(runs) if len(runs) > 1 else 0.0
+    return {"mean": round(statistics.mean(runs), 3), "sd": round(spread, 3)}
+
+
+def _text(value: Mapping[str, float], digits: int = 1) -> str:
+    return f"{value['mean']:.{digits}f} ± {value['sd']:.{digits}f}"
+
+
+def main() -> None:
+    """Run the comparison from the command line."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--name", required=True, help="what the data are called")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--models", type=Path, nargs="+", required=True, help="one for each seed")
+    parser.add_argument("--limit", type=int, default=4000, help="documents of dev and of test, at most")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    quiet_libraries()
+    runs = [measure(model, DataFolder(arguments.data), limit=arguments.limit) for model in arguments.models]
+    result = {"data": arguments.name, **provenance(), "models": len(runs), **gathered(runs), "runs": runs}
+    for part in ("rules", "thresholds"):
+        rows = [
+            [name, _text(row["micro_f1"]), _text(row["macro_f1"]), _text(row["orphans"]), _text(row["exact"])]
+            for name, row in result[part].items()
+        ]
+        show(f"{arguments.name}: {part}", ["", "Micro-F1", "Macro-F1", "orphans, %", "exact, %"], rows)
+    rows = [[name, _text(row["ece"], 2), _text(row["brier"], 2)] for name, row in result["calibration"].items()]
+    show(f"{arguments.name}: calibration", ["", "ECE, %", "Brier, x 1000"], rows)
+    found = result["calibrate"]
+    show(
+        f"{arguments.name}: hgclr calibrate ({', '.join(found['rule'])}; {', '.join(found['thresholds'])})",
+        ["", "Micro-F1", "Macro-F1"],
+        [["by itself", _text(found["scores"]["micro_f1"]), _text(found["scores"]["macro_f1"])]],
+    )
+    rows = [[risk, _text(row["wrong"]), _text(row["kept"])] for risk, row in found["risks"].items()]
+    show(f"{arguments.name}: abstention", ["risk", "wrong, %", "labels kept, %"], rows)
+    write(result, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

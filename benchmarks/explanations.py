@@ -1,0 +1,80 @@
+"""Do the words that an explanation names carry the label? The label's probability with them alone, and without them.
+
+    python benchmarks/explanations.py --name icd10cm --data data/icd10cm --model runs/first/model \
+        --training-model runs/first/training-model --output benchmarks/results/explanations/icd10cm.json
+
+Means over the predicted labels of some test texts of at least three words, in per cent. Good words keep the probability up
+by themselves, beside as many words at random, and take it down when they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hgclr.cli.console import quiet_libraries
+from hgclr.data.folder import DataFolder
+from hgclr.data.tokens import sample_documents
+from hgclr.explaining import AttentionRelevance, explain
+from hgclr.inference import HierarchicalClassifier
+from measuring import arguments_of, provenance, show, write
+
+METHODS = ("integrated", "occlusion", "gradient")
+
+
+def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: Any) -> dict[str, float]:
+    """Return what the strongest words of texts are worth by one method."""
+    values, same = [], []
+    for text in texts:
+        explanation = explain(classifier, text, method=method)
+        if len(explanation.words) < 3 or explanation.labels[0].status != "given":
+            continue
+        same.append(explanation.stability.same)
+        values += [
+            (label.label.probability, label.only_kept, label.only_random, label.without_kept)
+            for label in explanation.labels
+        ]
+    whole, only, random, without = (100 * np.mean(values, axis=0)).round(2).tolist()
+    return {
+        "texts": len(same),
+        "labels": len(values),
+        "whole_text": whole,
+        "only_these_words": only,
+        "as_many_at_random": random,
+        "without_them": without,
+        "same_label_set": round(100 * float(np.mean(same)), 2),
+    }
+
+
+def main() -> None:
+    """Run the measurement from the command line."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--name", required=True, help="what the data are called")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--training-model", type=Path, help="for the attention between tokens and labels")
+    parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    quiet_libraries()
+    classifier = HierarchicalClassifier.from_pretrained(arguments.model)
+    folder = DataFolder(arguments.data, taxonomy=classifier.taxonomy)
+    texts = [document.text for document in sample_documents(folder, "test", (arguments.texts, arguments.seed))]
+    methods: dict[str, Any] = {name: name for name in METHODS}
+    if arguments.training_model is not None:
+        methods["attention"] = AttentionRelevance.from_pretrained(arguments.training_model)
+    found: Mapping[str, Mapping[str, float]] = {
+        name: measure(classifier, texts, method) for name, method in methods.items()
+    }
+    columns = ("whole_text", "only_these_words", "as_many_at_random", "without_them", "same_label_set")
+    rows = [[name, *(f"{row[column]:.1f}" for column in columns)] for name, row in found.items()]
+    show(arguments.name, ["", *(column.replace("_", " ") for column in columns)], rows)
+    write({"data": arguments.name, "seed": arguments.seed, **provenance(), "methods": found}, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""A light client of the service for load tests: it shares the cores with the service, so it does next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+
+import numpy as np
+
+__all__ = ["Load", "open_loop", "requests_of", "saturate"]
+
+SETTLE = 30.0
+"""Seconds that requests under way have to be answered in when a load ends."""
+
+
+@dataclass
+class Load:
+    """What came of a load.
+
+    Args:
+        seconds: how long it was on.
+        statuses: how many answers of each status; where there was none, the exception's name.
+        texts: texts of the requests that were answered with 200 while it was on.
+        latencies: seconds from when a request was due to its answer with 200.
+    """
+
+    seconds: float = 0.0
+    statuses: Counter[str] = field(default_factory=Counter)
+    texts: int = 0
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def texts_per_second(self) -> float:
+        """Return texts labelled a second."""
+        return self.texts / self.seconds
+
+    def percentile(self, share: float) -> float:
+        """Return the latency that this share, in percent, of the requests stayed below."""
+        return float(np.percentile(self.latencies, share))
+
+    def count(self, status: str, texts: int, latency: float) -> None:
+        """Count an answer; one that came after the load had ended with 0 texts."""
+        self.statuses[status] += 1
+        if status == "200":
+            self.texts += texts
+            self.latencies.append(latency)
+
+
+def requests_of(texts: Sequence[str], each: int) -> Iterator[bytes]:
+    """Yield requests of ``each`` texts without end, as bytes that were put together before."""
+    stream = cycle(texts)
+    made = [_request(list(islice(stream, each))) for _ in range(max(1, len(texts) // each))]
+    return cycle(made)
+
+
+async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: int, seconds: float) -> Load:
+    """Let clients ask, each again as soon as it has its answer, until the time is up.
+
+    All answers count, and all the time until the last: from the first to the last there was work to be done.
+    """
+    load, started = Load(), time.perf_counter()
+
+    async def ask() -> None:
+        connection = _Connection(port)
+        while (begun := time.perf_counter()) < started + seconds:
+            status = await connection.ask(next(requests))
+            load.seconds = time.perf_counter() - started
+            load.count(status, each, time.perf_counter() - begun)
+        connection.close()
+
+    await asyncio.gather(*(ask() for _ in range(clients)))
+    return load
+
+
+async def open_loop(
+    port: int, requests: Iterator[bytes], *, each: int, texts_per_second: float, seconds: float, seed: int = 0
+) -> Load:
+    """Ask at random moments, at a rate that does not depend on the answers; wait for the last of them.
+
+    Latencies count from the moment at which a request was due: if the client is late, that is the service's delay, too.
+    """
+    load, started = Load(seconds=seconds), time.perf_counter()
+    random = np.random.default_rng(seed)
+    idle: list[_Connection] = []
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def ask(due: float, request: bytes) -> None:
+        connection = idle.pop() if idle else _Connection(port)
+        status = await connection.ask(request)
+        now = time.perf_counter()
+        load.count(status, each if now <= started + seconds else 0, now - due)
+        idle.append(connection)
+
+    due = started
+    while (due := due + random.exponential(each / texts_per_second)) < started + seconds:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        task = asyncio.create_task(ask(due, next(requests)))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+    if under_way:
+        await asyncio.wait(under_way, timeout=SETTLE)
+    for connection in idle:
+        connection.close()
+    return load
+
+
+def _request(texts: list[str]) -> bytes:
+    body = json.dumps({"texts": texts}).encode()
+    return (
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body)
+    ) + body
+
+
+class _Connection:
+    """A connection that is opened when it is needed and kept."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: bytes) -> str:
+        """Send a request and return the status of its answer, or the name of what went wrong."""
+        try:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+            reader, writer = self._streams
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            await reader.readexactly(length)
+            return head.split(b" ", 2)[1].decode()
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.close()
+            return type(error).__name__
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None

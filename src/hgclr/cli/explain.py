@@ -1,0 +1,154 @@
+"""``hgclr explain``: the words that carry each label of a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hgclr.cli.options import Decode, Model, Paths, Sure, Threshold
+
+if TYPE_CHECKING:
+    from hgclr.inference import HierarchicalClassifier
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: Model,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain.")] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="Texts instead, one a line; '-': from standard input."),
+    ] = None,
+    method: Annotated[
+        Literal["auto", "integrated", "gradient", "occlusion", "attention"],
+        typer.Option(
+            help="integrated: gradient × input, averaged on the way from a text without words, whose sum is the logit;"
+            " gradient: gradient × input at the text alone, fast and often misleading; occlusion: leave each word out,"
+            " for any model; attention: the token-label attention of HGCLR, MODEL being its folder 'training-model'."
+            " auto: integrated, or occlusion for ONNX."
+        ),
+    ] = "auto",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            help="Explain this label, an id or a path, given or not; default: those that are given, up to 12.",
+        ),
+    ] = None,
+    keep: Annotated[
+        float, typer.Option(help="Share of the words with which to see whether they alone would do.")
+    ] = 0.3,
+    threshold: Threshold = None,
+    decode: Decode = None,
+    paths: Paths = None,
+    sure: Sure = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-': to standard output.")
+    ] = None,
+) -> None:
+    """Show the words that carry each label of a text, and whether those words alone would be given the same labels.
+
+    In a terminal the words that speak for a label are blue, those against it orange; the strongest are listed with
+    their numbers. For each label, its probability with its strongest words only stands beside that with as many random
+    words, and that without them.
+
+    Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
+    """
+    from rich.console import Console
+
+    from hgclr.cli.console import standard_error
+    from hgclr.cli.explanation_rendering import show_explanations
+    from hgclr.cli.opening import open_classifier
+    from hgclr.errors import InputError
+    from hgclr.explaining import AttentionRelevance
+    from hgclr.explaining import explain as explain_text
+    from hgclr.explaining.page import explanation_page
+
+    if bool(texts) == (source is not None):
+        given = "both as arguments and by --input" if texts else "neither as arguments nor by --input"
+        raise InputError(f"texts are given {given}", remedy="give one of them")
+    chosen = [(text, None) for text in texts] if texts else list(_lines(source))
+    classifier = open_classifier(model)
+    how = AttentionRelevance.from_pretrained(model) if method == "attention" else method
+    _check(chosen, classifier, source)
+    with standard_error().status("reading the text with some of its words …"):
+        explanations = [
+            explain_text(
+                classifier,
+                text,
+                method=how,
+                labels=labels or None,
+                keep=keep,
+                threshold=threshold,
+                decode=decode,
+                paths=paths,
+                sure=sure,
+            )
+            for text, _ in chosen
+        ]
+    if str(json_file) != "-":
+        show_explanations(explanations, Console(highlight=False))
+    if html is not None:
+        _write(html, explanation_page(explanations, model=model))
+    if json_file is not None:
+        report = {"model": model, "explanations": [explanation.to_json() for explanation in explanations]}
+        _write(json_file, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def _lines(source: Path | None) -> Iterator[tuple[str, int | None]]:
+    """Yield the lines of a file with their numbers; empty ones are left out."""
+    from hgclr.errors import InputError
+
+    if source is None:
+        return
+    try:
+        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=source) from error
+    found = False
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise InputError("not UTF-8", path=source, line=number, remedy="save the file as UTF-8") from error
+        if text.strip():
+            found = True
+            yield text, number
+    if not found:
+        raise InputError("no texts here", path=source)
+
+
+def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClassifier, source: Path | None) -> None:
+    """Refuse a text without words, with its place, before the work on those before it."""
+    from hgclr.errors import InputError
+    from hgclr.explaining.reading import read_text
+
+    for text, line in texts:
+        try:
+            read_text(classifier, text)
+        except InputError as error:
+            raise InputError(error.what, path=source, line=line, remedy=error.remedy) from None
+
+
+def _write(target: Path, content: str) -> None:
+    """Write a file whole or not at all, or to standard output."""
+    from hgclr.cli.console import standard_error
+    from hgclr.errors import InputError
+    from hgclr.files import atomic_file
+
+    if str(target) == "-":
+        sys.stdout.write(content)
+        return
+    try:
+        with atomic_file(target) as path:
+            path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=target) from error
+    standard_error().print(f"written: {target}", markup=False, soft_wrap=True)
