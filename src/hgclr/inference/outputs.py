@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder
+from hgclr.data.tokens import sample_documents
 from hgclr.inference.batches import windows
 from hgclr.inference.classifier import HierarchicalClassifier
 
@@ -36,18 +36,29 @@ def read_outputs(
     split: str,
     *,
     entries: int = ENTRIES,
+    seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Outputs:
-    """Return what a model says of a split, of as many documents as ``entries`` allow.
+    """Return what a model says of a split, or of a random sample of it.
+
+    Args:
+        classifier: the model.
+        folder: the documents, read with the classifier's own label tree.
+        split: which of its splits.
+        entries: documents times labels, at most.
+        seed: decides the sample where there are more.
+        progress: called with the number of documents read since the last call.
 
     Raises:
         InputError: if there is no such split or no document in it.
     """
     most = max(1, entries // len(classifier.taxonomy))
-    documents = folder.documents(split)
+    count = sum(1 for _ in folder.documents(split))
+    if count > most:
+        logger.warning("%d of the %d documents of %s are looked at, a random sample", most, count, split)
     logits: list[NDArray[np.float32]] = []
     gold: list[NDArray[np.bool_]] = []
-    for window in windows(islice(documents, most), classifier.window):
+    for window in windows(sample_documents(folder, split, (most, seed)), classifier.window):
         labels = np.zeros((len(window), len(classifier.taxonomy)), dtype=np.bool_)
         for row, document in enumerate(window):
             labels[row, list(document.labels)] = True
@@ -55,6 +66,4 @@ def read_outputs(
         logits += classifier.logits([document.text for document in window])
         if progress is not None:
             progress(len(window))
-    if next(documents, None) is not None:
-        logger.warning("only the first %d documents of %s are looked at", most, split)
     return Outputs(np.concatenate(logits), np.concatenate(gold))
