@@ -1,0 +1,27 @@
+# The web service on onnxruntime: no torch inside. docs/how-to/container.md
+#   docker build --tag hgclr .
+#   docker run --publish 127.0.0.1:8000:8000 --volume ./my-int8:/model:ro hgclr
+FROM python:3.11-slim AS build
+WORKDIR /build
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY src src
+RUN python -m venv /opt/hgclr \
+    && /opt/hgclr/bin/pip install --no-cache-dir --constraint constraints.txt '.[onnx,serve]'
+
+FROM python:3.11-slim
+RUN useradd --create-home --uid 10001 hgclr
+COPY --from=build /opt/hgclr /opt/hgclr
+ENV PATH=/opt/hgclr/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HGCLR_HOST=0.0.0.0 \
+    HGCLR_PORT=8000
+USER hgclr
+WORKDIR /home/hgclr
+VOLUME /model
+EXPOSE 8000
+# Ready means loaded and warmed up, and not about to stop.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"HGCLR_PORT\"]}/readyz', timeout=2)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["hgclr", "serve"]
+CMD ["/model"]

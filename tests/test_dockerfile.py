@@ -1,0 +1,47 @@
+"""The container file: what it copies is there, what it runs exists; hadolint, where it is installed, has nothing to say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_what_is_copied_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE):
+        for name in line.split():
+            assert (ROOT / name).exists()
+            assert f"!{name}" in ignored
+
+
+def test_it_does_not_run_as_root_and_tells_its_health() -> None:
+    last = DOCKERFILE.split("\nFROM ")[-1]
+    assert re.search(r"^USER hgclr$", last, re.MULTILINE)
+    assert re.search(r"^HEALTHCHECK ", last, re.MULTILINE)
+    assert "/readyz" in last
+
+
+def test_the_extras_and_variables_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"'\.\[(.+)\]'", DOCKERFILE)
+    for extra in extras.split(","):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
+    command = (ROOT / "src" / "hgclr" / "cli" / "serve.py").read_text(encoding="utf-8")
+    for variable in re.findall(r"(HGCLR_\w+)=", DOCKERFILE):
+        assert f'envvar="{variable}"' in command
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if program is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([program, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
