@@ -15,7 +15,7 @@ ENV PATH=/opt/hgclr/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HGCLR_HOST=0.0.0.0 \
     HGCLR_PORT=8000
-USER hgclr
+USER 10001
 WORKDIR /home/hgclr
 VOLUME /model
 EXPOSE 8000

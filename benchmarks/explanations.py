@@ -3,8 +3,8 @@
     python benchmarks/explanations.py --name icd10cm --data data/icd10cm --model runs/first/model \
         --training-model runs/first/training-model --output benchmarks/results/explanations/icd10cm.json
 
-Means over the predicted labels of some test texts of at least three words, in per cent. Good words keep the probability up
-by themselves, beside as many words at random, and take it down when they are left out.
+Means over the predicted labels of some test texts of at least three words, in per cent. Good words keep the probability
+up by themselves, beside as many words at random, and take it down when they are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The container file: what it copies is there, what it runs exists; hadolint, where it is installed, has nothing to say."""
+"""The container file: what it copies is there, what it runs exists, and hadolint has nothing to say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
 
 def test_it_does_not_run_as_root_and_tells_its_health() -> None:
     last = DOCKERFILE.split("\nFROM ")[-1]
-    assert re.search(r"^USER hgclr$", last, re.MULTILINE)
+    assert re.search(r"^USER 10001$", last, re.MULTILINE)
     assert re.search(r"^HEALTHCHECK ", last, re.MULTILINE)
     assert "/readyz" in last
 

@@ -22,6 +22,7 @@ from hgclr.cli import (
     predict,
     quickstart,
     reproduce,
+    serve,
     taxonomy,
     train,
     tune,
@@ -97,6 +98,7 @@ app.command("compare", rich_help_panel=USE)(compare.compare)
 app.command("audit", rich_help_panel=USE)(audit.audit)
 app.command("predict", rich_help_panel=USE)(predict.predict)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("serve", rich_help_panel=USE)(serve.serve)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("import-published", rich_help_panel=USE)(import_published.import_published)
 reproduce.app.command("figure3")(figures.figure3)

@@ -16,21 +16,28 @@ from hgclr.cli.options import Decode, Model, Paths, Sure, TextColumn, Threshold
 
 __all__ = ["predict"]
 
+BULK = "Bulk prediction: many files into a folder"
+
 
 def predict(
     model: Model,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.")] = None,
-    source: Annotated[
-        Path | None,
+    sources: Annotated[
+        list[str] | None,
         typer.Option(
             "--input",
             metavar="FILE",
             help="Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column,"
-            " any other name: one text a line. '-' or nothing: lines from standard input.",
+            " any other name: one text a line. '-' or nothing: lines from standard input."
+            " In bulk: files (repeat the option), folders, or a pattern in quotes: 'part-*.parquet'.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write JSON lines here instead of to standard output.")
+        str | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="Write JSON lines here instead of to standard output. In bulk: the folder of results.",
+        ),
     ] = None,
     text_column: TextColumn = "text",
     threshold: Threshold = None,
@@ -41,21 +48,107 @@ def predict(
         Literal["auto", "tree", "json"],
         typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
     ] = "auto",
+    engine: Annotated[
+        Literal["local", "ray"] | None,
+        typer.Option(
+            help="Bulk: local uses all cores of this machine; ray runs on Ray Data, here or on a cluster.",
+            rich_help_panel=BULK,
+        ),
+    ] = None,
+    file_format: Annotated[
+        Literal["jsonl", "csv", "parquet"] | None,
+        typer.Option("--format", help="Format of the results; default: that of their input.", rich_help_panel=BULK),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many processes label, each with the model in memory; default: one for each core or GPU.",
+            rich_help_panel=BULK,
+        ),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files;"
+            " default: Ray is started on this machine.",
+            rich_help_panel=BULK,
+        ),
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
+            rich_help_panel=BULK,
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Label everything anew; without it a run goes on where an earlier one was stopped.",
+            rich_help_panel=BULK,
+        ),
+    ] = False,
 ) -> None:
-    """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal.
+    """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal, files in bulk.
 
     Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
     With --sure, labels that were left out for doubt are in a field **doubtful** where there are any.
     Input is streamed: memory stays flat however long it is.
 
+    In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder, and all
+    its columns stay. A run that was stopped goes on where it was when you start it again.
+
     Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
+
+    Example: **hgclr predict runs/first/model --input 'part-*.parquet' --output labelled/**
     """
     from rich.console import Console
 
+    from hgclr.cli.bulk_prediction import is_bulk, predict_in_bulk
     from hgclr.errors import InputError
 
-    if texts and source is not None:
-        raise InputError("texts are given both as arguments and by --input", remedy="give one of them")
+    if texts and sources:
+        raise InputError(
+            "texts are given both as arguments and by --input",
+            remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
+        )
+    for_bulk = {
+        "--engine": engine,
+        "--format": file_format,
+        "--workers": workers,
+        "--ray-address": ray_address,
+        "--skip-bad-rows": skip_bad_rows,
+        "--overwrite": overwrite,
+    }
+    if is_bulk(sources or [], output, engine, file_format):
+        if show == "tree":
+            raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
+        predict_in_bulk(
+            model,
+            sources or [],
+            output,
+            text_column=text_column,
+            file_format=file_format,
+            engine=engine or "local",
+            workers=workers,
+            ray_address=ray_address,
+            threshold=threshold,
+            decode=decode,
+            paths=paths,
+            sure=sure,
+            skip_bad_rows=skip_bad_rows,
+            overwrite=overwrite,
+        )
+        return
+    if unused := [name for name, value in for_bulk.items() if value]:
+        raise InputError(
+            f"{unused[0]} is for bulk prediction only", remedy="give files as --input and a folder as --output"
+        )
+    source = Path(sources[0]) if sources else None
     from hgclr.cli.console import progress_bar
     from hgclr.cli.opening import open_classifier
     from hgclr.cli.rendering import prediction_tree

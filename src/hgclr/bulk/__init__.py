@@ -1,0 +1,7 @@
+"""Bulk prediction: many files in, the same files with labels out, on all cores or on a Ray cluster."""
+
+from __future__ import annotations
+
+from hgclr.bulk.running import BulkResult, Progress, predict_files
+
+__all__ = ["BulkResult", "Progress", "predict_files"]

@@ -1,0 +1,155 @@
+"""Label on this machine: in this process, or in one process for each core."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from hgclr.bulk.chunks import Chunk, read_chunks
+from hgclr.bulk.labelling import Answer, Label, Labelling, spread, usable_texts
+from hgclr.errors import HGCLRError, InputError
+from hgclr.inference.classifier import HierarchicalClassifier
+
+__all__ = ["AHEAD", "WORTH", "choose_workers", "in_process", "in_processes"]
+
+AHEAD = 2
+"""Chunks for each process that are read before their turn, so that none waits for work."""
+WORTH = 2**18
+"""Bytes of input that one more process is worth: some seconds of work, which is what its start takes with torch."""
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Of a process that labels: one thread, and no bars beside ours."""
+
+
+def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wanted: int | None) -> int:
+    """Return how many processes to label with.
+
+    Several that compute with one thread are faster than one that shares out each batch among its threads: nobody waits
+    for the slowest, and what Python does between the batches is done by all.
+
+    Args:
+        classifier: the model; on an accelerator one process is enough.
+        files: what is to be labelled.
+        wanted: what the user asked for.
+    """
+    if wanted is not None:
+        return wanted
+    device = getattr(classifier.backend, "device", None)
+    if device is not None and device.type != "cpu":
+        return 1
+    return min(_cores(), 1 + sum(path.stat().st_size for path in files) // WORTH)
+
+
+def _cores() -> int:
+    """Return the number of threads that the environment allows, or else of the cores that this process may use."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def in_process(classifier: HierarchicalClassifier, labelling: Labelling, text_column: str) -> Iterator[Label]:
+    """Label in this process, with all the threads that the model's backend takes."""
+
+    def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
+        for chunk in read_chunks(path, text_column):
+            yield chunk, spread(chunk, labelling.answers(classifier, usable_texts(chunk)))
+
+    yield label
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A chunk that a process works on; without one, the end of a file or what was wrong with it."""
+
+    path: Path
+    chunk: Chunk | None = None
+    answers: Future[list[Answer]] | None = None
+    problem: InputError | None = None
+
+
+@contextmanager
+def in_processes(labelling: Labelling, files: Sequence[Path], text_column: str, workers: int) -> Iterator[Label]:
+    """Label in processes of one thread each, to which this one deals out the rows.
+
+    Raises:
+        HGCLRError: if a process is killed.
+    """
+    # Forking a process that has threads, as torch and onnxruntime make them, may leave its child waiting for a lock.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(labelling,))
+
+    def read() -> Iterator[_Work]:
+        for path in files:
+            try:
+                for chunk in read_chunks(path, text_column):
+                    yield _Work(path, chunk, pool.submit(_answers, usable_texts(chunk)))
+                yield _Work(path)
+            except InputError as error:  # to be raised when it is this file's turn
+                yield _Work(path, problem=error)
+
+    reading, waiting = read(), deque[_Work]()
+
+    def take() -> _Work:
+        while len(waiting) <= AHEAD * workers and (work := next(reading, None)) is not None:
+            waiting.append(work)
+        return waiting.popleft()
+
+    def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
+        while True:
+            work = take()
+            if work.path != path:
+                raise RuntimeError(f"{work.path} comes before {path}")
+            if work.problem is not None:
+                raise work.problem
+            if work.chunk is None or work.answers is None:
+                return
+            yield work.chunk, spread(work.chunk, work.answers.result())
+
+    try:
+        yield label
+    except BrokenProcessPool as error:
+        raise HGCLRError(
+            f"a process that labels was killed, perhaps for want of memory; take fewer than {workers} --workers"
+            " (finished files are kept)"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_opened: tuple[Labelling, HierarchicalClassifier] | None = None
+"""In a process of the pool: what it labels with."""
+
+
+def _start(labelling: Labelling) -> None:
+    """Load the model in a new process."""
+    global _opened
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who deals out the rows stops the others
+    os.environ |= ENVIRONMENT
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    _opened = labelling, labelling.open("cpu")
+
+
+def _leave_with(parent: BaseProcess) -> None:
+    """End this process when the one that started it is gone, also when that was killed."""
+    parent.join()
+    os._exit(1)
+
+
+def _answers(texts: list[str]) -> list[Answer]:
+    if _opened is None:
+        raise RuntimeError("the process has no model")
+    labelling, classifier = _opened
+    return labelling.answers(classifier, texts)

@@ -1,0 +1,228 @@
+"""Label on a Ray cluster, or with Ray on this machine. The only file that knows Ray.
+
+A pipeline of Ray Data: tasks read the files and yield their texts in blocks, tasks label the blocks, and the answers
+come back in order. This process reads the files too, joins the answers to the rows and writes the results, so that they
+are the same as those of the other engine and no node but this one writes. Every answer carries the place of its text;
+an answer that is missing, or there twice, stops the run.
+
+Tasks, not actors, hold the model: Ray keeps the processes that tasks run in, so that a process loads the model once,
+and the work of a node that is lost goes to any other. What was sent to an actor waits until that actor is there again,
+forever if no node has room for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache, partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hgclr.bulk.chunks import Chunk, read_chunks
+from hgclr.bulk.labelling import Answer, Label, Labelling, spread, usable_texts
+from hgclr.errors import HGCLRError, require_extra
+from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.inference.loading import is_onnx
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["BLOCK_BYTES", "on_ray"]
+
+BLOCK_BYTES = 2**18
+"""Bytes of texts that are labelled by one task: some thousand phrases, or some hundred abstracts."""
+READERS = 4
+"""Files that are read at a time; reading is so much faster than labelling that this keeps many nodes busy."""
+OBJECT_STORE = 2**29
+"""Bytes of shared memory for blocks on their way, where Ray is started by us."""
+NEEDS = "every node needs hgclr and must see the same model and files; finished files are kept"
+FAILED = -1
+"""In the place of a row's number: instead of an answer there is what went wrong on a node."""
+
+
+@contextmanager
+def on_ray(
+    labelling: Labelling, files: Sequence[Path], text_column: str, *, workers: int | None, address: str | None
+) -> Iterator[Label]:
+    """Label with Ray Data.
+
+    Args:
+        labelling: the model, which every node must be able to load, and how to decide.
+        files: what is to be labelled, which every node must be able to read.
+        text_column: the column with the text.
+        workers: how many tasks label at a time; by default as many as the cluster has room for.
+        address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
+
+    Raises:
+        HGCLRError: if there is no cluster, it fails, or does not return each row once.
+        MissingExtraError: if Ray is not installed.
+    """
+    require_extra("ray", extra="ray", capability="The engine ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # is read when Ray is imported
+    # Closing the answers, also after an error, ends the pipeline before the connection.
+    with (
+        _connected(address),
+        _failures_reported(),
+        closing(_answers(labelling, files, text_column, workers)) as answers,
+    ):
+        number = -1
+
+        def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
+            nonlocal number
+            number += 1
+            for chunk in read_chunks(path, text_column):
+                places = [row for row, text in zip(chunk.numbers, chunk.texts, strict=True) if text is not None]
+                yield chunk, spread(chunk, [_expect(answers, number, row, path) for row in places])
+
+        yield label
+        if (extra := next(answers, None)) is not None:
+            raise HGCLRError(f"Ray returned an answer to row {extra[1]} of {files[extra[0]]} that nobody waits for")
+
+
+def _expect(answers: Iterator[tuple[int, int, Answer]], file: int, row: int, path: Path) -> Answer:
+    """Return the next answer, which must be that to a certain row."""
+    found = next(answers, None)
+    if found is None or found[:2] != (file, row):
+        what = "no answer" if found is None else f"the answer to row {found[1]} of file {found[0] + 1}"
+        raise HGCLRError(
+            f"{path}: Ray returned {what} where that to row {row} of file {file + 1} was expected; make sure that all"
+            " nodes see the same files and nobody changes them, and start the run again (finished files are kept)"
+        )
+    return found[2]
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start Ray here."""
+    import ray
+
+    if ray.is_initialized():  # the caller's own
+        yield
+        return
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+    try:
+        ray.init(address or "local", **options)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise HGCLRError(f"no Ray cluster at {address or 'this machine'}: {_first_line(error)}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _failures_reported() -> Iterator[None]:
+    """Turn a failure of Ray itself into one line; an error in our own code stays what it is, with its traceback."""
+    import ray
+
+    try:
+        yield
+    except ray.exceptions.UserCodeException:
+        raise
+    except ray.exceptions.RayError as error:
+        raise HGCLRError(f"Ray: {_first_line(error)} ({NEEDS})") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _answers(
+    labelling: Labelling, files: Sequence[Path], text_column: str, workers: int | None
+) -> Generator[tuple[int, int, Answer], None, None]:
+    """Yield number of the file, number of the row and answer of all texts, in order."""
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
+    with warnings.catch_warnings():  # copying counts as setting what is deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context = ray.data.DataContext.get_current().copy()
+    context.execution_options.preserve_order = True
+    context.target_max_block_size = BLOCK_BYTES
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    items = [{"file": number, "path": str(path)} for number, path in enumerate(files)]
+    cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    with ray.data.DataContext.current(context):
+        texts = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            partial(_read, text_column=text_column),
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=0,  # must never wait for those who wait for it
+            compute=ray.data.TaskPoolStrategy(min(READERS, len(items))),
+        )
+        labelled = texts.map_batches(
+            partial(_label, labelling=labelling),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=ray.data.TaskPoolStrategy(workers),
+            **_resources(labelling, cluster),
+        )
+    table: Any
+    for table in labelled.iter_batches(batch_size=None, batch_format="pyarrow"):
+        columns = (table.column(name).to_pylist() for name in ("file", "row", "answer"))
+        for file, row, answer in zip(*columns, strict=True):
+            if row == FAILED:
+                raise HGCLRError(f"on a node of the cluster: {answer} ({NEEDS})")
+            yield file, row, json.loads(answer)
+
+
+def _resources(labelling: Labelling, cluster: dict[str, float]) -> dict[str, Any]:
+    """Return what a task that labels occupies: a GPU where there are any and the model can use one, else a core."""
+    if cluster.get("GPU", 0) >= 1 and not is_onnx(labelling.model):
+        return {"num_gpus": 1, "num_cpus": 0, "max_calls": 0}  # Ray would end a process that had a GPU after each call
+    return {"num_cpus": 1}
+
+
+def _read(batch: pyarrow.Table, text_column: str) -> Iterator[pyarrow.Table]:
+    """Yield the usable texts of files with their places; runs on any node."""
+    for file, path in zip(batch.column("file").to_pylist(), batch.column("path").to_pylist(), strict=True):
+        try:
+            for chunk in read_chunks(Path(path), text_column):
+                rows = [row for row, text in zip(chunk.numbers, chunk.texts, strict=True) if text is not None]
+                yield _table(file, rows, "text", usable_texts(chunk))
+        except HGCLRError as error:
+            yield _table(file, [FAILED], "text", [str(error)])
+
+
+def _label(batch: pyarrow.Table, labelling: Labelling) -> Iterator[pyarrow.Table]:
+    """Label texts; runs on any node."""
+    files, rows, texts = (batch.column(name).to_pylist() for name in ("file", "row", "text"))
+    good = [place for place, row in enumerate(rows) if row != FAILED]
+    try:
+        found = labelling.answers(_opened(labelling), [texts[place] for place in good]) if good else []
+    except HGCLRError as error:
+        yield _table(files[0], [FAILED], "answer", [str(error)])
+        return
+    answers = dict(zip(good, map(json.dumps, found), strict=True))
+    for file, places in groupby(range(len(files)), files.__getitem__):
+        these = list(places)
+        yield _table(file, [rows[p] for p in these], "answer", [answers.get(p, texts[p]) for p in these])
+
+
+def _table(file: int, rows: list[int], name: str, values: list[str]) -> pyarrow.Table:
+    """Return rows of one file with a text each; large ones are for more than two gigabytes of them."""
+    import pyarrow
+
+    return pyarrow.table(
+        {
+            "file": pyarrow.array([file] * len(rows), pyarrow.int64()),
+            "row": pyarrow.array(rows, pyarrow.int64()),
+            name: pyarrow.array(values, pyarrow.large_string()),
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def _opened(labelling: Labelling) -> HierarchicalClassifier:
+    """Load the model, once in a process."""
+    return labelling.open()

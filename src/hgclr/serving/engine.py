@@ -1,0 +1,215 @@
+"""What computes: one thread that tokenises, one that takes batches from all requests together and labels them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.decisions.calibration import sigmoid
+from hgclr.decisions.settings import Decisions
+from hgclr.inference import HierarchicalClassifier, Prediction
+from hgclr.inference.batches import pad
+from hgclr.inference.predictions import PredictionMaker
+from hgclr.serving.metrics import Metrics
+from hgclr.serving.settings import Settings
+from hgclr.serving.text_limits import fault_of
+from hgclr.serving.waiting_room import Entry, Ticket, WaitingRoom
+
+__all__ = ["Answer", "Engine", "Failure", "Labelled", "Reason"]
+
+logger = logging.getLogger(__name__)
+
+PIECE = 256
+"""Texts that are tokenised together."""
+MEMORY = 0.9
+"""How much of the pace until now stays in its running mean after a batch."""
+
+Reason = Literal["deadline", "client_gone", "shutdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The labels of a text.
+
+    Args:
+        prediction: the labels.
+        truncated: whether the text is longer than the model reads.
+        probabilities: of every label as the decoding rule sees them, (K,), if they were asked for.
+    """
+
+    prediction: Prediction
+    truncated: bool
+    probabilities: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a text has no labels: through its own fault (``invalid``) or through ours (``internal``)."""
+
+    kind: Literal["invalid", "internal"]
+    message: str
+
+
+Answer = Labelled | Failure
+
+
+class Engine:
+    """Label the texts of many requests in batches.
+
+    Args:
+        classifier: the model.
+        settings: how much may wait and how long, and how much is computed at a time.
+        metrics: where to count.
+
+    Attributes:
+        max_length: tokens of a text that are read.
+        warm: set once the model has labelled a first text and is ready for others.
+    """
+
+    def __init__(self, classifier: HierarchicalClassifier, settings: Settings, metrics: Metrics) -> None:
+        self.warm = threading.Event()
+        self._classifier, self._metrics = classifier, metrics
+        self._tokenizer = classifier.tokenizer
+        self.max_length: int = (self._tokenizer.truncation or {})["max_length"]
+        self._budget = settings.batch_tokens or classifier.backend.batch_tokens
+        self._max_wait = settings.max_wait
+        self._make = PredictionMaker(classifier.taxonomy)
+        self._room: WaitingRoom[Answer] = WaitingRoom(settings.max_queue)
+        self._pace = 0.0  # seconds that a text takes, averaged
+        self._threads = [
+            threading.Thread(target=work, name=f"hgclr-{work.__name__.strip('_')}", daemon=True)
+            for work in (self._tokenise, self._compute)
+        ]
+
+    def start(self) -> None:
+        """Begin to warm up, then to work."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, patience: float) -> None:
+        """Take nothing more and end, after what is being computed; wait for that as many seconds at most."""
+        self._room.close()
+        end = time.monotonic() + patience
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, end - time.monotonic()))
+
+    @property
+    def alive(self) -> bool:
+        """Whether both threads run."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    @property
+    def waiting(self) -> int:
+        """How many texts wait."""
+        return self._room.occupied
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for a single text."""
+        return self._room.occupied >= self._room.places
+
+    @property
+    def wait(self) -> float:
+        """In how many seconds, about, the texts that wait now are done."""
+        return self._pace * self._room.occupied
+
+    def submit(self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False) -> Ticket[Answer]:
+        """Let texts wait for their turn; the answers come in the ticket's future, in order.
+
+        Raises:
+            RoomFullError: if there is no room for all of them; nothing has been done for any then.
+        """
+        ticket: Ticket[Answer] = Ticket(decisions, len(texts), probabilities)
+        faults = [fault_of(text) for text in texts]
+        self._room.admit(ticket, [(place, text) for place, text in enumerate(texts) if faults[place] is None])
+        for place, fault in enumerate(faults):
+            if fault is not None:
+                ticket.deliver(place, Failure("invalid", fault))
+        return ticket
+
+    def drop(self, ticket: Ticket[Answer], reason: Reason) -> None:
+        """Do nothing more for a request."""
+        self._metrics.dropped.labels(reason).inc(self._room.leave(ticket))
+
+    def _tokenise(self) -> None:
+        while entries := self._room.take_arrived(PIECE):
+            started = time.perf_counter()
+            try:
+                encodings = self._tokenizer.encode_batch_fast([entry.text for entry in entries])
+            except Exception as error:  # whatever it is, the next texts must not suffer from it
+                self._room.take_out(entries)
+                self._fail(entries, error)
+                continue
+            for entry, encoding in zip(entries, encodings, strict=True):
+                entry.ids = encoding.ids
+                entry.truncated = len(entry.ids) >= self.max_length and bool(encoding.overflowing)
+            self._metrics.tokenise.observe(time.perf_counter() - started)
+            self._room.put_ready(entries)
+
+    def _compute(self) -> None:
+        self._classifier.predict(["", "a few words to warm up with", "a long text " * self.max_length])
+        self.warm.set()
+        while batch := self._room.take_batch(self._budget, self._max_wait):
+            now = time.monotonic()
+            for entry in batch:
+                self._metrics.queue.observe(now - entry.ticket.arrived)
+            self._label(batch)
+            elapsed = (time.monotonic() - now) / len(batch)
+            self._pace = MEMORY * self._pace + (1 - MEMORY) * elapsed if self._pace else elapsed
+
+    def _label(self, batch: list[Entry[Answer]]) -> None:
+        """Label texts together; if that fails, one by one, so that only those fail that must."""
+        started = time.perf_counter()
+        try:
+            ids, mask = pad([entry.ids for entry in batch], self._classifier.pad_token)
+            answers = self._decide(batch, self._probabilities(ids, mask))
+        except Exception as error:  # whatever it is, the next batch must not suffer from it
+            if len(batch) == 1:
+                self._fail(batch, error)
+            else:
+                for entry in batch:
+                    self._label([entry])
+            return
+        self._metrics.compute.observe(time.perf_counter() - started)
+        self._metrics.batch_texts.observe(len(batch))
+        self._metrics.batch_tokens.observe(ids.size)
+        self._metrics.texts.inc(len(batch))
+        for entry, answer in zip(batch, answers, strict=True):
+            entry.ticket.deliver(entry.place, answer)
+
+    def _probabilities(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        logits = self._classifier.backend.logits(ids, mask)
+        if np.isnan(logits).any():
+            raise FloatingPointError("the model's logits are not numbers")
+        calibration = self._classifier.decisions.calibration
+        return sigmoid(logits) if calibration is None else calibration(logits)
+
+    def _decide(self, batch: Sequence[Entry[Answer]], probabilities: NDArray[np.float32]) -> list[Answer]:
+        """Return the answers to a batch; requests may want to decide differently."""
+        alike: dict[int, list[int]] = {}
+        for row, entry in enumerate(batch):
+            alike.setdefault(id(entry.ticket.decisions), []).append(row)
+        answers: dict[int, Answer] = {}
+        for rows in alike.values():
+            decided = batch[rows[0]].ticket.decisions.decide(probabilities[rows])
+            for number, row in enumerate(rows):
+                entry, seen = batch[row], decided.probabilities[number]
+                prediction = self._make(seen, decided.given[number], decided.doubtful[number])
+                answers[row] = Labelled(prediction, entry.truncated, seen if entry.ticket.probabilities else None)
+        return [answers[row] for row in range(len(batch))]
+
+    def _fail(self, entries: Sequence[Entry[Answer]], error: Exception) -> None:
+        """Answer with a failure; the error's own message is not logged, for it may quote a text."""
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
+        for entry in entries:
+            entry.ticket.deliver(entry.place, Failure("internal", "the model could not label this text"))

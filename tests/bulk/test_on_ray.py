@@ -1,0 +1,140 @@
+"""Bulk prediction on Ray: several nodes, one of which is killed, and still every row once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import bulk_cases
+import ray
+from bulk_cases import SlowLabelling, check_lines, read_lines, text_of, write_lines, write_model
+from ray.cluster_utils import Cluster
+
+from hgclr.bulk import chunks, on_ray, predict_files, running
+from hgclr.bulk.chunks import read_chunks
+from hgclr.bulk.labelling import Labelling
+from hgclr.errors import HGCLRError, InputError
+
+ROWS = 2000
+FILES = 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head that computes nothing, and two nodes of one core."""
+    cluster = Cluster()
+    cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=2**27)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_other_formats_bad_rows_and_errors_on_nodes(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other engine does, too, in one test because a cluster takes long to start."""
+    model = write_model(tmp_path / "model")
+    rows = [text_of(number) for number in range(5)] + [None, "a\ud800"]
+    lines = [json.dumps({"text": text, "kept": [place]}) for place, text in enumerate(rows)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "broken"]), encoding="utf-8")
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    (tmp_path / "z.csv").write_text('text,"schön, gut"\natom,"1,5"\n', encoding="utf-8")
+    names = [tmp_path / "a.jsonl", tmp_path / "empty.jsonl", tmp_path / "z.csv"]
+    options = {"skip_bad_rows": True, "ray_address": cluster.address, "workers": 1}
+    predict_files(model, names, tmp_path / "ray", engine="ray", **options)
+    predict_files(model, names, tmp_path / "local", skip_bad_rows=True)
+    for name in ("a.jsonl", "empty.jsonl", "z.csv"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+    assert len(read_lines(tmp_path / "ray" / "a.jsonl")) == 8
+
+    with pytest.raises(InputError, match=r"a\.jsonl:6: column 'text': expected a text"):
+        predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
+
+    monkeypatch.setattr(on_ray, "read_chunks", lambda *_: read_chunks(names[0], "text"))  # in this process all is well
+    for elsewhere, missing in (
+        (Labelling(str(tmp_path / "no model")), names[0]),
+        (Labelling(str(model)), tmp_path / "no.csv"),
+    ):
+        with (
+            pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no(\.csv| model).*every node needs hgclr"),
+            on_ray.on_ray(elsewhere, [missing], "text", workers=None, address=cluster.address) as label,
+        ):
+            list(label(missing))
+
+
+@pytest.mark.slow
+def test_a_node_dies_and_every_row_is_there_once(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "ROWS", 64)
+    monkeypatch.setattr(on_ray, "BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(running, "Labelling", SlowLabelling)
+    ray.cloudpickle.register_pickle_by_value(bulk_cases)
+    model = write_model(tmp_path / "model")
+    source = tmp_path / "texts"
+    source.mkdir()
+    for part in range(FILES):
+        write_lines(source / f"part-{part}.jsonl", ROWS * part, ROWS)
+    before: list[dict[str, object]] = []  # blocks labelled when a node was killed
+
+    def kill(progress: running.Progress) -> None:
+        if not before and progress.rows >= ROWS // 2:
+            before.extend(read_lines(tmp_path / "blocks.jsonl"))
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    options = {"engine": "ray", "ray_address": cluster.address, "progress": kill}
+    result = predict_files(model, [source], tmp_path / "out", **options)
+
+    assert (result.rows, result.bad_rows, len(result.written)) == (ROWS * FILES, 0, FILES)
+    for part in range(FILES):
+        check_lines(tmp_path / "out" / f"part-{part}.jsonl", ROWS * part, ROWS)
+    # That it was a node at work, in the middle of the work, can be told from where the blocks were labelled.
+    assert len({block["node"] for block in before}) == 2
+    assert sum(block["texts"] for block in before) < ROWS * FILES * 0.9
+    after = read_lines(tmp_path / "blocks.jsonl")[len(before) :]
+    assert len({block["node"] for block in after[-10:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([(0, 1), (0, 3)], r"answer to row 3 of file 1 where that to row 2 of file 1"),  # one is missing
+        ([(0, 1), (0, 1)], r"answer to row 1 of file 1 where that to row 2 of file 1"),  # one comes twice
+        ([(0, 1)], r"returned no answer where that to row 2 of file 1"),
+        ([(0, 1), (0, 2), (0, 2)], r"answer to row 2 of .*texts.jsonl that nobody waits for"),
+    ],
+)
+def test_answers_that_are_not_one_for_each_row_stop_the_run(
+    found: list[tuple[int, int]], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "texts.jsonl", 0, 2)
+    monkeypatch.setattr(on_ray, "_answers", lambda *_: ((*place, {"predictions": []}) for place in found))
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    with (
+        pytest.raises(HGCLRError, match=message),
+        on_ray.on_ray(Labelling("model"), [path], "text", workers=None, address=None) as label,
+    ):
+        list(label(path))
+
+
+def test_gpus_are_used_by_models_that_can(tmp_path: Path) -> None:
+    torch, onnx = Labelling(str(tmp_path)), Labelling(str(write_model(tmp_path / "model")))
+    assert on_ray._resources(torch, {"CPU": 8.0, "GPU": 2.0})["num_gpus"] == 1
+    assert on_ray._resources(onnx, {"CPU": 8.0, "GPU": 2.0}) == {"num_cpus": 1}
+    assert on_ray._resources(torch, {"CPU": 8.0}) == {"num_cpus": 1}
+
+
+def test_no_cluster_is_one_line(tmp_path: Path) -> None:
+    model, path = write_model(tmp_path / "model"), write_lines(tmp_path / "texts.jsonl", 0, 1)
+    with pytest.raises(HGCLRError, match=r"no Ray cluster at nowhere"):
+        predict_files(model, [path], tmp_path / "out", engine="ray", ray_address="nowhere")

@@ -1,0 +1,202 @@
+"""Limits before work: size of bodies, number and length of texts, and JSON that is none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fake_service import WordBackend, fake_service, make_classifier
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hgclr.errors import InputError
+from hgclr.serving.app import create_app
+from hgclr.serving.body_limit import BodyLimit
+from hgclr.serving.problems import Problem
+from hgclr.serving.settings import Settings
+from hgclr.serving.strict_json import parse
+
+JSON = {"Content-Type": "application/json"}
+
+
+def problem(answer: httpx.Response) -> tuple[int, str, str | None]:
+    error = answer.json()["error"]
+    assert error["message"]
+    return answer.status_code, error["type"], error.get("field")
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[tuple[httpx.Client, WordBackend]]:
+    """A service with narrow limits."""
+    backend = WordBackend()
+    with fake_service(backend, body_bytes=1000, texts_per_request=3, characters_per_text=50) as (client, _):
+        yield client, backend
+
+
+def test_a_large_body_is_refused_by_its_header(small) -> None:
+    client, _ = small
+    assert problem(client.post("/predict", json={"text": "a" * 1000})) == (413, "too_large", None)
+    assert client.get("/livez").status_code == 200
+
+
+def test_a_large_body_is_refused_in_pieces(small) -> None:
+    client, backend = small
+    backend.batches.clear()
+    pieces = (b'{"text": "', *[b"a" * 100] * 20, b'"}')
+    answer = client.post("/predict", content=iter(pieces), headers=JSON)
+    assert "content-length" not in answer.request.headers
+    assert problem(answer) == (413, "too_large", None)
+    assert client.post("/predict", content=iter((b'{"text":', b' "atom"}')), headers=JSON).status_code == 200
+    assert sum(map(len, backend.batches)) == 1
+
+
+def test_a_body_that_is_announced_too_small_is_counted() -> None:
+    async def app(scope, receive, send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+
+    async def ask() -> None:
+        parts = iter([{"type": "http.request", "body": b"a" * 60, "more_body": True}] * 2)
+
+        async def receive():
+            return next(parts)
+
+        await BodyLimit(app, limit=100, deadline=10)(
+            {"type": "http", "headers": [(b"content-length", b"5")]}, receive, None
+        )
+
+    with pytest.raises(Problem, match="larger than 100 bytes"):
+        asyncio.run(ask())
+
+
+def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hgclr.serving.body_limit.HELD", 2)
+    answers = []
+
+    async def app(scope, receive, send) -> None:
+        try:
+            await receive()
+            await scope["wait"].wait()
+        except Problem as error:
+            answers.append(error.kind)
+
+    async def ask() -> None:
+        limit, wait = BodyLimit(app, limit=100, deadline=10), asyncio.Event()
+
+        async def receive():
+            return {"type": "http.request", "body": b"a" * 90}
+
+        scope = {"type": "http", "headers": [], "wait": wait}
+        first = [asyncio.ensure_future(limit(scope, receive, None)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        await limit(scope, receive, None)  # 270 bytes
+        wait.set()
+        await asyncio.gather(*first)
+        await limit(scope, receive, None)
+
+    asyncio.run(ask())
+    assert answers == ["overloaded"]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    with (
+        fake_service(deadline=0.2) as (client, _),
+        socket.create_connection((client.base_url.host, client.base_url.port)) as connection,
+    ):
+        head = b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        connection.sendall(head)
+        connection.settimeout(20)
+        assert connection.recv(100).startswith(b"HTTP/1.1 504 ")
+
+
+def test_too_many_texts_and_too_long_ones_are_refused(small) -> None:
+    client, backend = small
+    backend.batches.clear()
+    assert problem(client.post("/predict", json={"texts": ["a"] * 4})) == (422, "invalid", "texts")
+    assert problem(client.post("/predict", json={"texts": ["a", "b" * 51]})) == (422, "invalid", "texts.1")
+    assert problem(client.post("/predict", json={"text": "b" * 51})) == (422, "invalid", "text")
+    assert problem(client.post("/explain", json={"text": "b" * 51})) == (422, "invalid", "text")
+    assert backend.batches == []
+    assert client.post("/predict", json={"texts": ["b" * 50] * 3}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", None),
+        (b"{", None),
+        (b"[]", None),
+        (b'{"text": "a", "threshold": NaN}', None),
+        (b'{"text": "a", "threshold": -Infinity}', None),
+        (b'{"text": "a", "threshold": 1e999}', "threshold"),
+        (b'{"text": "a", "paths": 1' + b"0" * 5000 + b"}", None),
+        (b'{"text": "\xff"}', None),
+        (rb'{"text": "\ud800"}', "text"),
+        (rb'{"text": "a\u0000"}', "text"),
+        (rb'{"\ud800": 1, "text": "a"}', None),
+        (rb'{"text": "a", "decode": "\ud800"}', "decode"),
+        (b"[" * 100_000 + b"]" * 100_000, None),
+        (b'{"text": ' + b'{"a": ' * 100_000 + b"1" + b"}" * 100_001, None),
+        (b'{"text": "a", "texts": ["b"]}', None),
+        (b"{}", None),
+        (b'{"texts": []}', "texts"),
+        (b'{"texts": ["a", 3]}', "texts.1"),
+        (b'{"text": null}', "text"),
+        (b'{"text": "a", "threshold": 1.5}', "threshold"),
+        (b'{"text": "a", "threshold": "0.5"}', "threshold"),
+        (b'{"text": "a", "threshold": true}', "threshold"),
+        (b'{"text": "a", "decode": "magic"}', "decode"),
+        (b'{"text": "a", "paths": 0}', "paths"),
+        (b'{"text": "a", "paths": 1000000000}', "paths"),
+        (b'{"text": "a", "sure": -0.1}', "sure"),
+        (b'{"text": "a", "treshold": 0.5}', "treshold"),
+    ],
+)
+def test_what_is_no_request_is_refused(client: httpx.Client, body: bytes, field: str | None) -> None:
+    answer = client.post("/predict", content=body, headers=JSON)
+    status, kind, named = problem(answer)
+    assert (status, kind) == (422, "invalid")
+    assert named is None if field is None else named.startswith(field)
+
+
+def test_only_json_is_read(client: httpx.Client) -> None:
+    for headers in ({"Content-Type": "text/plain"}, {}):  # what another site's page could send without being asked
+        answer = client.post("/predict", content=b'{"text": "a"}', headers=headers)
+        assert problem(answer)[:2] == (422, "invalid")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc"), inner, max_size=4),
+        max_leaves=10,
+    )
+)
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_json_is_read_as_it_is(value: object) -> None:
+    assert parse(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_queue": 0}, "max_queue is 0; give a number above 0"),
+        ({"deadline": float("nan")}, "deadline is nan; give a number above 0"),
+        ({"max_wait": -1}, "max_wait is -1; give a number from 0"),
+        ({"max_queue": 9, "texts_per_request": 10}, "10 texts a request are more than may wait, 9; raise max_queue"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Settings(**wrong)
+
+
+def test_the_description_tells_the_limits() -> None:
+    limits = Settings(texts_per_request=7, characters_per_text=99)
+    fields = create_app(make_classifier(), limits).openapi()["components"]["schemas"]["PredictRequest"]["properties"]
+    assert fields["texts"]["maxItems"] == 7
+    assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 99
