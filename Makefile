@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 DATA   ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check bench format clean
+.PHONY: help quickstart test check docs bench format clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,11 +17,14 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 test: $(VENV)/.dev  ## the whole test suite
 	$(BIN)/python -m pytest --numprocesses 2
 
-check: $(VENV)/.dev  ## formatting, lint, types, import contract
+check: $(VENV)/.dev docs  ## formatting, lint, types, import contract, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.dev  ## the docs as a site in site/; a broken link or a page that nothing leads to is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.dev  ## speed beside what must be reached, on the sets in DATA=../shared/data (about five minutes)
 	$(BIN)/python benchmarks/bench.py --data $(DATA)
@@ -30,8 +33,8 @@ format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean:  ## remove the virtual environment, the site and caches
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,7 @@
 """Every choice of the method, typed, validated and saved with the model.
 
 The class defaults are the ``default`` preset; ``paper`` follows the text of Wang et al. (ACL 2022), ``published``
-follows the program its authors released. Where the two differ is listed in ``docs/method.md``.
+follows the program its authors released. Where the two differ is listed in ``docs/concepts/method.md``.
 """
 
 import dataclasses
@@ -95,7 +95,7 @@ class HGCLRConfig(PreTrainedConfig):
         label_refresh: steps after which HiMatch encodes the labels' texts anew.
 
     Example:
-        >>> config = HGCLRConfig(**PRESETS["paper"], contrastive_weight=0.1, keep_threshold=0.02)
+        >>> config = HGCLRConfig(**PRESETS["paper"] | {"keep_threshold": 0.01})
         >>> config.guidance
         'logits'
     """

@@ -45,7 +45,8 @@ def test_train_evaluate_and_predict_agree(trained: Path, toy_data: Path, tmp_pat
     report = json.loads((tmp_path / "scores.json").read_text())
     assert report["scores"] == metrics["test"]
     assert f"{100 * metrics['test']['micro']['f1']:.2f}" in result.stdout
-    assert (report["split"], report["decisions"]["thresholds"], report["decisions"]["rule"]) == ("test", 0.5, "threshold")
+    decisions = report["decisions"]
+    assert (report["split"], decisions["thresholds"], decisions["rule"]) == ("test", 0.5, "threshold")
     assert report["machine"]["packages"]["torch"]
 
 
@@ -160,7 +161,8 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> Non
         "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else real(name, package)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    for command in (["train", "x.yaml"], ["predict", "model", "text"], ["evaluate", "model", "data"], ["quickstart"]):
+    (model := tmp_path / "model").mkdir()
+    for command in (["train", "x.yaml"], ["predict", model, "text"], ["evaluate", model, "data"], ["quickstart"]):
         done = subprocess.run([*HGCLR, *command], capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 2, done.stderr
         (line,) = done.stderr.splitlines()

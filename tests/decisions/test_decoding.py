@@ -193,7 +193,7 @@ def test_unfit_choices_are_refused(taxonomy: Taxonomy, choices: dict, message: s
 
 def test_the_example_of_the_docs() -> None:
     """Tree, probabilities and label sets are read from the page."""
-    page = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "decisions.md").read_text(encoding="utf-8")
     tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
     shown = dict(re.findall(r"^    [ └─]*(\w+) (0\.\d\d)$", page, re.MULTILINE))
     assert list(shown) == list(tree.ids)

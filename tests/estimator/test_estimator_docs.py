@@ -1,4 +1,4 @@
-"""What docs/scikit-learn.md shows is run."""
+"""What docs/how-to/scikit-learn.md shows is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scikit-learn.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scikit-learn.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run(
@@ -37,4 +37,4 @@ def test_the_examples_run(
 
 def test_the_pages_it_links_to_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert (Path(__file__).parents[2] / "docs" / target).exists(), target
+        assert (Path(__file__).parents[2] / "docs" / "how-to" / target).exists(), target

@@ -68,7 +68,7 @@ def _graphormer(config: HGCLRConfig, width: int) -> Graphormer:
     if config.label_span is None and graphormer.structure.span < config.label_count:
         logger.warning(
             "%d labels are too many for attention between all: each attends to the %d around it and the path above"
-            " (model.label_span, docs/method.md)",
+            " (model.label_span, docs/concepts/method.md)",
             config.label_count,
             graphormer.structure.span,
         )

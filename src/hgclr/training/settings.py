@@ -37,7 +37,13 @@ class DataSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """The encoder, the architecture, and any choice of :class:`~hgclr.config.HGCLRConfig` on top of a preset."""
+    """The encoder, the architecture, and any choice of :class:`~hgclr.config.HGCLRConfig` on top of a preset.
+
+    Args:
+        encoder: a name from ``hgclr encoders list``, a folder, a name on the hub, or ``textrcnn``.
+        architecture: the system to train.
+        preset: the reading of the method that the choices below start from.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -67,7 +73,23 @@ class ModelSettings(_Section):
 
 
 class TrainingSettings(_Section):
-    """How to optimise; what is left out comes from the recipe, see :mod:`hgclr.training.recipes`."""
+    """How to optimise; what is left out comes from the recipe, see :mod:`hgclr.training.recipes`.
+
+    Args:
+        recipe: where the settings that are left out come from.
+        epochs: how often to go through the documents at most.
+        batch_size: documents of a batch; the others in it are a document's negatives.
+        gradient_accumulation: batches whose gradients are summed up before a step.
+        learning_rate: that of the encoder.
+        head_learning_rate: that of the layers on top of it.
+        schedule: after warm-up the rates fall to 0 (``linear``) or stay (``constant``).
+        weight_decay: that of AdamW; biases and norms have none.
+        base_rate_bias: start the head's bias at the log odds of the labels in train.
+        patience_metrics: the dev scores of which one must rise in that time.
+        seed: decides everything that is random.
+        precision: what to compute in; ``auto`` is bf16 where a trial shows that this machine runs it faster.
+        tensorboard: write the loss terms and scores for TensorBoard.
+    """
 
     recipe: Literal["default", "paper"] = "default"
     epochs: int | None = Field(None, ge=1)

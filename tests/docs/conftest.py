@@ -1,0 +1,56 @@
+"""What the examples of the docs find in their folder: data, models, reports, trees; made once, of toys."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "hooks"))
+
+
+@pytest.fixture
+def default_encoder(make_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny random encoder, in the place where the real one would be fetched to."""
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
+    cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
+    for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
+        if not (cached / name).exists():
+            (cached / name).write_text("{}")
+    return cached
+
+
+@pytest.fixture(scope="session")
+def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that examples read, under the names that the pages use."""
+    from hgclr import DataFolder, HierarchicalClassifier, RunConfig, Taxonomy, train
+    from hgclr.export.stock import export_stock
+    from hgclr.reporting import report
+
+    folder = tmp_path_factory.mktemp("workshop")
+    data, runs = Path(shutil.copytree(toy_data, folder / "my-data")), folder / "runs"
+    # Wrists are asked for on one page, in a tree that is otherwise the toys'.
+    Taxonomy([*taxonomy.ids, "S60-S69"], [*taxonomy.parents, -1]).write(data / "taxonomy.tsv")
+    settings = {"epochs": 1, "precision": "fp32"}
+    train(
+        RunConfig(
+            data={"path": data}, model={"encoder": make_encoder("bert")}, training=settings, output=runs / "first"
+        )
+    )
+    shutil.rmtree(runs / "first" / "checkpoints")
+    shutil.copytree(runs / "first", runs / "my")
+    classifier = HierarchicalClassifier.from_pretrained(runs / "first" / "model")
+    documents = DataFolder(data, taxonomy=classifier.taxonomy)
+    for name in ("report-flat", "report-hgclr"):
+        report(classifier, documents, "test", folder / name, name=name)
+    export_stock(runs / "first" / "model", folder / "first-plain")
+    (folder / "old.tsv").write_text("Root\tsports\nsports\ttennis\tsquash\n")
+    (folder / "new.tsv").write_text("Root\tsports\nsports\tracket sports\trowing\n")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "part-0.jsonl").write_text(json.dumps({"text": "a lens of ice", "year": 2024}) + "\n")
+    return folder

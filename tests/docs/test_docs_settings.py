@@ -1,0 +1,36 @@
+"""The YAML files that the docs show are read by what they are meant for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from doc_pages import DOCS, PAGES, Block, blocks, name_of
+
+from hgclr.config import method_settings
+from hgclr.reproduction.tuning import read_space
+from hgclr.training import RunConfig
+
+RUN_FILES = [
+    (page, block)
+    for page in PAGES
+    for block in blocks(page)
+    if block.language == "yaml" and block.text.startswith("data:")
+]
+
+
+@pytest.mark.parametrize(("page", "block"), RUN_FILES, ids=[name_of(page) for page, _ in RUN_FILES])
+def test_run_files_fit(page: Path, block: Block) -> None:
+    run = RunConfig.build(yaml.safe_load(block.text) | {"output": "runs/shown"})
+    method_settings(run.model.preset, run.model.overrides)
+
+
+def test_run_files_are_found() -> None:
+    assert {DOCS / "how-to" / "training.md", DOCS / "tutorial" / "index.md"} <= {page for page, _ in RUN_FILES}
+
+
+def test_the_space_to_search_fits(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks(DOCS / "how-to" / "tuning.md") if block.title == "space.yaml")
+    (tmp_path / "space.yaml").write_text(block.text, encoding="utf-8")
+    read_space(tmp_path / "space.yaml", RunConfig(data={"path": "my-data"}, output="runs/tuned"))
