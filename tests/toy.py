@@ -1,12 +1,16 @@
-"""A tiny HGCLR model without dropout, whose label side matters from the start; texts for it; random trees."""
+"""A tiny HGCLR model without dropout, whose label side matters from the start; texts; random trees; shared checks."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import torch
 from transformers import AutoTokenizer
 
-from hgclr.models import HGCLRModel
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import HGCLRModel, load_deployed
+from hgclr.models.saving import save
 from hgclr.taxonomy import Taxonomy
 
 TEXTS = [
@@ -67,3 +71,43 @@ def random_tree(labels: int, seed: int, *, deep: bool = False) -> Taxonomy:
     shuffled = np.empty(labels, dtype=int)
     shuffled[place] = np.where(parents < 0, -1, place[parents])
     return Taxonomy([f"label {i}" for i in range(labels)], shuffled)
+
+
+def check_every_parameter_gets_a_gradient(layer: torch.nn.Module, taxonomy: Taxonomy, width: int) -> None:
+    """Of a structure encoder with an edge up and one down for each label; those of top labels lead nowhere."""
+    layer(torch.randn(2, len(taxonomy), width, dtype=torch.float64)).sum().backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+    has_parent = torch.from_numpy(taxonomy.parents >= 0)
+    for edges in (layer.up, layer.down):
+        assert edges.grad is not None
+        assert torch.equal(edges.grad != 0, has_parent)
+
+
+def check_it_is_deployed_as(kind: type, model, batch: dict[str, torch.Tensor]) -> None:
+    """In evaluation mode a model with a part for training only is the model that it is deployed as."""
+    output, other = model(**batch), model.deployed()(**batch)
+    assert type(model.deployed()) is kind
+    assert set(output.terms) == {"loss_original", "loss_recursive"}
+    torch.testing.assert_close(output.logits, other.logits)
+    torch.testing.assert_close(output.loss, other.loss)
+
+
+def check_saved_and_loaded(kind: type, model, tokenizer, expected: torch.Tensor, added: tuple[str, ...], folder: Path):
+    """Save both forms of a model; loaded for prediction, each gives the same probabilities, with nothing for training.
+
+    Returns the training model, loaded.
+    """
+    save(model.deployed(), tokenizer, folder / "model")
+    save(model, tokenizer, folder / "training-model")
+    for name in ("model", "training-model"):
+        loaded = load_deployed(folder / name)
+        assert type(loaded) is kind
+        assert not [key for key in loaded.state_dict() if key.startswith(added)]
+        scores = HierarchicalClassifier.from_pretrained(folder / name).predict_proba(TEXTS)
+        torch.testing.assert_close(torch.from_numpy(scores), torch.sigmoid(expected), atol=1e-5, rtol=1e-4)
+    again = type(model).from_pretrained(folder / "training-model")
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], weight, msg=name)
+    return again

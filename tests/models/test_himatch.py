@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hgclr.inference import HierarchicalClassifier
-from hgclr.models import HiAGMTPModel, HiMatchModel, label_names, load_deployed
+from hgclr.models import HiAGMTPModel, HiMatchModel, label_names
 from hgclr.models.hiagm import edge_prior
-from hgclr.models.saving import save
 from hgclr.nn.matching import draw_labels
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from toy import GOLD, TEXTS, batch_of
+from toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_structure.", "label_joint.", "text_joint.")
 
@@ -167,12 +165,7 @@ def test_reading_labels_draws_nothing_and_uses_no_dropout(
 
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
-    batch = batch_of(tokenizer, taxonomy)
-    output, other = model(**batch), model.deployed()(**batch)
-    assert type(model.deployed()) is HiAGMTPModel
-    assert set(output.terms) == {"loss_original", "loss_recursive"}
-    torch.testing.assert_close(output.logits, other.logits)
-    torch.testing.assert_close(output.loss, other.loss)
+    check_it_is_deployed_as(HiAGMTPModel, model, batch_of(tokenizer, taxonomy))
 
 
 def test_saved_and_loaded_it_predicts_the_same(
@@ -183,19 +176,10 @@ def test_saved_and_loaded_it_predicts_the_same(
     model(**batch_of(tokenizer, taxonomy))
     expected = model.eval()(**batch_of(tokenizer, taxonomy)).logits
     caplog.clear()
-    save(model.deployed(), tokenizer, tmp_path / "model")
-    save(model, tokenizer, tmp_path / "training-model")
-    for folder in ("model", "training-model"):  # of the latter, what is for training only is left out without a word
-        loaded = load_deployed(tmp_path / folder)
-        assert type(loaded) is HiAGMTPModel
-        assert not [name for name in loaded.state_dict() if name.startswith((*ADDED, "label_", "batches"))]
-        scores = HierarchicalClassifier.from_pretrained(tmp_path / folder).predict_proba(TEXTS)
-        torch.testing.assert_close(torch.from_numpy(scores), torch.sigmoid(expected), atol=1e-5, rtol=1e-4)
-    assert not caplog.records
-    again = HiMatchModel.from_pretrained(tmp_path / "training-model")  # texts and vectors of the labels included
-    assert again.batches == 1
-    for name, weight in model.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], weight, msg=name)
+    added = (*ADDED, "label_", "batches")
+    again = check_saved_and_loaded(HiAGMTPModel, model, tokenizer, expected, added, tmp_path)
+    assert not caplog.records  # what is for training only is left out without a word
+    assert again.batches == 1  # texts and vectors of the labels are there too
 
 
 def make_run(make_encoder, data: Path, output: Path, **training) -> RunConfig:

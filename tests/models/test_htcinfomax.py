@@ -10,12 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hgclr.inference import HierarchicalClassifier
-from hgclr.models import HiAGMLAModel, HTCInfoMaxModel, load_deployed
-from hgclr.models.saving import save
+from hgclr.models import HiAGMLAModel, HTCInfoMaxModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from toy import GOLD, TEXTS, batch_of
+from toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
 
@@ -131,12 +129,7 @@ def test_label_features_are_trained_towards_the_prior(make_encoder, taxonomy: Ta
 
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
-    batch = batch_of(tokenizer, taxonomy)
-    output, other = model(**batch), model.deployed()(**batch)
-    assert type(model.deployed()) is HiAGMLAModel
-    assert set(output.terms) == {"loss_original", "loss_recursive"}
-    torch.testing.assert_close(output.logits, other.logits)
-    torch.testing.assert_close(output.loss, other.loss)
+    check_it_is_deployed_as(HiAGMLAModel, model, batch_of(tokenizer, taxonomy))
 
 
 def test_saved_and_loaded_it_predicts_the_same(
@@ -145,18 +138,8 @@ def test_saved_and_loaded_it_predicts_the_same(
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
     expected = model(**batch_of(tokenizer, taxonomy)).logits
     caplog.clear()
-    save(model.deployed(), tokenizer, tmp_path / "model")
-    save(model, tokenizer, tmp_path / "training-model")
-    for folder in ("model", "training-model"):  # of the latter, what is for training only is left out without a word
-        loaded = load_deployed(tmp_path / folder)
-        assert type(loaded) is HiAGMLAModel
-        assert not [name for name, _ in loaded.named_parameters() if name.startswith(ADDED)]
-        scores = HierarchicalClassifier.from_pretrained(tmp_path / folder).predict_proba(TEXTS)
-        torch.testing.assert_close(torch.from_numpy(scores), torch.sigmoid(expected), atol=1e-5, rtol=1e-4)
-    assert not caplog.records
-    again = HTCInfoMaxModel.from_pretrained(tmp_path / "training-model")
-    for name, weight in model.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], weight, msg=name)
+    check_saved_and_loaded(HiAGMLAModel, model, tokenizer, expected, ADDED, tmp_path)
+    assert not caplog.records  # what is for training only is left out without a word
 
 
 def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hgclr.nn import regularisation
 from hgclr.nn.hierarchy_gcn import HierarchyGCN
 from hgclr.nn.regularisation import recursive_regularisation
 from hgclr.taxonomy import Taxonomy
-from toy import random_tree
+from toy import check_every_parameter_gets_a_gradient, random_tree
 
 WIDTH = 6
 
@@ -60,15 +60,7 @@ def test_edges_as_vectors_equal_masked_matrices(labels: int, seed: int) -> None:
 
 
 def test_every_parameter_gets_a_gradient(taxonomy: Taxonomy) -> None:
-    layer = drawn(taxonomy)
-    layer(torch.randn(2, len(taxonomy), WIDTH, dtype=torch.float64)).sum().backward()
-    for name, parameter in layer.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-    has_parent = torch.from_numpy(taxonomy.parents >= 0)
-    for edges in (layer.up, layer.down):
-        assert edges.grad is not None
-        assert torch.equal(edges.grad != 0, has_parent)
+    check_every_parameter_gets_a_gradient(drawn(taxonomy), taxonomy, WIDTH)
 
 
 def test_new_layers_begin_the_same_and_the_prior_is_the_edges_down(taxonomy: Taxonomy) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from hgclr.errors import InputError
 from hgclr.nn.tree_lstm import BiTreeLSTM
 from hgclr.taxonomy import Taxonomy
-from toy import random_tree
+from toy import check_every_parameter_gets_a_gradient, random_tree
 
 WIDTH = 6
 HALF = 3
@@ -82,15 +82,7 @@ def test_levels_at_a_time_equal_label_by_label(labels: int, seed: int, deep: boo
 
 
 def test_every_parameter_gets_a_gradient(taxonomy: Taxonomy) -> None:
-    layer = drawn(taxonomy)
-    layer(torch.randn(2, len(taxonomy), WIDTH, dtype=torch.float64)).sum().backward()
-    for name, parameter in layer.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-    has_parent = torch.from_numpy(taxonomy.parents >= 0)
-    for edges in (layer.up, layer.down):
-        assert edges.grad is not None
-        assert torch.equal(edges.grad != 0, has_parent)
+    check_every_parameter_gets_a_gradient(drawn(taxonomy), taxonomy, WIDTH)
 
 
 def test_a_new_layer_begins_with_whole_edges_and_takes_the_prior_for_those_down(taxonomy: Taxonomy) -> None:

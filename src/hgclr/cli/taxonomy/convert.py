@@ -17,7 +17,9 @@ __all__ = ["convert"]
 
 def convert(
     file: File,
-    output: Annotated[Path, typer.Argument(help="The file to write; .json for JSON, else the literature's format.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUTPUT", help="The file to write; .json for JSON, else the literature's format.")
+    ],
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:

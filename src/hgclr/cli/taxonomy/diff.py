@@ -30,8 +30,8 @@ TREE = "file, data folder, or folder of a model."
 
 
 def diff(
-    old: Annotated[Path, typer.Argument(help=f"The label tree as it was: {TREE}", show_default=False)],
-    new: Annotated[Path, typer.Argument(help=f"The label tree as it is: {TREE}", show_default=False)],
+    old: Annotated[Path, typer.Argument(metavar="OLD", help=f"The label tree as it was: {TREE}", show_default=False)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help=f"The label tree as it is: {TREE}", show_default=False)],
     changes: Annotated[
         Path | None,
         typer.Option(
