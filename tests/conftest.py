@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,16 @@ TREE = {
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the tests out of the user's cache."""
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path_factory.getbasetemp() / "hgclr-cache"))
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Put back what a command has set: the commands of other tests run in the same process."""
+    logger = logging.getLogger("hgclr")
+    handlers, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
+from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.reporting.collecting import Collector
 from hgclr.reporting.content import report_content
-from hgclr.reporting.writing import json_file, write_files
+from hgclr.reporting.writing import json_file
 from hgclr.taxonomy import Taxonomy
 
 

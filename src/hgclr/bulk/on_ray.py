@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
+import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -41,6 +43,8 @@ READERS = 4
 OBJECT_STORE = 2**29
 """Bytes of shared memory for blocks on their way, where Ray is started by us."""
 NEEDS = "every node needs hgclr and must see the same model and files; finished files are kept"
+PATIENCE = 60.0
+"""Seconds that a pipeline has to end; it takes next to none, unless the machine is very busy."""
 FAILED = -1
 """In the place of a row's number: instead of an answer there is what went wrong on a node."""
 
@@ -112,10 +116,20 @@ def _connected(address: str | None) -> Iterator[None]:
         ray.init(address or "local", **options)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise HGCLRError(f"no Ray cluster at {address or 'this machine'}: {_first_line(error)}") from error
+    before = set(threading.enumerate())
     try:
         yield
     finally:
+        _wait_for_end(before)
         ray.shutdown()
+
+
+def _wait_for_end(before: set[threading.Thread]) -> None:
+    """Wait for the threads of the pipeline: one that asks Ray for something after its shutdown ends the process."""
+    end = time.monotonic() + PATIENCE
+    for thread in threading.enumerate():
+        if thread not in before and thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 @contextmanager
@@ -168,12 +182,14 @@ def _answers(
             **_resources(labelling, cluster),
         )
     table: Any
-    for table in labelled.iter_batches(batch_size=None, batch_format="pyarrow"):
-        columns = (table.column(name).to_pylist() for name in ("file", "row", "answer"))
-        for file, row, answer in zip(*columns, strict=True):
-            if row == FAILED:
-                raise HGCLRError(f"on a node of the cluster: {answer} ({NEEDS})")
-            yield file, row, json.loads(answer)
+    # Closed at once, also after an error, whose traceback would keep the pipeline alive.
+    with closing(iter(labelled.iter_batches(batch_size=None, batch_format="pyarrow"))) as tables:  # type: ignore[type-var]
+        for table in tables:
+            columns = (table.column(name).to_pylist() for name in ("file", "row", "answer"))
+            for file, row, answer in zip(*columns, strict=True):
+                if row == FAILED:
+                    raise HGCLRError(f"on a node of the cluster: {answer} ({NEEDS})")
+                yield file, row, json.loads(answer)
 
 
 def _resources(labelling: Labelling, cluster: dict[str, float]) -> dict[str, Any]:
