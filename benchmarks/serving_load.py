@@ -1,6 +1,6 @@
 """The service under load: throughput beside the bare backend's, latency at half load, ten times too much.
 
-    python benchmarks/serving_load.py --model icd-onnx --data ../shared/data/icd10cm \
+    python benchmarks/serving_load.py --model first-onnx --data ../shared/data/clinc150 \
         --output benchmarks/results/serving-load.json
 
 Service, bare backend and client are processes of their own and share this machine's cores. Bare backend and service
@@ -205,7 +205,7 @@ def main() -> None:
     """Run all loads, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder that hgclr train or hgclr export wrote")
-    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/icd10cm")
+    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--split", default="test")
     parser.add_argument("--clients", type=int, default=8, help="at saturation")
     parser.add_argument("--texts-per-request", type=int, default=64, help="at saturation and overload")
