@@ -30,8 +30,9 @@ def address(classifier: HierarchicalClassifier) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser, for one file of tests: while playwright is at work, no other test in the process can run a loop."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
     program = shutil.which("chromium")
     if program is None:
