@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Calibration, from_json, sigmoid
 from hgclr.decisions.decoding import Decoder, Rule
-from hgclr.level_order import monotone
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["FILE", "Decided", "Decisions"]
