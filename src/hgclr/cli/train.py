@@ -61,6 +61,7 @@ def train(
     require_extra("torch", extra="train", capability="Training")
     from rich.console import Console
 
+    from hgclr.cli.calibration_tables import print_calibrated
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.rendering import score_table
     from hgclr.cli.training_progress import TrainingProgress
@@ -81,5 +82,13 @@ def train(
         split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
     }
     console = Console()
-    console.print(score_table(f"{run.model.architecture} on {run.data.path}", rows))
+    title = f"{run.model.architecture} on {run.data.path}"
+    if "tuned" in result.metrics:
+        rows = {f"{split}, at one half": scores for split, scores in rows.items()}
+        if "test" in result.metrics["tuned"]:
+            rows["test, as decided"] = result.metrics["tuned"]["test"]
+    if rows:
+        console.print(score_table(title, rows))
+    if result.calibrated is not None:
+        print_calibrated(result.calibrated, console)
     console.print(f"model: {result.model}", highlight=False, markup=False, soft_wrap=True)

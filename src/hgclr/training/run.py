@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments, set_seed
 
 from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.evaluation.frequency import by_frequency
@@ -52,11 +53,12 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run leaves behind: folders and scores."""
+    """What a run leaves behind: folders, scores, and how decisions were tuned."""
 
     model: Path
     training_model: Path
     metrics: dict[str, Any]
+    calibrated: Calibrated | None = None
 
 
 def train(
@@ -118,7 +120,8 @@ def train(
     if run.training.effort == "names":  # names can be compared with each other, not with a threshold
         decisions["tuned"] = Decisions(folder.taxonomy, "best-path", stop_inside=False)
         metrics["tuned"] = {}
-    elif run.tunes_decisions:
+    found = None
+    if run.tunes_decisions:
         found = tune_decisions(model, tokens["dev"], collator, seed=run.training.seed)
         if found is not None:
             decisions["tuned"] = found.decisions
@@ -133,7 +136,7 @@ def train(
             metrics[name] = _score_json(scores["half"], counts)
             if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
                 metrics["tuned"]["test"] = _score_json(scores["tuned"], counts)
-    result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
+    result = TrainingResult(run.output / "model", run.output / "training-model", metrics, found)
     save(model.deployed(), tokenizer, result.model, decisions["tuned"].write if "tuned" in decisions else None)
     save(model, tokenizer, result.training_model)
     with atomic_file(run.output / "metrics.json") as path:
