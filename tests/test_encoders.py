@@ -462,7 +462,7 @@ def test_other_encoders_are_read_by_their_first_token_and_those_of_the_catalogue
     [{"pooling_mode_lasttoken": True}, {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}],
 )
 def test_a_pooling_that_we_do_not_have_is_named(tmp_path: Path, pooling: dict) -> None:
-    with pytest.raises(InputError, match="trained with the pooling .*model.pooling: mean"):
+    with pytest.raises(InputError, match=r"trained with the pooling .*model\.pooling: mean"):
         encoder_pooling(sentence_encoder(tmp_path, pooling))
 
 

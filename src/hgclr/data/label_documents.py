@@ -15,8 +15,8 @@ def label_texts(taxonomy: Taxonomy) -> list[str]:
     """Return each label's name as a text, (K,): without underscores, and with its path if other labels share the name.
 
     Example:
-        >>> label_texts(Taxonomy(["arts", "arts/other", "law", "law/other"], [-1, 0, -1, 2], ["arts", "other", "law", "other"]))
-        ['arts', 'arts > other', 'law', 'law > other']
+        >>> label_texts(Taxonomy(["a", "ao", "l", "lo"], [-1, 0, -1, 2], ["arts", "other", "civil_law", "other"]))
+        ['arts', 'arts > other', 'civil law', 'civil law > other']
     """
     carriers = Counter(taxonomy.names)
     names = (name if carriers[name] == 1 else taxonomy.path_name(label) for label, name in enumerate(taxonomy.names))

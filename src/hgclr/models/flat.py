@@ -39,8 +39,8 @@ class FlatModel(TextClassifier):
     def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:
         """Start each row of the head in the direction in which the encoder puts the label's name.
 
-        ``w_k = length (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder puts a
-        name near texts on its subject, so that labels with few documents or none begin with more than chance.
+        ``w_k = length (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder
+        puts a name near texts on its subject, so that labels with few documents or none begin with more than chance.
         """
         vectors = name_vectors(self, tokenizer)
         self.classifier.weight.copy_(length * F.normalize(vectors - vectors.mean(0), dim=-1))
