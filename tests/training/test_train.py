@@ -21,7 +21,7 @@ def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, 
     return RunConfig.model_validate(
         {
             "data": {"path": data},
-            "model": {"encoder": encoder, "label_heads": 4} | (model or {}),
+            "model": {"encoder": encoder, "architecture": "hgclr", "label_heads": 4} | (model or {}),
             "training": {"epochs": 2, "learning_rate": 3e-3, "precision": "fp32", "seed": 3} | training,
             "output": output,
         }

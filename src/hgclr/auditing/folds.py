@@ -130,7 +130,9 @@ def fold_run(run: RunConfig, fold: int) -> RunConfig:
     """Return the run that trains the model of a fold, counted from 0."""
     place = run.output / "folds" / f"{fold + 1}"
     limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share"})
-    return run.model_copy(update={"data": DataSettings(path=place / "data", **limits), "output": place})
+    training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
+    data = DataSettings(path=place / "data", **limits)
+    return run.model_copy(update={"data": data, "training": training, "output": place})
 
 
 def write_fold_data(folder: DataFolder, dealt: Dealt, fold: int, target: Path) -> None:

@@ -38,9 +38,10 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     Args:
         encoder: text encoder to start from: a name from the catalogue, a folder, or a hub name.
-        architecture: ``hgclr``, ``flat`` (the encoder without the tree), ``hiagm-tp``, ``hiagm-la``, ``htcinfomax`` or
-            ``himatch``.
+        architecture: ``flat`` (an encoder with a linear head), ``hgclr``, ``hiagm-tp``, ``hiagm-la``, ``htcinfomax`` or
+            ``himatch``; None is ``flat``, and ``hgclr`` in the presets ``paper`` and ``published``.
         preset: settings of the method: ``default``, ``paper`` or ``published``.
+        effort: ``head`` fits the head on vectors of the encoder as it comes, in seconds; ``full`` trains all of it.
         taxonomy: the label tree: a :class:`~hgclr.Taxonomy`, a file in any of its formats, or nested dictionaries such
             as ``{"science": {"physics": {}, "chemistry": {}}}``. None draws it from the paths in ``y``.
         path_separator: stands between the names of a path.
@@ -76,8 +77,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self,
         encoder: str | Path = "all-MiniLM-L6-v2",
         *,
-        architecture: str = "hgclr",
+        architecture: str | None = None,
         preset: str = "default",
+        effort: str = "full",
         taxonomy: TreeLike | None = None,
         path_separator: str = " > ",
         epochs: int | None = None,
@@ -98,6 +100,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.encoder = encoder
         self.architecture = architecture
         self.preset = preset
+        self.effort = effort
         self.taxonomy = taxonomy
         self.path_separator = path_separator
         self.epochs = epochs
@@ -271,11 +274,13 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _model_settings(self) -> dict[str, Any]:
         """Return the section ``model`` of a training run."""
-        own = {"encoder": str(self.encoder), "architecture": self.architecture, "preset": self.preset}
+        own = {"encoder": str(self.encoder), "preset": self.preset}
+        if self.architecture is not None:
+            own["architecture"] = self.architecture
         if self.max_length is not None:
             own["max_length"] = _plain(self.max_length)
         settings = dict(self.settings or {})
-        if both := sorted(settings.keys() & {*own, "max_length"}):
+        if both := sorted(settings.keys() & {*own, "architecture", "max_length"}):
             raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
         return own | {name: _plain(value) for name, value in settings.items()}
 
@@ -284,8 +289,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         seed = self.random_state
         if seed is None or isinstance(seed, np.random.RandomState):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        names = ("epochs", "batch_size", "learning_rate", "precision")
-        return {name: _plain(getattr(self, name)) for name in names} | {"seed": _plain(seed)}
+        names = ("effort", "epochs", "batch_size", "learning_rate", "precision")
+        own = {"seed": _plain(seed), "calibrate": False}  # decisions are found afterwards, as the parameters say
+        return {name: _plain(getattr(self, name)) for name in names} | own
 
 
 def _check_lengths(texts: list[str], targets: Targets) -> None:

@@ -110,9 +110,18 @@ def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrain
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
-    architecture = ARCHITECTURES[run.model.architecture]
     try:
-        check_start(HGCLRConfig.from_pretrained(start), architecture, run, start)
+        config = HGCLRConfig.from_pretrained(start)
+        saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
+        if saved is not None and "architecture" not in run.model.model_fields_set:
+            run.model.architecture = saved
+        architecture = ARCHITECTURES[run.model.architecture]
+        if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
+            raise InputError(
+                f"a {saved} model has not all that {run.model.architecture} is trained with",
+                path=start,
+                remedy="give the training-model beside it, or leave model.architecture out",
+            )
         model = architecture.from_pretrained(start, use_safetensors=True, **overrides)
     except (OSError, ValueError) as error:
         raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
@@ -122,17 +131,6 @@ def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrain
     if folder.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
     return model, tokenizer, folder
-
-
-def check_start(config: HGCLRConfig, architecture: type[TextClassifier], run: RunConfig, start: Path) -> None:
-    """Refuse to go on training from a model without the layers that its architecture needs for training."""
-    saved = next((known for known in ARCHITECTURES.values() if known.__name__ in (config.architectures or [])), None)
-    if saved is not None and not issubclass(saved, architecture):
-        raise InputError(
-            f"a {saved.__name__} has not all that {run.model.architecture} is trained with",
-            path=start,
-            remedy="give the training-model beside it, or set model.architecture to what it is",
-        )
 
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:

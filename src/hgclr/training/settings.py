@@ -47,20 +47,29 @@ class ModelSettings(_Section):
 
     Args:
         encoder: a name from ``hgclr encoders list``, a folder, a name on the hub, or ``textrcnn``.
-        architecture: the system to train.
+        architecture: the system to train; by default ``flat``, an encoder with a linear head, and in the presets
+            ``paper`` and ``published``, which are readings of it, ``hgclr``. A model to start from decides by itself.
         preset: the reading of the method that the choices below start from.
     """
 
     model_config = ConfigDict(extra="allow")
 
     encoder: str = "all-MiniLM-L6-v2"
-    architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "hgclr"
+    architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "flat"
     preset: Literal["default", "paper", "published"] = "default"
     word_vectors: Path | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
     start: Path | None = Field(None, description="train on from this training-model instead of a new one")
     label_changes: Path | None = Field(
         None, description="what became of its labels, where ids do not show it: see hgclr taxonomy diff --changes"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_decides(cls, given: Any) -> Any:
+        """The paper's presets are readings of HGCLR."""
+        if isinstance(given, dict) and given.get("preset") in ("paper", "published"):
+            return {"architecture": "hgclr", **given}
+        return given
 
     @model_validator(mode="after")
     def _start_decides(self) -> Self:
