@@ -129,7 +129,7 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
     """Return the run that trains the model of a fold, counted from 0."""
     place = run.output / "folds" / f"{fold + 1}"
-    limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share"})
+    limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share", "label_documents"})
     training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
     data = DataSettings(path=place / "data", **limits)
     return run.model_copy(update={"data": data, "training": training, "output": place})
