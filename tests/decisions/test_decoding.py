@@ -21,8 +21,9 @@ from decision_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hgclr.decisions import decoding
-from hgclr.decisions.decoding import RULES, Decoder, monotone
+from hgclr import level_order
+from hgclr.decisions.decoding import RULES, Decoder
+from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
@@ -127,7 +128,7 @@ def test_documents_do_not_touch_each_other(rule: str, case: Case, data: st.DataO
     whole = decode(case, rule, paths=2)
     untouched = case.probabilities.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "BLOCK", data.draw(st.integers(1, 3 * len(case.taxonomy))))
+        patch.setattr(level_order, "BLOCK", data.draw(st.integers(1, 3 * len(case.taxonomy))))
         decoder = Decoder(case.taxonomy, rule, case.thresholds, paths=2)
         np.testing.assert_array_equal(decoder(case.probabilities[order]), whole[order])
         lowered = monotone(case.probabilities, case.taxonomy)

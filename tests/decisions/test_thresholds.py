@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.decisions.thresholds import COARSE, METRICS, ThresholdTuner, f1, scopes_of
+from hgclr.decisions.sweeps import STEPS
+from hgclr.decisions.thresholds import METRICS, ThresholdTuner, f1, scopes_of
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -54,17 +55,19 @@ def test_f1_is_that_of_scikit_learn(problem: Problem) -> None:
     assert f1(predicted, gold, "micro") == pytest.approx(expected)
     per_label = f1_score(*both, average=None, zero_division=0)[:-1]
     assert f1(predicted, gold, "macro") == pytest.approx(per_label.mean())
+    assert f1(predicted, gold, "both") == pytest.approx((expected + per_label.mean()) / 2)
 
 
 @REPEATABLE
 @given(problems(), st.sampled_from(RULES), st.sampled_from(METRICS))
 def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str, metric: str) -> None:
     taxonomy, probabilities, gold = problem
-    tuner = ThresholdTuner(taxonomy, rule, metric)
+    tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage=0)
     found = tuner.tune("global", probabilities, gold)
     assert (found == found[0]).all()
-    scores = [f1(Decoder(taxonomy, rule, value)(probabilities), gold, metric) for value in (0.5, *COARSE)]
-    assert tuner.score(found, probabilities, gold) >= max(scores)
+    grid = np.arange(1, STEPS) if rule not in ("best-path", "top-k-paths") else np.arange(4, STEPS, 4)
+    scores = [f1(Decoder(taxonomy, rule, value)(probabilities), gold, metric) for value in grid / STEPS]
+    assert tuner.score(found, probabilities, gold) == pytest.approx(max(scores))
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 10.0])
@@ -73,14 +76,17 @@ def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str
 def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
     shrinkage: float, problem: Problem, rule: str, metric: str
 ) -> None:
+    """A level that is drawn towards one half may be; a label's own threshold is then still compared with its level's."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage)
-    found = {scope: tuner.tune(scope, probabilities, gold) for scope in scopes_of(rule)}
-    scores = [tuner.score(thresholds, probabilities, gold) for thresholds in found.values()]
-    assert scores == sorted(scores)
+    found = tuner.tune_all(scopes_of(rule), probabilities, gold)
+    scores = [tuner.score(thresholds, probabilities, gold) for thresholds in found.values()][shrinkage > 0 :]
+    assert all(more >= less - 1e-9 for less, more in itertools.pairwise(scores))
     for level in taxonomy.levels:
         assert len(set(found["level"][level].tolist())) == 1
     assert all(((thresholds >= 0) & (thresholds <= 1)).all() for thresholds in found.values())
+    for scope, thresholds in found.items():
+        np.testing.assert_array_equal(thresholds, tuner.tune(scope, probabilities, gold))
 
 
 @REPEATABLE
@@ -105,6 +111,35 @@ def test_micro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> 
     cuts = [all_cuts(probabilities[:, k]) if gold[:, k].any() else [found[k]] for k in range(len(taxonomy))]
     scores = (f1(probabilities > np.float32(values), gold, "micro") for values in itertools.product(*cuts))
     assert tuner.score(found, probabilities, gold) == pytest.approx(max(scores))
+
+
+@REPEATABLE
+@given(problems(st.integers(1, 3).map(flat), documents=4))
+def test_no_label_could_do_better_for_both(problem: Problem) -> None:
+    """The mean of Micro- and Macro-F1 is no sum over labels; but no other threshold of any one label would raise it."""
+    taxonomy, probabilities, gold = problem
+    tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage=0)
+    found = tuner.tune("label", probabilities, gold)
+    reached = tuner.score(found, probabilities, gold)
+    for label in np.flatnonzero(gold.any(axis=0)):
+        for value in all_cuts(probabilities[:, label]):
+            other = found.copy()
+            other[label] = value
+            assert f1(probabilities > other, gold, "both") <= reached + 1e-9
+
+
+def test_both_is_the_best_of_all_where_labels_pull_apart() -> None:
+    """A rare label that is hard to tell: Macro-F1 wants it, Micro-F1 does not, their mean depends on the price."""
+    random = np.random.default_rng(3)
+    for rare in (1, 2, 4):
+        gold = np.zeros((30, 2), dtype=bool)
+        gold[:15, 0], gold[:rare, 1] = True, True
+        probabilities = (0.3 * gold + 0.7 * random.random(gold.shape)).astype(np.float32)
+        cuts = [all_cuts(probabilities[:, label]) for label in range(2)]
+        for metric in METRICS:
+            found = ThresholdTuner(flat(2), "threshold", metric, shrinkage=0).tune("label", probabilities, gold)
+            best = max(f1(probabilities > np.float32(pair), gold, metric) for pair in itertools.product(*cuts))
+            assert f1(probabilities > found, gold, metric) == pytest.approx(best)
 
 
 @REPEATABLE
@@ -145,6 +180,21 @@ def test_few_documents_move_a_threshold_little(shrinkage: float) -> None:
         odds = [math.log(value / (1 - value)) for value in (own, of_level)]
         mixed = (number * odds[0] + shrinkage * odds[1]) / (number + shrinkage)
         assert threshold == pytest.approx(1 / (1 + math.exp(-mixed)), rel=1e-5)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 3.0, 10.0])
+def test_few_documents_keep_a_level_near_one_half(shrinkage: float) -> None:
+    """Twenty documents have the top label and two of them the one below; 1/4 and 1/8 tell all of them right."""
+    taxonomy = Taxonomy(["a", "b"], [-1, 0])
+    gold = np.array([[row < 20, row < 2] for row in range(40)])
+    probabilities = np.where(gold, [0.2578125, 0.1328125], [0.25, 0.125]).astype(np.float32)
+    tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage)
+    found = tuner.tune("level", probabilities, gold)
+    for threshold, own, number in zip(found, (0.25, 0.125), (20, 2), strict=True):
+        odds = number * math.log(own / (1 - own)) / (number + shrinkage)
+        assert threshold == pytest.approx(1 / (1 + math.exp(-odds)), rel=1e-5)
+    one = ThresholdTuner(flat(1), "threshold", "both", shrinkage).tune("global", probabilities[:, :1], gold[:, :1])
+    assert one == pytest.approx(found[0])
 
 
 def test_a_label_without_documents_takes_its_levels_threshold() -> None:

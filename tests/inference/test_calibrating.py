@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hgclr.data.folder import Document
 from hgclr.decisions.calibration import Temperatures, fit
-from hgclr.decisions.decoding import Decoder, monotone
+from hgclr.decisions.decoding import Decoder
+from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import ThresholdTuner, f1
 from hgclr.errors import InputError

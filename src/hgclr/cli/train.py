@@ -39,6 +39,14 @@ def train(
             help="With --from: what became of labels whose ids do not show it, as for hgclr taxonomy diff.",
         ),
     ] = None,
+    calibrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Tune decisions (rule, thresholds, probabilities) on dev at the end and save them with the model."
+            " By default in the preset default and in no other.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
     ] = False,
@@ -60,6 +68,8 @@ def train(
     from hgclr.training import train as run_training
 
     quiet_libraries()
+    if calibrate is not None:
+        settings = [*(settings or []), f"training.calibrate={str(calibrate).lower()}"]
     if start is not None:
         settings = [*(settings or []), f"model.start={start}"]
     if changes is not None:

@@ -49,6 +49,7 @@ class DataFolder:
         add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
             error.
         skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
+        needs_documents: refuse a folder with a label tree and no split.
 
     Raises:
         InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
@@ -65,6 +66,7 @@ class DataFolder:
         path_separator: str = " > ",
         add_ancestors: bool = False,
         skip_bad_rows: bool = False,
+        needs_documents: bool = True,
     ) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
@@ -75,6 +77,13 @@ class DataFolder:
         self.label_separator, self.path_separator = label_separator, path_separator
         self.add_ancestors, self.skip_bad_rows = add_ancestors, skip_bad_rows
         self.splits = _find_splits(self.path)
+        if needs_documents and not self.splits:
+            raise InputError(
+                "no train, dev or test split",
+                path=self.path,
+                remedy=f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])}) "
+                "or a folder that datasets saved",
+            )
         if not isinstance(taxonomy, Taxonomy):
             file = _find_taxonomy(self.path) if taxonomy is None else Path(taxonomy)
             taxonomy = Taxonomy.read(file, separator=path_separator)
@@ -155,13 +164,6 @@ def _find_splits(folder: Path) -> dict[str, Path]:
         candidates += [folder / name for name in names if is_dataset_folder(folder / name)]
         if candidates:
             splits[split] = _only(candidates, folder, f"the split {split!r}")
-    if not splits:
-        raise InputError(
-            "no train, dev or test split",
-            path=folder,
-            remedy=f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])}) "
-            "or a folder that datasets saved",
-        )
     return splits
 
 

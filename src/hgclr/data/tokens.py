@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tokenizers
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["sample_documents", "tokenize_split"]
+__all__ = ["sample_documents", "tokenize_documents", "tokenize_split"]
 
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
@@ -90,6 +90,23 @@ def tokenize_split(
     return datasets.Dataset.from_file(str(target / TOKENS))
 
 
+def tokenize_documents(
+    documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, *, max_length: int
+) -> datasets.Dataset:
+    """Return documents as token ids, in memory, in the columns of :func:`tokenize_split`."""
+    import datasets
+
+    table = _table(list(documents), _backend(tokenizer, max_length))
+    return datasets.Dataset(table).cast(_features())
+
+
+def _features() -> datasets.Features:
+    import datasets
+
+    numbers = datasets.List(datasets.Value("int32"))
+    return datasets.Features(input_ids=numbers, labels=numbers, length=datasets.Value("int32"))
+
+
 def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.Tokenizer:
     """Return a copy of the tokenizer's Rust half that truncates to ``max_length`` and never pads."""
     from tokenizers import Tokenizer
@@ -142,15 +159,12 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> int:
     """Write tokens and bad rows into the folder ``target`` and return the number of documents."""
-    import datasets
     from datasets.arrow_writer import ArrowWriter
 
-    numbers = datasets.List(datasets.Value("int32"))
-    features = datasets.Features(input_ids=numbers, labels=numbers, length=datasets.Value("int32"))
     count = 0
     with (
         (target / BAD_ROWS).open("w", encoding="utf-8") as record,
-        ArrowWriter(features=features, path=str(target / TOKENS)) as writer,
+        ArrowWriter(features=_features(), path=str(target / TOKENS)) as writer,
     ):
         documents = sample_documents(folder, split, sample, record)
         while batch := list(islice(documents, BATCH)):

@@ -7,22 +7,20 @@ processor's cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hgclr.decisions.level_order import level_order
 from hgclr.errors import InputError
+from hgclr.level_order import blocks, level_order, monotone, raised
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["RULES", "Decoder", "Rule", "monotone"]
+__all__ = ["RULES", "Decoder", "Rule", "take_log_odds"]
 
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
-BLOCK = 2**17
-"""Decisions, documents times labels, in a block: half a megabyte of probabilities."""
 SMALLEST = np.float32(1e-7)
 """Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
 
@@ -87,7 +85,7 @@ class Decoder:
         self._tree = level_order(taxonomy)
         self._arranged_thresholds = self.thresholds[self._tree.labels]
         self._threshold_odds = self._arranged_thresholds.copy()
-        _take_log_odds(self._threshold_odds)
+        take_log_odds(self._threshold_odds)
         # Added to the score of a path: nothing, or minus infinity where none may end.
         self._no_end = np.where(stop_inside | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
 
@@ -99,7 +97,7 @@ class Decoder:
         """
         self._check(probabilities)
         chosen = np.empty(probabilities.shape, dtype=np.bool_)
-        for rows in _blocks(probabilities):
+        for rows in blocks(probabilities):
             chosen[rows] = self._decide(probabilities[rows].astype(np.float32, copy=False))
         return chosen
 
@@ -115,7 +113,7 @@ class Decoder:
         self._check(probabilities)
         if self.rule == "min-parent":
             return monotone(probabilities, self.taxonomy)
-        return _raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
+        return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
     def _check(self, probabilities: NDArray[np.float32]) -> None:
         if probabilities.ndim != 2 or probabilities.shape[1] != len(self.taxonomy):
@@ -144,7 +142,7 @@ class Decoder:
 
     def _best_paths(self, scores: Block, paths: int) -> Chosen:
         """Return the paths of arranged probabilities, which become their scores in place."""
-        _take_log_odds(scores)
+        take_log_odds(scores)
         scores -= self._threshold_odds
         self._tree.carry_down(scores, np.add)
         scores += self._no_end
@@ -181,34 +179,7 @@ class Decoder:
             documents, places = documents[above >= 0], above[above >= 0]
 
 
-def monotone(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
-    """Return p'_k = min(p_k, p'_parent(k)), (N, K): no label is more probable than its parent."""
-    tree = level_order(taxonomy)
-    lowered = np.empty_like(probabilities)
-    for rows in _blocks(probabilities):
-        arranged = tree.arrange(probabilities[rows])
-        tree.carry_down(arranged, np.minimum)
-        lowered[rows] = tree.restore(arranged)
-    return lowered
-
-
-def _raised(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
-    """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
-    tree = level_order(taxonomy)
-    raised = np.empty_like(probabilities)
-    for rows in _blocks(probabilities):
-        arranged = tree.arrange(probabilities[rows])
-        tree.carry_up(arranged, np.maximum)
-        raised[rows] = tree.restore(arranged)
-    return raised
-
-
-def _blocks(matrix: NDArray[Any]) -> Iterator[slice]:
-    size = max(1, BLOCK // max(1, matrix.shape[1]))
-    return (slice(start, start + size) for start in range(0, len(matrix), size))
-
-
-def _take_log_odds(probabilities: NDArray[np.float32]) -> None:
+def take_log_odds(probabilities: NDArray[np.float32]) -> None:
     """Put log odds in the place of probabilities: more arrays of this size would be fetched from the system anew."""
     np.clip(probabilities, SMALLEST, 1 - SMALLEST, out=probabilities)
     probabilities /= 1 - probabilities

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Calibration, from_json
-from hgclr.decisions.decoding import Decoder, Rule, monotone
+from hgclr.decisions.decoding import Decoder, Rule
+from hgclr.level_order import monotone
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.taxonomy import Taxonomy

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.decoding import Decoder, Rule, monotone
+from hgclr.decisions.decoding import Decoder, Rule
+from hgclr.decisions.sweeps import STEPS, BestPathSweep, DecodedSweep, RuleSweep, Sweep, count, f1_by_label
 from hgclr.errors import InputError
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of"]
+__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "log_odds", "scopes_of", "weighed"]
 
 Scope = Literal["global", "level", "label"]
-Metric = Literal["micro", "macro"]
+Metric = Literal["both", "micro", "macro"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
-COARSE = np.linspace(0.05, 0.95, 19)
-FINE = np.arange(-4, 5) * 0.01
-"""Candidates for one threshold, then around the best of them."""
 ROUNDS = 2
-"""How often all levels are gone through at most, and how often all labels are for Micro-F1."""
+"""How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
 NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent", "top-down")
 BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 
@@ -41,18 +41,22 @@ def scopes_of(rule: Rule) -> tuple[Scope, ...]:
 class ThresholdTuner:
     """Find the thresholds with the best F1 on documents that were not trained on.
 
+    What a handful of documents say is mostly chance, so each threshold is drawn towards another: with n documents, in
+    log odds, it is ``(n t_own + m t_other) / (n + m)``. For a label, the other is that of its level, and n counts the
+    documents that have the label; for a level, and for all labels, it is one half, and n counts the documents that
+    have a label there.
+
     Args:
         taxonomy: the label tree.
         rule: the decoding rule that will be used with them.
-        metric: ``micro``- or ``macro``-F1.
-        shrinkage: m; the threshold of a label with n documents lies between its own best one and its level's, in log
-            odds ``(n t_own + m t_level) / (n + m)``: what a handful of documents say is mostly chance.
+        metric: ``micro``- or ``macro``-F1, or the mean of ``both``.
+        shrinkage: m.
         paths, stop_inside: of the decoding rule.
     """
 
     taxonomy: Taxonomy
     rule: Rule = "threshold"
-    metric: Metric = "macro"
+    metric: Metric = "both"
     shrinkage: float = 10.0
     paths: int = 1
     stop_inside: bool = True
@@ -60,27 +64,40 @@ class ThresholdTuner:
     def tune(self, scope: Scope, probabilities: Probabilities, gold: Gold) -> Thresholds:
         """Return a threshold for each label, (K,).
 
-        On the documents given, thresholds per level score at least as well as one for all, and those per label at least
-        as well as those per level. A label that no document has takes its level's threshold.
+        Without shrinkage, thresholds per level score at least as well on the documents given as one for all, and those
+        per label at least as well as those per level. A label that no document has takes its level's threshold.
 
         Args:
             scope: one ``global`` threshold, one per ``level``, or one per ``label``; see :func:`scopes_of`.
             probabilities: (N, K).
-            gold: (N, K).
+            gold: (N, K), every label with its parent.
 
         Raises:
             InputError: if the rule has no such thresholds, or no document has a label.
         """
-        if scope not in scopes_of(self.rule):
-            remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
-            raise InputError(f"{self.rule} has no thresholds per {scope!r}", remedy=remedy)
+        return self.tune_all((scope,), probabilities, gold)[scope]
+
+    def tune_all(self, scopes: Collection[Scope], probabilities: Probabilities, gold: Gold) -> dict[Scope, Thresholds]:
+        """Return the thresholds of several scopes, in less time than one after the other; see :meth:`tune`."""
+        for scope in scopes:
+            if scope not in scopes_of(self.rule):
+                remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
+                raise InputError(f"{self.rule} has no thresholds per {scope!r}", remedy=remedy)
         if not gold.any():
             raise InputError("no document has a label, so that no threshold can be tuned")
-        every = np.arange(len(self.taxonomy))
-        found = self._searched(np.full(len(every), 0.5, dtype=np.float32), every, probabilities, gold)
-        if scope != "global":
-            found = self._per_level(found, probabilities, gold)
-        return self._per_label(found, probabilities, gold) if scope == "label" else found
+        if not scopes:
+            return {}
+        positives = np.count_nonzero(gold, axis=0)
+        sweep, every = self._sweep(probabilities, gold), np.arange(len(self.taxonomy))
+        total = int(positives.sum())
+        best = self._searched(sweep, np.full(len(every), 0.5, dtype=np.float32), every, total)
+        found: dict[Scope, Thresholds] = {"global": self._towards_half(best, [every], gold)}
+        if not {"level", "label"}.isdisjoint(scopes):
+            best = self._per_level(sweep, best, total)
+            found["level"] = self._towards_half(best, self.taxonomy.levels, gold)
+        if "label" in scopes:
+            found["label"] = self._per_label(found["level"], probabilities, gold)
+        return {scope: found[scope] for scope in scopes}
 
     def score(self, thresholds: Thresholds, probabilities: Probabilities, gold: Gold) -> float:
         """Return the F1 that thresholds give."""
@@ -90,118 +107,159 @@ class ThresholdTuner:
         """Return what decides with thresholds, (K,)."""
         return Decoder(self.taxonomy, self.rule, thresholds, paths=self.paths, stop_inside=self.stop_inside)
 
+    def _sweep(self, probabilities: Probabilities, gold: Gold) -> Sweep:
+        if self.rule == "best-path":
+            return BestPathSweep(self.taxonomy, probabilities, gold, self.stop_inside)
+        if self.rule == "top-k-paths":
+            return DecodedSweep(self.decoder, probabilities, gold)
+        return RuleSweep(self.taxonomy, self.rule, probabilities, gold)
+
     def _searched(
-        self, thresholds: Thresholds, labels: NDArray[np.int64], probabilities: Probabilities, gold: Gold
+        self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], positives: int
     ) -> Thresholds:
         """Return thresholds in which some labels have the best of one threshold for all of them.
 
         Of equally good ones it is that next to the threshold that they have.
         """
-        start = float(thresholds[labels[0]])
-        best, reached = thresholds, self.score(thresholds, probabilities, gold)
-        for candidates in (COARSE, FINE):
-            middle = 0.0 if candidates is COARSE else float(best[labels[0]])
-            for value in sorted((middle + candidates).tolist(), key=lambda value: abs(value - start)):
-                if 0 < value < 1:
-                    changed = thresholds.copy()
-                    changed[labels] = value
-                    if (score := self.score(changed, probabilities, gold)) > reached:
-                        best, reached = changed, score
-        return best
+        true, given, scores = sweep(thresholds, labels)
+        values = weighed(self.metric, 2 * true / (given + positives), scores / len(self.taxonomy))
+        grid = sweep.steps / STEPS
+        near = np.argsort(np.abs(grid - thresholds[labels[0]]), kind="stable")
+        changed = thresholds.copy()
+        changed[labels] = grid[near[values[near].argmax()]]
+        return changed
 
-    def _per_level(self, thresholds: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
+    def _per_level(self, sweep: Sweep, thresholds: Thresholds, positives: int) -> Thresholds:
         """Change one level's threshold at a time, as long as the score of all labels grows."""
+        if self.taxonomy.depth == 1:
+            return thresholds
         for _ in range(ROUNDS):
             before = thresholds
             for level in self.taxonomy.levels:
-                thresholds = self._searched(thresholds, level, probabilities, gold)
-            if thresholds is before:
+                thresholds = self._searched(sweep, thresholds, level, positives)
+            if np.array_equal(thresholds, before):
                 break
         return thresholds
+
+    def _towards_half(self, best: Thresholds, groups: Collection[NDArray[np.int64]], gold: Gold) -> Thresholds:
+        """Draw the one threshold of each group of labels towards one half."""
+        drawn = best.copy()
+        for labels in groups:
+            documents = np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1))
+            drawn[labels] = self._shrunk(float(best[labels[0]]), 0.5, documents)
+        return drawn
 
     def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
         """Return each label's own threshold, unless its level's are better.
 
-        F1 of one label is all that its threshold decides in Macro-F1. In Micro-F1, ``2 TP / (P + G)``, it is its share
-        of ``2 TP - F (P + G)`` with F the Micro-F1 reached so far, which grows in every round until it is the best
-        (Dinkelbach, 1967).
+        For Macro-F1 one label after the other is enough. Micro-F1 depends on what all others give, so that a second
+        round knows better.
         """
+        search = _OwnThresholds(self, probabilities, gold)
         best, reached = of_level, self.score(of_level, probabilities, gold)
-        for _ in range(ROUNDS if self.metric == "micro" else 1):
-            found = self._own(of_level, probabilities, gold, reached if self.metric == "micro" else None)
+        for _ in range(1 if self.metric == "macro" else ROUNDS):
+            found = search(of_level, best)
             score = self.score(found, probabilities, gold)
             if score < reached:
                 break
             best, reached = found, score
         return best
 
-    def _own(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold, reached: float | None) -> Thresholds:
-        """Find each label's own best threshold, and draw it towards its level's.
-
-        The rule decides where a label's threshold matters: only below a parent that is given, so that parents come
-        first; or, with ``closure``, only where no child is given, so that children do.
-        """
-        compared = monotone(probabilities, self.taxonomy) if self.rule == "min-parent" else probabilities
-        levels = self.taxonomy.levels[::-1] if self.rule == "closure" else self.taxonomy.levels
-        found = of_level.copy()
-        given = np.zeros(gold.shape, dtype=np.bool_)
-        for label in np.concatenate(levels).tolist():
-            column, right = compared[:, label], gold[:, label]
-            fixed = np.zeros(len(gold), dtype=np.bool_)  # given whatever the threshold
-            free = np.ones(len(gold), dtype=np.bool_)
-            if self.rule == "closure":
-                fixed = np.logical_or.reduce(given[:, self.taxonomy.children(label)], axis=1)
-                free = ~fixed
-            elif self.rule in NEED_PARENT and (parent := self.taxonomy.parents[label]) >= 0:
-                free = given[:, parent]
-            if free.any() and (positives := int(right.sum())):
-                before = int(right[fixed].sum()), int(fixed.sum())
-                own = _best_cut(column[free], right[free], positives, before, reached)
-                found[label] = self._shrunk(own, float(of_level[label]), positives)
-            given[:, label] = fixed | (free & (column > found[label]))
-        return found
-
-    def _shrunk(self, own: float, of_level: float, positives: int) -> float:
-        odds = (positives * _logit(own) + self.shrinkage * _logit(of_level)) / (positives + self.shrinkage)
+    def _shrunk(self, own: float, other: float, documents: int) -> float:
+        if not documents:
+            return other
+        odds = (documents * log_odds(own) + self.shrinkage * log_odds(other)) / (documents + self.shrinkage)
         return float(1 / (1 + np.exp(-odds)))
 
 
-def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
-    """Return Micro- or Macro-F1 over all labels; an undefined F1 is 0."""
-    true = np.count_nonzero(predicted & gold, axis=0)
-    both = np.count_nonzero(predicted, axis=0) + np.count_nonzero(gold, axis=0)
-    if metric == "micro":
-        return float(2 * true.sum() / max(int(both.sum()), 1))
-    return float((2 * true / np.maximum(both, 1)).mean())
+class _OwnThresholds:
+    """Find each label's own best threshold, and draw it towards its level's.
 
-
-def _best_cut(
-    probabilities: Probabilities, gold: Gold, positives: int, before: tuple[int, int], reached: float | None
-) -> float:
-    """Return the threshold of one label, half-way between the last document that is given it and the first that is not.
-
-    Args:
-        probabilities: of the documents that the threshold decides about, (n,), at least one.
-        gold: whether they have it, (n,).
-        positives: how many documents have it, also among those that the threshold does not decide about.
-        before: how many of the others are rightly given it, and how many at all.
-        reached: Micro-F1 so far; None for the label's own F1.
+    The rule decides where a label's threshold matters: only below a parent that is given, so that parents come first;
+    or, with ``closure``, only where no child is given, so that children do.
     """
-    order = np.argsort(-probabilities, kind="stable")
-    falling = np.append(probabilities[order], np.float32(0))
-    # What is right and what is given, if the first 0, 1, … documents are given the label.
-    right = before[0] + np.append(0, np.cumsum(gold[order]))
-    number = before[1] + np.arange(len(order) + 1)
-    worth = 2 * right / (number + positives) if reached is None else 2 * right - reached * number
-    # A cut can only be made between two different probabilities.
-    possible = np.append(True, falling[:-1] != falling[1:])
-    cut = int(np.where(possible, worth, -np.inf).argmax())
-    above, below = np.float32(1) if cut == 0 else falling[cut - 1], falling[cut]
-    middle = np.float32((np.float64(above) + below) / 2)
-    # Of neighbouring numbers there is none between.
-    return float(middle if cut == 0 or middle < above else below)
+
+    def __init__(self, tuner: ThresholdTuner, probabilities: Probabilities, gold: Gold) -> None:
+        self._tuner, self._probabilities, self._gold = tuner, probabilities, gold
+        compared = monotone(probabilities, tuner.taxonomy) if tuner.rule == "min-parent" else probabilities
+        self._columns, self._right = np.ascontiguousarray(compared.T), np.ascontiguousarray(gold.T)
+        self._positives = np.count_nonzero(gold, axis=0)
+
+    def __call__(self, of_level: Thresholds, before: Thresholds) -> Thresholds:
+        """Return thresholds from those of the levels, and those whose counts are the start; all (K,)."""
+        tuner, taxonomy = self._tuner, self._tuner.taxonomy
+        true, number, _ = count(tuner.decoder(before)(self._probabilities), self._gold)
+        all_true, all_given = int(true.sum()), int(number.sum())
+        found = of_level.copy()
+        given = np.zeros(self._right.shape, dtype=np.bool_)
+        levels = taxonomy.levels[::-1] if tuner.rule == "closure" else taxonomy.levels
+        for label in np.concatenate(levels).tolist():
+            column, right = self._columns[label], self._right[label]
+            fixed, free = self._decided(label, given)
+            others = all_true - int(true[label]), all_given - int(number[label])
+            if self._positives[label] and free.any():
+                surely = int(np.count_nonzero(right & fixed)), int(np.count_nonzero(fixed))
+                own = self._best_cut(column[free], right[free], int(self._positives[label]), surely, others)
+                found[label] = tuner._shrunk(own, float(of_level[label]), int(self._positives[label]))
+            given[label] = fixed | (free & (column > found[label]))
+            true[label], number[label] = np.count_nonzero(given[label] & right), np.count_nonzero(given[label])
+            all_true, all_given = others[0] + int(true[label]), others[1] + int(number[label])
+        return found
+
+    def _decided(self, label: int, given: Gold) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which documents are given a label whatever its threshold, and about which the threshold decides."""
+        rule, taxonomy = self._tuner.rule, self._tuner.taxonomy
+        if rule == "closure":
+            fixed: NDArray[np.bool_] = np.logical_or.reduce(given[taxonomy.children(label)], axis=0)
+            return fixed, ~fixed
+        none = np.zeros(given.shape[1], dtype=np.bool_)
+        parent = int(taxonomy.parents[label])
+        return none, given[parent] if rule in NEED_PARENT and parent >= 0 else ~none
+
+    def _best_cut(
+        self, probabilities: Probabilities, gold: Gold, positives: int, surely: tuple[int, int], others: tuple[int, int]
+    ) -> float:
+        """Return the threshold of one label, half-way between the last document that is given it and the next.
+
+        Args:
+            probabilities: of the documents that the threshold decides about, (n,), at least one.
+            gold: whether they have it, (n,).
+            positives: how many documents have it, also among those that the threshold does not decide about.
+            surely: how many of the others are rightly given it, and how many at all.
+            others: how many labels are rightly given by all other thresholds, and how many at all.
+        """
+        order = np.argsort(-probabilities)
+        falling = np.append(probabilities[order], np.float32(0))
+        # What is right and what is given, if the first 0, 1, … documents are given the label.
+        true = surely[0] + np.append(0, np.cumsum(gold[order]))
+        given = surely[1] + np.arange(len(order) + 1)
+        worth = weighed(
+            self._tuner.metric,
+            2 * (others[0] + true) / (others[1] + given + self._positives.sum()),
+            f1_by_label(true, given, np.array(positives)) / len(self._positives),
+        )
+        # A cut can only be made between two different probabilities.
+        possible = np.append(True, falling[:-1] != falling[1:])
+        cut = int(np.where(possible, worth, -np.inf).argmax())
+        above, below = np.float32(1) if cut == 0 else falling[cut - 1], falling[cut]
+        middle = np.float32((np.float64(above) + below) / 2)
+        # Of neighbouring numbers there is none between.
+        return float(middle if cut == 0 or middle < above else below)
 
 
-def _logit(probability: float) -> float:
+def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
+    """Return Micro- or Macro-F1 over all labels, or their mean; an undefined F1 is 0."""
+    true, given, positives = count(predicted, gold)
+    micro = 2 * true.sum() / max(int(given.sum() + positives.sum()), 1)
+    return float(weighed(metric, micro, f1_by_label(true, given, positives).mean()))
+
+
+def weighed(metric: Metric, micro: NDArray[np.float64], macro: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what counts, from Micro- and Macro-F1."""
+    return (micro + macro) / 2 if metric == "both" else micro if metric == "micro" else macro
+
+
+def log_odds(probability: float) -> float:
+    """Return ``log p / (1 - p)``, of 0 and 1 that of a number close to them."""
     inside = min(max(probability, 1e-9), 1 - 1e-9)
     return float(np.log(inside / (1 - inside)))

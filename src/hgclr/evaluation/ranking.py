@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.decoding import monotone
+from hgclr.level_order import monotone
 from hgclr.evaluation.checking import check_probabilities
 from hgclr.evaluation.score import ratio
 from hgclr.taxonomy import Taxonomy

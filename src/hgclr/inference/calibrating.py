@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Method, fit, sigmoid, silent_levels
-from hgclr.decisions.decoding import Rule, monotone
+from hgclr.decisions.decoding import Rule
+from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, f1, scopes_of
 from hgclr.errors import InputError

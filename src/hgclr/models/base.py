@@ -19,7 +19,7 @@ from transformers import (
 from transformers.utils.generic import ModelOutput
 
 from hgclr.config import HGCLRConfig
-from hgclr.encoders import encoder_load_error, resolve_encoder
+from hgclr.encoders import encoder_load_error, encoder_pooling, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.models.positions import position_count
 from hgclr.taxonomy import Taxonomy
@@ -61,6 +61,8 @@ class TextClassifier(PreTrainedModel):
 
     def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
+        if config.pooling == "auto":
+            raise InputError("pooling is auto, which only a new model can be", remedy="set it to cls, mean or max")
         self.encoder: Any = new_encoder(config.text_encoder)
         self.dropout = nn.Dropout(config.classifier_dropout)
 
@@ -90,6 +92,8 @@ class TextClassifier(PreTrainedModel):
             pretrained = AutoModel.from_pretrained(resolve_encoder(encoder), **_without_pooler(encoder_config))
         except (OSError, ValueError) as error:
             raise encoder_load_error(encoder, error) from error
+        if settings.get("pooling", "auto") == "auto":
+            settings["pooling"] = encoder_pooling(encoder)
         model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
         model.encoder = pretrained
         return model
@@ -98,7 +102,12 @@ class TextClassifier(PreTrainedModel):
     def from_encoder_config(
         cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Build a model with random weights, the encoder's included; see :meth:`from_encoder`."""
+        """Build a model with random weights, the encoder's included; see :meth:`from_encoder`.
+
+        What ``pooling: auto`` is cannot be known of a configuration: it is ``cls``.
+        """
+        if settings.get("pooling") == "auto":
+            settings["pooling"] = "cls"
         config = HGCLRConfig(encoder_config=encoder_config, **settings)
         config.set_taxonomy(taxonomy)
         config.problem_type = "multi_label_classification"

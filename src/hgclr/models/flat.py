@@ -9,10 +9,13 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput, TextClassifier
-from hgclr.models.label_names import name_blocks, name_tokens
+from hgclr.models.label_names import name_vectors
 from hgclr.nn.objective import classification_loss
 
 __all__ = ["FlatModel"]
+
+SLOPE, MIDDLE = 20.0, 0.45
+"""A text as near to a name as the second is said to have the label with a probability of one half."""
 
 
 class FlatModel(TextClassifier):
@@ -33,21 +36,35 @@ class FlatModel(TextClassifier):
         self.post_init()
 
     @torch.no_grad()
-    def start_from_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:
         """Start each row of the head in the direction in which the encoder puts the label's name.
 
-        ``w_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder puts a
+        ``w_k = length (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder puts a
         name near texts on its subject, so that labels with few documents or none begin with more than chance.
         """
-        training = self.training
-        self.eval()
-        names = name_tokens(self.config.taxonomy.names, tokenizer)
-        for labels, tokens in name_blocks(names):
-            real = tokens >= 0
-            vectors = self.encode(real.long(), input_ids=tokens.masked_fill(~real, int(tokenizer.pad_token_id)))
-            self.classifier.weight[labels] = vectors
-        self.classifier.weight.copy_(F.normalize(self.classifier.weight - self.classifier.weight.mean(0), dim=-1))
-        self.train(training)
+        vectors = name_vectors(self, tokenizer)
+        self.classifier.weight.copy_(length * F.normalize(vectors - vectors.mean(0), dim=-1))
+
+    @torch.no_grad()
+    def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make the head of a classifier that has seen no document: how near is a text to what the labels are called?
+
+        ``p_k = sigmoid(20 (h · v_k / m - 0.45))`` with v_k the direction of the k-th name, and m the mean length of the
+        names' vectors. An inner label's v_k is the direction of its own name's plus that of the mean of all labels'
+        below it. The slope and the bias are the same for all labels and only make probabilities of similarities:
+        paths are to be compared with each other, by the decoding rule ``best-path``, and not with a threshold.
+        """
+        tree, vectors = self.config.taxonomy, name_vectors(self, tokenizer)
+        names = F.normalize(vectors, dim=-1)  # (K, H)
+        below, count = torch.zeros_like(names), torch.zeros(len(tree), 1)
+        for level in reversed(tree.levels[1:]):  # sums over all labels below each
+            parents = torch.from_numpy(tree.parents[level])
+            labels = torch.from_numpy(level.copy())
+            below.index_add_(0, parents, below[labels] + names[labels])
+            count.index_add_(0, parents, count[labels] + 1)
+        rows = torch.where(count > 0, F.normalize(names + F.normalize(below, dim=-1), dim=-1), names)
+        self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
+        self.classifier.bias.fill_(-SLOPE * MIDDLE)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
         """Classify texts.

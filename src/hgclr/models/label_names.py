@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["is_special", "name_blocks", "name_embeddings", "name_tokens"]
+from hgclr.data.label_documents import label_texts
+
+__all__ = ["is_special", "name_blocks", "name_embeddings", "name_tokens", "name_vectors"]
 
 LONGEST = 64
 """Tokens of a label name that are read, special tokens included."""
@@ -46,6 +48,20 @@ def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
 def is_special(tokens: Tensor, special_token_ids: Sequence[int]) -> Tensor:
     """Return which tokens are special ones, bool, in the shape of the tokens."""
     return torch.isin(tokens, torch.tensor(special_token_ids, dtype=tokens.dtype, device=tokens.device))
+
+
+@torch.no_grad()
+def name_vectors(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return the vector of each label's name read as a text, (K, H), by a model of :mod:`hgclr.models`."""
+    training = model.training
+    model.eval()
+    vectors = torch.empty_like(model.classifier.weight)
+    for labels, tokens in name_blocks(name_tokens(label_texts(model.config.taxonomy), tokenizer)):
+        real = tokens >= 0
+        ids = tokens.masked_fill(~real, int(tokenizer.pad_token_id))
+        vectors[labels] = model.encode(real.long().to(model.device), input_ids=ids.to(model.device))
+    model.train(training)
+    return vectors
 
 
 def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.models.base import TextClassifier
-from hgclr.models.label_names import name_blocks, name_tokens
+from hgclr.models.label_names import name_vectors
 from hgclr.taxonomy.changes import TreeChanges
 
 __all__ = ["name_directions", "set_biases", "start_heads"]
@@ -61,16 +61,9 @@ def start_heads(model: TextClassifier, changes: TreeChanges, tokenizer: PreTrain
     weight.copy_(rows[:-1])
 
 
-@torch.no_grad()
 def name_directions(model: TextClassifier, tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Return ``(n_k - n̄) / ‖n_k - n̄‖``, n_k the encoder's vector of the k-th label's name read as a text, (K, H)."""
-    training = model.training
-    model.eval()
-    vectors = torch.empty_like(model.classifier.weight)
-    for labels, tokens in name_blocks(name_tokens(model.config.taxonomy.names, tokenizer)):
-        real = tokens >= 0
-        vectors[labels] = model.encode(real.long(), input_ids=tokens.masked_fill(~real, int(tokenizer.pad_token_id)))
-    model.train(training)
+    vectors = name_vectors(model, tokenizer)
     return F.normalize(vectors - vectors.mean(0), dim=-1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,22 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def save(model: TextClassifier, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only."""
+def save(
+    model: TextClassifier,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    write_more: Callable[[Path], None] | None = None,
+) -> None:
+    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        target: the folder, which is replaced.
+        write_more: writes into the folder what else belongs to the model.
+    """
     with atomic_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        if write_more is not None:
+            write_more(folder)

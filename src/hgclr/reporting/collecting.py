@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.decoding import monotone
+from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.evaluation.bootstrap import BootstrapScores
 from hgclr.evaluation.calibration_error import CalibrationScores

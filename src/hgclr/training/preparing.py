@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig, method_settings
 from hgclr.data.folder import DataFolder, Document, taxonomy_files
-from hgclr.data.tokens import sample_documents, tokenize_split
+from hgclr.data.label_documents import label_documents
+from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
@@ -32,12 +34,17 @@ __all__ = [
     "count_parameters",
     "data_folder",
     "hold_out",
+    "label_counts",
     "new_model",
     "started_model",
     "tokenize_all",
+    "with_label_documents",
 ]
 
 logger = logging.getLogger(__name__)
+
+FROZEN_LENGTH = 5.0
+"""Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
 
 
 def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
@@ -48,11 +55,11 @@ def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, 
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
-    architecture = ARCHITECTURES[run.model.architecture]
-    check_parameters(run.model.architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
-    model = architecture.from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
+    architecture = run.model.architecture if run.training.effort == "full" else "flat"
+    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
+    model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
     if model.config.classifier_start == "names" and isinstance(model, FlatModel):
-        model.start_from_names(tokenizer)
+        model.start_from_names(tokenizer, length=FROZEN_LENGTH if run.training.effort == "head" else 1.0)
     return model, tokenizer, folder
 
 
@@ -60,7 +67,10 @@ def new_textrcnn(
     run: RunConfig, folder: DataFolder, settings: dict[str, Any]
 ) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
     """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
-    tokenizer = word_tokenizer(document.text for document in training_documents(run, folder))
+    documents = training_documents(run, folder)
+    if run.uses_label_documents:
+        documents = chain(documents, label_documents(folder.taxonomy))
+    tokenizer = word_tokenizer(document.text for document in documents)
     special = len(tokenizer.all_special_ids)  # they come first
     words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
     sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
@@ -70,6 +80,7 @@ def new_textrcnn(
         sizes["word_width"] = vectors.shape[1]
     config = TextRCNNConfig(**sizes)
     settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
+    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says
     check_parameters(run.model.architecture, config, folder.taxonomy, tokenizer, settings)
     model = ARCHITECTURES[run.model.architecture].from_encoder(config, folder.taxonomy, tokenizer, **settings)
     if run.model.word_vectors is not None:
@@ -126,10 +137,10 @@ def check_start(config: HGCLRConfig, architecture: type[TextClassifier], run: Ru
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
     """Open the data folder as the settings say."""
+    ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
+    documents = run.training.effort != "names"
     return DataFolder(
-        run.data.path,
-        taxonomy=taxonomy,
-        **run.data.model_dump(exclude={"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share"}),
+        run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours)
     )
 
 
@@ -156,7 +167,7 @@ def tokenize_all(
         )
         for name in folder.splits
     }
-    if "dev" not in tokens:
+    if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
         parts = hold_out(run, tokens["train"])
         tokens |= {"train": parts["train"], "dev": parts["test"]}
     return tokens
@@ -168,7 +179,9 @@ def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDic
 
 
 def check_splits(run: RunConfig, folder: DataFolder) -> None:
-    """Refuse data without a split that training needs."""
+    """Refuse data without a split that training needs; from the label tree alone it needs none."""
+    if run.training.effort == "names":
+        return
     if "train" not in folder.splits:
         raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
     if "dev" not in folder.splits and run.data.dev_share is None:
@@ -189,13 +202,36 @@ def check_word_vectors(run: RunConfig) -> None:
         )
 
 
-def base_rates(tokens: datasets.Dataset, labels: int) -> Tensor:
-    """Return how often each label occurs in the training set, (K,), as if each had been seen half a time more."""
-    counts = torch.zeros(labels)
-    for batch in tokens.select_columns("labels").iter(batch_size=10_000):
+def with_label_documents(
+    run: RunConfig,
+    taxonomy: Taxonomy,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    tokens: dict[str, datasets.Dataset],
+) -> datasets.Dataset:
+    """Return what is trained on: the documents of train, and the label tree's own where the run uses them.
+
+    Dev and test never hold any.
+    """
+    parts = [tokens["train"]] if "train" in tokens else []
+    if run.uses_label_documents or not parts:
+        parts.append(tokenize_documents(label_documents(taxonomy), tokenizer, max_length=max_length))
+        logger.info("the label tree adds %d documents to train: names and descriptions of labels", len(parts[-1]))
+    return datasets.concatenate_datasets(parts)
+
+
+def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
+    """Return how many documents of train have each label, (K,)."""
+    counts = torch.zeros(labels, dtype=torch.long)
+    for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
         for row in batch["labels"]:
             counts[row] += 1
-    return (counts + 0.5) / (len(tokens) + 1)
+    return counts
+
+
+def base_rates(counts: Tensor, documents: int) -> Tensor:
+    """Return how often each label occurs, (K,), as if each had been seen half a time more."""
+    return (counts + 0.5) / (documents + 1)
 
 
 def count_parameters(encoder: torch.nn.Module) -> int:

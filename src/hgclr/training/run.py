@@ -10,31 +10,44 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
-from transformers import (
-    PrinterCallback,
-    TrainerCallback,
-    TrainingArguments,
-    set_seed,
-)
+from torch import Tensor
+from transformers import PrinterCallback, TrainerCallback, TrainingArguments, set_seed
 
+from hgclr.decisions.settings import Decisions
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
+from hgclr.evaluation.frequency import by_frequency
+from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
+from hgclr.models import TextClassifier
 from hgclr.models.memory import check_batch
 from hgclr.models.saving import save
 from hgclr.training.acceleration import accelerate_on_processor
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
 from hgclr.training.checkpoints import latest_complete
-from hgclr.training.preparing import base_rates, count_parameters, new_model, started_model, tokenize_all
+from hgclr.training.frozen import fit_head
+from hgclr.training.preparing import (
+    base_rates,
+    count_parameters,
+    label_counts,
+    new_model,
+    started_model,
+    tokenize_all,
+    with_label_documents,
+)
 from hgclr.training.recipes import Recipe, make_recipe
+from hgclr.training.scoring import final_scores, tune_decisions
 from hgclr.training.settings import RunConfig
 from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores
 
 __all__ = ["TrainingResult", "train"]
 
 logger = logging.getLogger(__name__)
+
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -70,41 +83,96 @@ def train(
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
     """
     started, where = time.monotonic(), machine()  # now: the commit may be another one when training ends
-    checkpoints = run.output / "checkpoints"
-    if checkpoints.exists() and not resume:
+    if not resume and any((run.output / name).exists() for name in (CHECKPOINTS, "model")):
         raise InputError(
             f"{run.output} holds a run already", remedy="give --resume to go on with it, or another --output"
         )
     set_seed(run.training.seed)
     model, tokenizer, folder = new_model(run) if run.model.start is None else started_model(run, run.model.start)
+    tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
+    counts = label_counts(tokens.get("train"), len(folder.taxonomy))
+    learned = with_label_documents(run, folder.taxonomy, tokenizer, model.config.max_length, tokens)
+    run.output.mkdir(parents=True, exist_ok=True)
+    run.write(run.output / "config.yaml")
+    collator = Collator(len(folder.taxonomy), tokenizer.pad_token_id)
+    how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
+    if run.training.effort == "full":
+        how = _train_all(run, model, learned, tokens, counts, collator, callbacks=callbacks, resume=resume)
+    elif run.training.effort == "head":
+        rates = base_rates(counts, len(tokens["train"]))
+        how["recipe"] = fit_head(model, learned, rates, collator, on_documents=on_documents)
+    else:
+        model.classify_by_names(tokenizer)
+    trained = time.monotonic() - started
+
+    metrics: dict[str, Any] = {
+        "run": run.model_dump(mode="json", exclude_none=True),
+        **how,
+        "documents": {name: len(split) for name, split in tokens.items()},
+        "label_documents": len(learned) - len(tokens.get("train", ())),
+        "labels": len(folder.taxonomy),
+        "seconds": round(trained, 1),
+        "machine": where,
+    }
+    decisions = {"half": Decisions(folder.taxonomy, thresholds=model.config.threshold)}
+    if run.training.effort == "names":  # names can be compared with each other, not with a threshold
+        decisions["tuned"] = Decisions(folder.taxonomy, "best-path", stop_inside=False)
+        metrics["tuned"] = {}
+    elif run.tunes_decisions:
+        found = tune_decisions(model, tokens["dev"], collator, seed=run.training.seed)
+        if found is not None:
+            decisions["tuned"] = found.decisions
+            metrics["tuned"] = found.to_json()
+    for name in ("dev", "test") if score_test else ("dev",):
+        if name in tokens:
+            scores = final_scores(model, tokens[name], collator, decisions)
+            metrics[name] = _score_json(scores["half"], counts)
+            if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
+                metrics["tuned"]["test"] = _score_json(scores["tuned"], counts)
+    result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
+    save(model.deployed(), tokenizer, result.model, decisions["tuned"].write if "tuned" in decisions else None)
+    save(model, tokenizer, result.training_model)
+    with atomic_file(run.output / "metrics.json") as path:
+        path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+def _train_all(
+    run: RunConfig,
+    model: TextClassifier,
+    learned: datasets.Dataset,
+    tokens: dict[str, datasets.Dataset],
+    counts: Tensor,
+    collator: Collator,
+    *,
+    callbacks: Sequence[TrainerCallback],
+    resume: bool,
+) -> dict[str, Any]:
+    """Train encoder and head, select the best epoch on dev, and return how: recipe, precision, history."""
     if not torch.accelerator.is_available():
         accelerate_on_processor(model, model.encoder)
-    tokens = tokenize_all(run, folder, tokenizer, model.config.max_length, on_documents)
     recipe = make_recipe(
         run.training,
-        documents=len(tokens["train"]),
+        documents=len(learned),
         encoder_parameters=count_parameters(model.encoder),
         pretrained=model.config.text_encoder.model_type != TEXTRCNN,
         head_rate=model.head_rate,
     )
-    longest = max(tokens["train"]["length"], default=0)
+    longest = max(learned["length"], default=0)
     check_batch(run.model.architecture, model, batch_size=recipe.batch_size, length=longest)
     if run.model.start is None:
         model.prepare(tokens["train"])
-    if recipe.base_rate_bias and run.model.start is None:
-        model.set_base_rates(base_rates(tokens["train"], len(folder.taxonomy)))
-
+        if recipe.base_rate_bias:
+            model.set_base_rates(base_rates(counts, len(tokens["train"])))
     precision = choose_precision(run.training.precision)
-    run.output.mkdir(parents=True, exist_ok=True)
-    run.write(run.output / "config.yaml")
-    scores = StreamingScores(folder.taxonomy, model.config.threshold)
+    checkpoints = run.output / CHECKPOINTS
     trainer = HierarchicalTrainer(
         model=model,
         args=trainer_arguments(run, recipe, precision, checkpoints),
-        data_collator=Collator(len(folder.taxonomy), tokenizer.pad_token_id),
-        train_dataset=tokens["train"],
+        data_collator=collator,
+        train_dataset=learned,
         eval_dataset=tokens["dev"],
-        compute_metrics=scores,
+        compute_metrics=StreamingScores(model.config.taxonomy, model.config.threshold),
         callbacks=[
             EarlyStop(run.training.patience, list(run.training.patience_metrics)),
             CollapseWatch(model.config.contrastive_weight),
@@ -117,30 +185,14 @@ def train(
     checkpoint = latest_complete(checkpoints) if resume else None
     logger.info("training %s with %s", run.model.architecture, recipe)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    trained = time.monotonic() - started
-
-    metrics: dict[str, Any] = {
-        "run": run.model_dump(mode="json", exclude_none=True),
-        "recipe": asdict(recipe),
-        "precision": precision,
-        "documents": {name: len(split) for name, split in tokens.items()},
-        "labels": len(folder.taxonomy),
-        "history": history(trainer.state.log_history),
-        "seconds": round(trained, 1),
-        "machine": where,
-    }
-    # Final scores in full precision, as the saved model will run, whatever it was trained in.
+    # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    for name in ("dev", "test") if score_test else ("dev",):
-        if name in tokens:
-            trainer.evaluation_loop(trainer.get_eval_dataloader(tokens[name]), f"{name} scores")
-            metrics[name] = scores.last.to_json()
-    result = TrainingResult(run.output / "model", run.output / "training-model", metrics)
-    save(model.deployed(), tokenizer, result.model)
-    save(model, tokenizer, result.training_model)
-    with atomic_file(run.output / "metrics.json") as path:
-        path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    return result
+    return {"recipe": asdict(recipe), "precision": precision, "history": history(trainer.state.log_history)}
+
+
+def _score_json(scores: MultiLabelScores, counts: Tensor) -> dict[str, Any]:
+    """Return scores in plain types, those of labels that train has few documents of, or none, apart."""
+    return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
 
 
 def trainer_arguments(run: RunConfig, recipe: Recipe, precision: Precision, checkpoints: Path) -> TrainingArguments:

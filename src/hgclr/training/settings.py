@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 
 __all__ = ["DataSettings", "ModelSettings", "RunConfig", "TrainingSettings", "read_yaml"]
@@ -34,6 +35,11 @@ class DataSettings(_Section):
     dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
     test_limit: int | None = Field(None, ge=1, description="score a random sample of this many test documents")
     dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
+    label_documents: bool | None = Field(
+        None,
+        description="train on each label's name and description as well, labelled with its path; by default in the"
+        " preset default and in no other",
+    )
 
 
 class ModelSettings(_Section):
@@ -76,6 +82,10 @@ class TrainingSettings(_Section):
     """How to optimise; what is left out comes from the recipe, see :mod:`hgclr.training.recipes`.
 
     Args:
+        effort: ``names`` learns from the label tree alone, without one labelled document; ``head`` fits the head on
+            vectors of the encoder as it comes, in a fraction of the time; ``full`` trains all of it.
+        calibrate: tune decisions on dev at the end and save them with the model; by default in the preset ``default``
+            and in no other, and never after the effort ``names``.
         recipe: where the settings that are left out come from.
         epochs: how often to go through the documents at most.
         batch_size: documents of a batch; the others in it are a document's negatives.
@@ -91,6 +101,8 @@ class TrainingSettings(_Section):
         tensorboard: write the loss terms and scores for TensorBoard.
     """
 
+    effort: Literal["names", "head", "full"] = "full"
+    calibrate: bool | None = None
     recipe: Literal["default", "paper"] = "default"
     epochs: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=2)
@@ -122,6 +134,31 @@ class RunConfig(_Section):
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
     output: Path
+
+    @model_validator(mode="after")
+    def _effort_fits(self) -> Self:
+        """Only a linear head on a pretrained encoder can be had for less than full training."""
+        effort = self.training.effort
+        if effort == "full":
+            return self
+        if self.model.architecture not in ("flat", "hgclr") or self.model.encoder == TEXTRCNN:
+            system = TEXTRCNN if self.model.encoder == TEXTRCNN else self.model.architecture
+            raise ValueError(f"training.effort is {effort}, and {system} has more to train than a head: use full")
+        if effort == "names" and self.model.start is not None:
+            raise ValueError("training.effort is names, which takes nothing from model.start (--from)")
+        return self
+
+    @property
+    def uses_label_documents(self) -> bool:
+        """Whether the label tree's own documents are trained on."""
+        chosen = self.data.label_documents
+        return self.model.preset == "default" if chosen is None else chosen
+
+    @property
+    def tunes_decisions(self) -> bool:
+        """Whether decisions are tuned on dev at the end."""
+        chosen = self.training.calibrate
+        return (self.model.preset == "default" if chosen is None else chosen) and self.training.effort != "names"
 
     @classmethod
     def read(cls, path: str | Path, overrides: list[str] | None = None, output: str | Path | None = None) -> RunConfig:

@@ -17,7 +17,7 @@ from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.checkpoints import mark_complete
 
-__all__ = ["Collator", "HierarchicalTrainer", "StreamingScores"]
+__all__ = ["Collator", "HierarchicalTrainer", "SortedByLength", "StreamingScores"]
 
 
 class Collator:

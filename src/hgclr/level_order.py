@@ -1,7 +1,11 @@
-"""The columns of a label matrix level by level, so that what goes down or up the tree is done in slices."""
+"""The columns of a label matrix level by level, so that what goes down or up the tree is done in slices.
+
+Work is done on blocks of documents that fit the processor's cache.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,7 +14,10 @@ from numpy.typing import NDArray
 
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["LevelOrder", "level_order"]
+__all__ = ["LevelOrder", "blocks", "level_order", "monotone", "raised"]
+
+BLOCK = 2**17
+"""Decisions, documents times labels, in a block: half a megabyte of probabilities."""
 
 
 class Level(NamedTuple):
@@ -36,6 +43,7 @@ class LevelOrder:
         parents: the place of the parent of the label at each place, -1 for a top label, (K,).
         sizes: the labels in the subtree of the label at each place, itself included, (K,).
         steps: when the label at each place is met on a depth-first walk: right before all that is below it, (K,).
+        spans: the places of each level, from the top.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -43,6 +51,7 @@ class LevelOrder:
         self._places = np.full(count, -1, dtype=np.int64)
         self.parents = np.full(count, -1, dtype=np.int64)
         self._below: list[Level] = []
+        self.spans: list[slice] = []
         end = 0
         for level in taxonomy.levels:
             parents = self._places[taxonomy.parents[level]] if end else np.full(len(level), -1, dtype=np.int64)
@@ -50,6 +59,7 @@ class LevelOrder:
             places = slice(end, end + len(level))
             self._places[level[by_parent]] = np.arange(places.start, places.stop)
             self.parents[places] = parents[by_parent]
+            self.spans.append(places)
             if end:
                 families, starts = np.unique(self.parents[places], return_index=True)
                 self._below.append(Level(places, self.parents[places], families, starts))
@@ -86,3 +96,31 @@ class LevelOrder:
 def level_order(taxonomy: Taxonomy) -> LevelOrder:
     """Return the level order of a tree, made once for as long as the tree is in use."""
     return LevelOrder(taxonomy)
+
+
+def monotone(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
+    """Return p'_k = min(p_k, p'_parent(k)), (N, K): no label is more probable than its parent."""
+    tree = level_order(taxonomy)
+    lowered = np.empty_like(probabilities)
+    for rows in blocks(probabilities):
+        arranged = tree.arrange(probabilities[rows])
+        tree.carry_down(arranged, np.minimum)
+        lowered[rows] = tree.restore(arranged)
+    return lowered
+
+
+def raised(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
+    """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
+    tree = level_order(taxonomy)
+    highest = np.empty_like(probabilities)
+    for rows in blocks(probabilities):
+        arranged = tree.arrange(probabilities[rows])
+        tree.carry_up(arranged, np.maximum)
+        highest[rows] = tree.restore(arranged)
+    return highest
+
+
+def blocks(matrix: NDArray[Any]) -> Iterator[slice]:
+    """Return the rows of a label matrix, (N, K), block by block."""
+    size = max(1, BLOCK // max(1, matrix.shape[1]))
+    return (slice(start, start + size) for start in range(0, len(matrix), size))

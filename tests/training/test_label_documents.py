@@ -1,0 +1,78 @@
+"""The label tree as training data: which documents it gives, where they go, and where they never go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hgclr.data.label_documents import label_documents, label_texts
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import RunConfig, train
+from hgclr.training.preparing import label_counts, new_model, tokenize_all, with_label_documents
+
+
+def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:
+    tree = Taxonomy(
+        ["b", "a", "x"], [1, -1, 0], ["card_declined", "money", "at the till"], [None, "Coins and notes.", None]
+    )
+    found = [(document.text, document.labels) for document in label_documents(tree)]
+    assert found == [
+        ("card declined", (0, 1)),
+        ("money > card declined", (0, 1)),
+        ("money", (1,)),
+        ("Coins and notes.", (1,)),
+        ("at the till", (0, 1, 2)),
+        ("money > card declined > at the till", (0, 1, 2)),
+    ]
+
+
+def test_a_name_that_several_labels_share_is_read_with_its_path() -> None:
+    tree = Taxonomy(["a", "b", "ao", "bo"], [-1, -1, 0, 1], ["arts", "law", "other", "other"])
+    assert label_texts(tree) == ["arts", "law", "arts > other", "law > other"]
+    texts = [document.text for document in label_documents(tree)]
+    assert len(texts) == len(set(texts)) == 4, "the path is said once"
+
+
+def test_a_name_of_underscores_alone_stays_as_it_is() -> None:
+    assert label_texts(Taxonomy(["__", "a__b"], [-1, -1])) == ["__", "a b"]
+
+
+def run_settings(encoder: str, data: Path, output: Path, **sections) -> RunConfig:
+    training = {"epochs": 1, "precision": "fp32"} | sections.pop("training", {})
+    tree = {"data": {"path": data}, "model": {"encoder": encoder}, "training": training, "output": output}
+    return RunConfig.model_validate({name: values | sections.get(name, {}) if isinstance(values, dict) else values
+                                     for name, values in tree.items()})
+
+
+@pytest.mark.parametrize(
+    ("sections", "used"),
+    [
+        ({}, True),
+        ({"model": {"preset": "paper"}}, False),
+        ({"model": {"preset": "published"}}, False),
+        ({"data": {"label_documents": False}}, False),
+        ({"model": {"preset": "paper"}, "data": {"label_documents": True}}, True),
+    ],
+)
+def test_they_are_trained_on_by_default_and_not_in_the_presets(
+    make_encoder, toy_data: Path, tmp_path: Path, sections: dict, used: bool
+) -> None:
+    run = run_settings(make_encoder("bert"), toy_data, tmp_path / "run", **sections)
+    model, tokenizer, folder = new_model(run)
+    tokens = tokenize_all(run, folder, tokenizer, 64, None)
+    learned = with_label_documents(run, folder.taxonomy, tokenizer, 64, tokens)
+    added = learned.select(range(len(tokens["train"]), len(learned)))
+    expected = list(label_documents(folder.taxonomy)) if used else []
+    assert [tuple(row) for row in added["labels"]] == [document.labels for document in expected]
+    assert list(added["input_ids"]) == [tokenizer(document.text)["input_ids"] for document in expected]
+    assert [len(tokens[split]) for split in ("train", "dev", "test")] == [96, 24, 24]
+    assert label_counts(tokens["train"], len(folder.taxonomy)).sum() == sum(map(len, tokens["train"]["labels"]))
+
+
+def test_a_run_says_how_many_there_were(make_encoder, toy_data: Path, tmp_path: Path, taxonomy) -> None:
+    train(run_settings(make_encoder("bert"), toy_data, tmp_path / "run"))
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["documents"]["train"] == 96
+    assert metrics["label_documents"] == len(list(label_documents(taxonomy)))
