@@ -174,7 +174,8 @@ _SYSTEMS = Table(
     ),
     (
         "At one half, a label is given from a probability of one half. Tuned on dev, all rows alike: rule and thresholds "
-        "are those that do best on dev. hiclass has no probabilities to tune, and names no labelled documents.",
+        "are those that do best on dev. hiclass has no probabilities to tune; names, which has no labelled documents to "
+        "tune on, gives each text its best path instead.",
         "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts from "
         "the labels' names, the tree's documents (each label's name as a training document), tuned decisions.",
         "The three flat systems train on no documents of the tree. flat has the encoder's own pooling and a head that "
