@@ -57,6 +57,7 @@ def test_check_says_what_is_in_the_tree(tree: Path) -> None:
         "per level": "2 · 2 · 1",
         "leaves": "3",
         "repeated names": "none",
+        "descriptions": "none",
         "widest node": "the virtual root with 2 children",
     }
 
@@ -173,6 +174,40 @@ def test_convert_to_the_tab_format_says_what_is_lost(tree: Path, tmp_path: Path)
     plain = tmp_path / "again.tsv"
     assert "note" not in output("convert", target, plain)
     assert plain.read_bytes() == target.read_bytes()
+
+
+ABOUT = "label,description\np,Of matter\nOptics,Of light\nchemistry,Of compounds\n"
+
+
+def test_convert_joins_descriptions_and_says_how_many(tree: Path, tmp_path: Path) -> None:
+    about, target = tmp_path / "about.csv", tmp_path / "described.csv"
+    about.write_text(ABOUT)
+    assert output("convert", tree, target, "--descriptions", about).splitlines() == [
+        f"{about}: 2 of 3 rows name a label of the tree, 2 labels have a description there",
+        f"{about}: what names no label is left out: 'chemistry' (line 4)",
+        f"{target}: 5 labels written, 2 with a description",
+    ]
+    assert Taxonomy.read(target).descriptions == ("", "Of matter", "Of light", "", "")
+    assert facts(output("check", target))["descriptions"] == "2 of 5 labels"
+    assert output("show", target).splitlines()[-1] == "2 of 5 labels have a description"
+    short = tmp_path / "described.tsv"
+    assert output("convert", target, short).splitlines() == [
+        f"{short}: 5 labels written",
+        "note: this format does not keep the order of the labels, the names and the descriptions; .json does",
+    ]
+
+
+def test_convert_with_columns_that_are_told(tree: Path, tmp_path: Path) -> None:
+    about, target = tmp_path / "about.tsv", tmp_path / "described.json"
+    about.write_text("s\tp\tOf matter\ns\to\tOf light\n")
+    columns = ["--label-column", 2, "--description-column", 3]
+    output("convert", tree, target, "--descriptions", about, *columns)
+    assert Taxonomy.read(target).descriptions == ("", "Of matter", "Of light", "", "")
+    error = run("convert", tree, tmp_path / "none.json", *columns).exception
+    assert str(error) == "a column is named, but no table; give --descriptions TABLE, too"
+    error = run("convert", tree, tmp_path / "none.json", "--descriptions", about, "--label-column", 9).exception
+    assert isinstance(error, InputError)
+    assert not (tmp_path / "none.json").exists()
 
 
 def test_formats_are_the_librarys() -> None:

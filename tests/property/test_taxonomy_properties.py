@@ -16,6 +16,8 @@ repeatable = settings(derandomize=True, deadline=None, max_examples=80)
 # Anything but half a surrogate pair, including spaces, tabs, line ends and the separator.
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
 
+descriptions = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
 
 @st.composite
 def forests(draw: st.DrawFn, labels: st.SearchStrategy[str] = texts) -> Taxonomy:
@@ -112,11 +114,25 @@ def test_permuting_the_labels_permutes_every_answer(case, chance) -> None:
 @given(forests(), st.data())
 def test_json_file_keeps_everything(taxonomy: Taxonomy, data: st.DataObject) -> None:
     names = [f"{data.draw(texts)}{index}" for index in range(len(taxonomy))]
-    named = Taxonomy(taxonomy.ids, taxonomy.parents, names)
+    named = Taxonomy(taxonomy.ids, taxonomy.parents, names, [data.draw(descriptions) for _ in names])
     with tempfile.TemporaryDirectory() as folder:
         named.write(Path(folder) / "tree.json")
-        assert Taxonomy.read(Path(folder) / "tree.json") == named
-    assert Taxonomy.from_json(named.to_json()) == named
+        again = Taxonomy.read(Path(folder) / "tree.json")
+    for tree in (again, Taxonomy.from_json(named.to_json())):
+        assert tree == named
+        assert tree.descriptions == named.descriptions
+
+
+@repeatable
+@given(forests(texts.filter(lambda text: text != "Root" and text == text.strip() and "\r" not in text)), st.data())
+def test_table_keeps_everything(taxonomy: Taxonomy, data: st.DataObject) -> None:
+    names = [f"{index}{data.draw(texts)}{index}".replace("\r", " ") for index in range(len(taxonomy))]
+    named = Taxonomy(taxonomy.ids, taxonomy.parents, names, [data.draw(descriptions) for _ in names])
+    with tempfile.TemporaryDirectory() as folder:
+        named.write(Path(folder) / "tree.csv")
+        again = Taxonomy.read(Path(folder) / "tree.csv")
+    assert again == named
+    assert again.descriptions == named.descriptions
 
 
 @repeatable

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.evaluation.frequency import frequency_thirds
+from hgclr.evaluation.frequency import by_frequency, frequency_thirds
 from hgclr.evaluation.score import LabelScores
 from hgclr.reporting.collecting import Collector
 from hgclr.reporting.examples import Example
@@ -114,16 +114,8 @@ def _labels(collected: Collector, training_counts: Counts | None) -> list[dict[s
 
 def _frequency(collected: Collector, counts: Counts) -> list[dict[str, Any]]:
     """Return the scores of head, middle and tail, and of labels without training documents, where there are any."""
-    return [
-        {
-            "group": name,
-            "fewest": int(counts[labels].min()),
-            "most": int(counts[labels].max()),
-            **asdict(collected.scores.group(labels)),
-        }
-        for name, labels in frequency_thirds(counts).items()
-        if len(labels)
-    ]
+    groups = by_frequency(collected.scores, counts, frequency_thirds)
+    return [{"group": name, **scores} for name, scores in groups.items()]
 
 
 def _confusions(collected: Collector) -> list[dict[str, Any]]:

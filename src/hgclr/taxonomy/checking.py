@@ -1,4 +1,4 @@
-"""What must hold for ids, names and parents before they make a taxonomy."""
+"""What must hold for ids, names, descriptions and parents before they make a taxonomy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hgclr.errors import InputError
 from hgclr.taxonomy.structure import read_only
 
-__all__ = ["check_labels", "checked_parents"]
+__all__ = ["check_labels", "checked_descriptions", "checked_parents"]
 
 
 def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -57,6 +57,26 @@ def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.i
         siblings.add((parent, name))
     _check_text(ids)
     _check_text(names)
+
+
+def checked_descriptions(descriptions: Sequence[str | None] | None, ids: Sequence[str]) -> tuple[str, ...]:
+    """Return one description for each label with white space made single, "" for a label without one.
+
+    Raises:
+        InputError: if there are more or fewer than labels, or one is no text that a file can hold.
+    """
+    if descriptions is None:
+        return ("",) * len(ids)
+    if len(descriptions) != len(ids):
+        raise InputError(
+            f"{len(ids)} ids but {len(descriptions)} descriptions", remedy="give one for each id; None for none"
+        )
+    for identifier, text in zip(ids, descriptions, strict=True):
+        if text is not None and not isinstance(text, str):
+            raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
+    normalised = tuple("" if text is None else " ".join(text.split()) for text in descriptions)
+    _check_text(normalised)
+    return normalised
 
 
 def _check_text(texts: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ class Labels(NamedTuple):
     ids: list[str]
     parents: list[int]
     names: list[str]
+    descriptions: list[str]
 
 
 class Entry(NamedTuple):
@@ -33,6 +34,7 @@ class Entry(NamedTuple):
     name: str
     parent: str | None
     line: int | None
+    description: str = ""
 
 
 class Draft:
@@ -45,7 +47,7 @@ class Draft:
 
     def __init__(self, source: Source, separator: str) -> None:
         self._source, self._separator = source, separator
-        self._labels = Labels([], [], [])
+        self._labels = Labels([], [], [], [])
         self._lines: list[int] = []
         self._paths: list[str] = []
         self._by_id: dict[str, int] = {}
@@ -59,7 +61,7 @@ class Draft:
         """Return the child of ``parent`` (-1: the top) with this name."""
         return self._by_parent.get((parent, name))
 
-    def add(self, name: str, parent: int, line: int, identifier: str | None = None) -> int:
+    def add(self, name: str, parent: int, line: int, identifier: str | None = None, description: str = "") -> int:
         """Add a label and return its index.
 
         Raises:
@@ -83,6 +85,7 @@ class Draft:
         self._labels.ids.append(label)
         self._labels.parents.append(parent)
         self._labels.names.append(name)
+        self._labels.descriptions.append(description)
         self._lines.append(line)
         self._paths.append(path)
         self._by_id[label] = self._by_parent[parent, name] = index
@@ -124,7 +127,12 @@ def link(entries: Sequence[Entry], source: Source) -> Labels:
             raise _unknown_parent(source, entry, list(by_id))
         parents.append(-1 if entry.parent is None else by_id[entry.parent])
     _refuse_cycle(source, entries, parents)
-    return Labels([entry.id for entry in entries], parents, [entry.name for entry in entries])
+    return Labels(
+        [entry.id for entry in entries],
+        parents,
+        [entry.name for entry in entries],
+        [entry.description for entry in entries],
+    )
 
 
 def empty_tree(source: Source) -> InputError:

@@ -12,8 +12,8 @@ from hgclr.taxonomy.source import Source
 
 __all__ = ["link_flat", "read_json", "write_json"]
 
-NODE_KEYS = ("name", "id", "children")
-FLAT_KEYS = ("id", "name", "parent")
+NODE_KEYS = ("name", "id", "description", "children")
+FLAT_KEYS = ("id", "name", "parent", "description")
 
 
 class _Node(NamedTuple):
@@ -23,6 +23,7 @@ class _Node(NamedTuple):
     id: str | None
     children: Value | None
     line: int
+    description: str = ""
 
 
 def read_json(source: Source, separator: str) -> Labels:
@@ -33,7 +34,8 @@ def read_json(source: Source, separator: str) -> Labels:
       ``children`` may be left out and a leaf may be a plain string;
     - the flat form that we write, ``{"labels": [{"id": "a", "name": "A", "parent": null}, ...]}``.
 
-    In the nested forms a label's id is its path, the names joined by ``separator``, unless it is given.
+    In the last two a label may have a ``description``. In the nested forms a label's id is its path, the names joined
+    by ``separator``, unless it is given.
 
     Raises:
         InputError: with the line, for broken JSON or anything that makes no tree.
@@ -46,7 +48,7 @@ def read_json(source: Source, separator: str) -> Labels:
     pending = [(node, -1) for node in reversed(_nodes(source, whole))]
     while pending:
         node, parent = pending.pop()
-        index = draft.add(node.name, parent, node.line, node.id)
+        index = draft.add(node.name, parent, node.line, node.id, node.description)
         if node.children is not None:
             pending += [(child, index) for child in reversed(_nodes(source, node.children))]
     return draft.labels()
@@ -59,8 +61,9 @@ def link_flat(labels: Iterable[tuple[Mapping[str, object], int | None]], source:
         _refuse_other_keys(source, members, FLAT_KEYS, line)
         identifier = _text(source, members, "id", line)
         name = _text(source, members, "name", line) if "name" in members else identifier
-        parent = None if members.get("parent") is None else _text(source, members, "parent", line)
-        entries.append(Entry(identifier, name, parent, line))
+        parent = _optional_text(source, members, "parent", line)
+        description = _optional_text(source, members, "description", line) or ""
+        entries.append(Entry(identifier, name, parent, line, description))
     return link(entries, source)
 
 
@@ -104,9 +107,10 @@ def _node(source: Source, member: Value) -> _Node:
         return _Node(member.content, None, None, member.line)
     members = _members(source, member)
     _refuse_other_keys(source, members, NODE_KEYS, member.line)
-    identifier = None if members.get("id") is None else _text(source, members, "id", member.line)
+    identifier = _optional_text(source, members, "id", member.line)
+    description = _optional_text(source, members, "description", member.line) or ""
     children = member.content.get("children") if isinstance(member.content, dict) else None
-    return _Node(_text(source, members, "name", member.line), identifier, children, member.line)
+    return _Node(_text(source, members, "name", member.line), identifier, children, member.line, description)
 
 
 def _members(source: Source, value: Value) -> Mapping[str, object]:
@@ -130,3 +134,8 @@ def _text(source: Source, members: Mapping[str, object], key: str, line: int | N
         found = "is missing" if key not in members else "is not a string"
         raise source.error(f"the {key} of a label {found}", line, f'write it as "{key}": "..."')
     return value
+
+
+def _optional_text(source: Source, members: Mapping[str, object], key: str, line: int | None) -> str | None:
+    """Return a member that must be a string where it is there and not null."""
+    return None if members.get(key) is None else _text(source, members, key, line)

@@ -55,9 +55,7 @@ class LabelIndex:
 
     def resolve(self, label: str) -> int:
         """Return the one label with this name or this path of names."""
-        candidates = self._by_name.get(label, [])
-        if self._separator in label:
-            candidates = sorted({*candidates, *self._by_path(label)})
+        candidates = self.candidates(label)
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
@@ -66,6 +64,13 @@ class LabelIndex:
                 remedy="give the id or the whole path",
             )
         raise InputError(f"unknown label {label!r}", remedy=self._suggestion(label))
+
+    def candidates(self, label: str) -> list[int]:
+        """Return all labels with this name or this path of names."""
+        candidates = self._by_name.get(label, [])
+        if self._separator in label:
+            candidates = sorted({*candidates, *self._by_path(label)})
+        return list(candidates)
 
     def _by_path(self, label: str) -> list[int]:
         """Return the labels whose path of names, joined by the separator, is ``label``."""

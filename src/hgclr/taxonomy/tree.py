@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.taxonomy.checking import check_labels, checked_parents
+from hgclr.taxonomy.checking import check_labels, checked_descriptions, checked_parents
 from hgclr.taxonomy.json_tree import link_flat, write_json
 from hgclr.taxonomy.literature import write_literature
 from hgclr.taxonomy.reading import FileFormat, read_labels
 from hgclr.taxonomy.resolving import LabelIndex
 from hgclr.taxonomy.source import Source
 from hgclr.taxonomy.structure import Children, LowestCommonAncestor, depth_first, find_cycle, levels_from_top, read_only
+from hgclr.taxonomy.table import write_table
 
 __all__ = ["Taxonomy"]
 
@@ -28,15 +29,20 @@ class Taxonomy:
 
     A virtual root stands above the top labels. It is no label; where an index is needed it is -1, at depth 0.
 
+    Two trees are equal if ids, names and parents are, in the same order, **whatever the descriptions**: these are text
+    about the labels, which a model's own tree does not carry.
+
     Args:
         ids: K unique ids.
         parents: index of each label's parent, -1 for a top label; any order, a parent may follow its child.
         names: K names for people and for the name embedding, the ids if left out. Names may repeat in the
             tree, but not among the children of one label.
+        descriptions: what belongs to each label, in a sentence or a paragraph; None or blank for a label without one.
+            White space is made single.
 
     Raises:
-        InputError: if an id or name is empty or repeated where it must not be, a parent is out of range,
-            labels form a cycle, or there are no labels.
+        InputError: if an id or name is empty or repeated where it must not be, a description is no text, a parent
+            is out of range, labels form a cycle, or there are no labels.
 
     Example:
         >>> tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
@@ -51,11 +57,13 @@ class Taxonomy:
         ids: Sequence[str],
         parents: Sequence[int] | NDArray[np.int64],
         names: Sequence[str] | None = None,
+        descriptions: Sequence[str | None] | None = None,
     ) -> None:
         self._ids = tuple(ids)
         self._names = self._ids if names is None else tuple(names)
         self._parents = checked_parents(parents, len(self._ids))
         check_labels(self._ids, self._names, self._parents)
+        self._descriptions = checked_descriptions(descriptions, self._ids)
         self._children = Children(self._parents)
         self._levels = tuple(levels_from_top(self._children))
         depths = np.zeros(len(self._ids), dtype=np.int64)
@@ -79,6 +87,11 @@ class Taxonomy:
     def names(self) -> tuple[str, ...]:
         """The label names, by index."""
         return self._names
+
+    @property
+    def descriptions(self) -> tuple[str, ...]:
+        """The label descriptions, by index; "" for a label without one."""
+        return self._descriptions
 
     @property
     def parents(self) -> NDArray[np.int64]:
@@ -124,9 +137,11 @@ class Taxonomy:
     def __repr__(self) -> str:
         return f"Taxonomy({len(self)} labels, depth {self.depth})"
 
-    def __reduce__(self) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str], Sequence[str]]]:
         # Built anew, because numpy forgets on copying and pickling that an array is read-only.
-        return Taxonomy, (self._ids, self._parents, self._names)
+        return Taxonomy, (self._ids, self._parents, self._names, self._descriptions)
 
     def children(self, index: int) -> NDArray[np.int64]:
         """Return the children of a label in index order; -1 gives the top labels."""
@@ -207,9 +222,13 @@ class Taxonomy:
         """
         if (index := self._by_id.get(label)) is not None:
             return index
-        if separator not in self._indexes:
-            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator)
-        return self._indexes[separator].resolve(label)
+        return self._index(separator).resolve(label)
+
+    def candidates(self, label: str, separator: str = " > ") -> list[int]:
+        """Return the labels among which :meth:`resolve` would have to choose: one if it can, none if it is unknown."""
+        if (index := self._by_id.get(label)) is not None:
+            return [index]
+        return self._index(separator).candidates(label)
 
     @classmethod
     def read(cls, path: str | Path, *, format: FileFormat = "auto", separator: str = " > ") -> Taxonomy:  # noqa: A002
@@ -218,8 +237,8 @@ class Taxonomy:
         Args:
             path: the file; its name does not matter.
             format: ``literature`` (lines ``parent<TAB>child...``), ``table`` (CSV or TSV with the columns
-                ``child`` and ``parent``), ``json``, ``paths`` (lines ``A > B > C``), or ``auto``, which looks
-                at the content.
+                ``child`` and ``parent``, perhaps ``name`` and ``description``), ``json``, ``paths`` (lines
+                ``A > B > C``), or ``auto``, which looks at the content.
             separator: stands between the names of a path.
 
         Raises:
@@ -228,16 +247,19 @@ class Taxonomy:
         return cls(*read_labels(path, format, separator))
 
     def write(self, path: str | Path) -> None:
-        """Write the tree, whole or not at all: as JSON if ``path`` ends in ``.json``, else in the tab format.
+        """Write the tree, whole or not at all: JSON to ``.json``, a table to ``.csv``, else the tab format.
 
-        JSON keeps everything. The literature's tab format keeps ids and structure; names of their own are not
-        part of it, and read back the labels are in breadth-first order.
+        JSON and the table keep everything. The literature's tab format keeps ids and structure; descriptions and
+        names of their own are not part of it, and read back the labels are in breadth-first order.
 
         Raises:
-            InputError: if the file cannot be written or an id cannot stand in the tab format.
+            InputError: if the file cannot be written, or a label cannot stand in this format.
         """
-        if Path(path).suffix.lower() == ".json":
+        suffix = Path(path).suffix.lower()
+        if suffix == ".json":
             text = write_json(self._flat())
+        elif suffix == ".csv":
+            text = write_table(self._flat())
         else:
             text = write_literature(self._ids, self._families())
         try:
@@ -259,7 +281,10 @@ class Taxonomy:
         return cls(*link_flat(((label, None) for label in labels), Source("")))
 
     def to_json(self) -> dict[str, object]:
-        """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None."""
+        """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None.
+
+        A label with a description has a fourth member, ``description``.
+        """
         return {"labels": self._flat()}
 
     def _families(self) -> list[tuple[int, list[int]]]:
@@ -274,9 +299,10 @@ class Taxonomy:
         return families
 
     def _flat(self) -> list[dict[str, str | None]]:
+        parents = [None if parent < 0 else self._ids[parent] for parent in self._parent_list]
         return [
-            {"id": identifier, "name": name, "parent": None if parent < 0 else self._ids[parent]}
-            for identifier, name, parent in zip(self._ids, self._names, self._parent_list, strict=True)
+            {"id": identifier, "name": name, "parent": parent} | ({"description": text} if text else {})
+            for identifier, name, parent, text in zip(self._ids, self._names, parents, self._descriptions, strict=True)
         ]
 
     @cached_property
@@ -292,6 +318,11 @@ class Taxonomy:
     @cached_property
     def _by_id(self) -> dict[str, int]:
         return {identifier: index for index, identifier in enumerate(self._ids)}
+
+    def _index(self, separator: str) -> LabelIndex:
+        if separator not in self._indexes:
+            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator)
+        return self._indexes[separator]
 
     @cached_property
     def _indexes(self) -> dict[str, LabelIndex]:

@@ -17,7 +17,7 @@ app = typer.Typer(
 
     - [bold]literature[/bold]: lines 'parent TAB child TAB child', first that of 'Root'
 
-    - [bold]table[/bold]: CSV or TSV with columns 'child' and 'parent', perhaps 'name'
+    - [bold]table[/bold]: CSV or TSV with columns 'child' and 'parent', perhaps 'name', 'description'
 
     - [bold]json[/bold]: {"Science": {"Physics": {}, "Biology": {}}}, or nodes in lists
 

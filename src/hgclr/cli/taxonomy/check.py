@@ -52,6 +52,8 @@ def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
         yield "repeated names", f"{len(repeated):,} on {labels:,} labels, such as {name!r} on {count:,}"
     else:
         yield "repeated names", "none"
+    having = sum(map(bool, taxonomy.descriptions))
+    yield "descriptions", f"{having:,} of {len(taxonomy):,} labels" if having else "none"
     ((widest, count),) = Counter(taxonomy.parents.tolist()).most_common(1)
     place = "the virtual root" if widest < 0 else repr(taxonomy.ids[widest])
     yield "widest node", f"{place} with {count:,} {'child' if count == 1 else 'children'}"

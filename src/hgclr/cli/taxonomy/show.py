@@ -74,6 +74,10 @@ def show(
             ),
             soft_wrap=True,
         )
+    if having := sum(map(bool, taxonomy.descriptions)):
+        console.print(
+            Text(f"{having:,} of {len(taxonomy):,} labels have a description", style="italic"), soft_wrap=True
+        )
 
 
 def _subtree_sizes(taxonomy: Taxonomy) -> NDArray[np.int64]:
