@@ -74,9 +74,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Another setting for all rows, as for hgclr train; repeatable."),
 ]
-Sizes = Annotated[
-    str, typer.Option(metavar="N,N,…", help="Sizes of the training sample; all is every document.")
-]
+Sizes = Annotated[str, typer.Option(metavar="N,N,…", help="Sizes of the training sample; all is every document.")]
 CurveSeeds = Annotated[
     str,
     typer.Option(metavar="N,N,…", help="Seeds of sizes up to 5,000; larger ones are run with the first alone."),
@@ -87,8 +85,8 @@ CurveBudget = Annotated[
     typer.Option(
         "--budget",
         metavar="KEY=N,…",
-        help="As for systems, without documents: length=64,epochs=8,dev=1000,test=2000. Without dev and test, those are "
-        "scored whole.",
+        help="As for systems, without documents: length=64,epochs=8,dev=1000,test=2000. Without dev and test, these "
+        "are scored whole.",
     ),
 ]
 KeepModels = Annotated[bool, typer.Option("--keep-models", help="Leave the trained models in the runs' folders.")]
@@ -109,24 +107,7 @@ def _command(name: str, what: str) -> Callable[..., None]:
         precision: Precision = "fp32",
         recipe: RecipeName = None,
         settings: Settings = None,
-        keep_models: Sizes = Annotated[
-    str, typer.Option(metavar="N,N,…", help="Sizes of the training sample; all is every document.")
-]
-CurveSeeds = Annotated[
-    str,
-    typer.Option(metavar="N,N,…", help="Seeds of sizes up to 5,000; larger ones are run with the first alone."),
-]
-CurveRows = Annotated[str | None, typer.Option(metavar="KEY,KEY,…", help="Rows of the table systems.")]
-CurveBudget = Annotated[
-    str | None,
-    typer.Option(
-        "--budget",
-        metavar="KEY=N,…",
-        help="As for systems, without documents: length=64,epochs=8,dev=1000,test=2000. Without dev and test, those are "
-        "scored whole.",
-    ),
-]
-KeepModels = False,
+        keep_models: KeepModels = False,
     ) -> None:
         from hgclr.errors import InputError, require_extra
 
@@ -195,9 +176,9 @@ def curves(
 ) -> None:
     """Draw learning curves: the table systems at several sizes of the training sample.
 
-    Writes **curves.json**, **curves.md** and **curves.svg**, anew after each run, and each size's table into a folder of
-    its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with decisions tuned on
-    dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
+    Writes **curves.json**, **curves.md** and **curves.svg**, anew after each run, and each size's table into a folder
+    of its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with decisions tuned
+    on dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
 
     Example: **hgclr reproduce curves --data my-data --encoder all-MiniLM-L6-v2 --sizes 300,1000,all --output curves**
     """
@@ -225,9 +206,7 @@ def curves(
     )
     command = command_line(["hgclr", *sys.argv[1:]])
     chosen = None if rows is None else _words(rows)
-    found = run_curves(
-        parse_sizes(sizes), _numbers(seeds), experiment, rows=chosen, command=command, watch=_watch()
-    )
+    found = run_curves(parse_sizes(sizes), _numbers(seeds), experiment, rows=chosen, command=command, watch=_watch())
     console = Console(highlight=False)
     for suffix in ("md", "json", *(["svg"] if found.panels else [])):
         console.print(str(output / f"curves.{suffix}"), markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from hgclr.errors import InputError
 from hgclr.files import write_files
 from hgclr.reproduction.tables.budget import Budget
 from hgclr.reproduction.tables.curve_plot import draw_curves
-from hgclr.reproduction.tables.curve_points import ALL, RARE, Curves, Plans, Point, collect, size_name
+from hgclr.reproduction.tables.curve_points import ALL, RARE, Curves, Point, collect, size_name
 from hgclr.reproduction.tables.experiment import Experiment
 from hgclr.reproduction.tables.layout import TABLES
 from hgclr.reproduction.tables.runner import Watch, check_runs, reproduce, unwatched
@@ -58,8 +58,8 @@ def run_curves(
 ) -> Curves:
     """Run the table of systems at every size, and write ``curves.json``, ``.md`` and ``.svg``, anew after each run.
 
-    Each size has a folder of its own in ``experiment.output``, with its table and its runs; what is done stays, what was
-    killed goes on. Dev and test are whole, or the samples of the budget, at every size.
+    Each size has a folder of its own in ``experiment.output``, with its table and its runs; what is done stays, what
+    was killed goes on. Dev and test are whole, or the samples of the budget, at every size.
 
     Args:
         sizes: of the training sample; None is all documents.
@@ -126,18 +126,14 @@ def markdown(curves: Curves) -> str:
         for decisions, how in (("tuned", "decisions tuned on dev"), ("half", "decisions at one half")):
             rows = {key: _figures(curves, key, decisions, panel) for key in curves.rows}
             lines += _table(curves, f"{subject}, {how}", rows)
-    seconds = {key: [point and point.seconds for point in _points(curves, key)] for key in curves.rows}
-    lines += _table(
-        curves, "Seconds", {key: ["" if each is None else f"{each.mean:,.0f}" for each in seconds[key]] for key in seconds}
-    )
+    lines += _table(curves, "Seconds", {key: _seconds(curves, key) for key in curves.rows})
     if curves.missing:
         lines += ["## Missing", "", *(f"- {what}" for what in curves.missing), ""]
     if not RARE.keys().isdisjoint(curves.panels):
-        lines += [
-            "How often a label is in train is counted in the sample, so that at each size these are other labels; their "
-            "Macro-F1 is over those that test has.",
-            "",
-        ]
+        counted = (
+            "How often a label is in train is counted in the sample, so that at each size these are other labels; "
+        )
+        lines += [counted + "their Macro-F1 is over those that test has.", ""]
     if curves.command:
         lines += [f"Made by `{curves.command}`.", ""]
     return "\n".join(lines[:-1]) + "\n"
@@ -151,6 +147,11 @@ def _figures(curves: Curves, key: str, decisions: str, panel: str) -> list[str]:
     """Return a row's figures by size, empty where there is none."""
     points = _points(curves, key)
     return ["" if point is None else _figure(point.scores[decisions].get(panel)) for point in points]
+
+
+def _seconds(curves: Curves, key: str) -> list[str]:
+    points = _points(curves, key)
+    return ["" if point is None or point.seconds is None else f"{point.seconds.mean:,.0f}" for point in points]
 
 
 def _figure(spread: Spread | None) -> str:

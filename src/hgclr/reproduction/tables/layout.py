@@ -173,17 +173,26 @@ _SYSTEMS = Table(
         Row("hgclr-compact", "HGCLR, compact positives", extra=True),
     ),
     (
-        "At one half, a label is given from a probability of one half. Tuned on dev, all rows alike: rule and thresholds "
-        "are those that do best on dev. hiclass has no probabilities to tune; names, which has no labelled documents to "
-        "tune on, gives each text its best path instead.",
-        "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts from "
-        "the labels' names, the tree's documents (each label's name as a training document), tuned decisions.",
-        "The three flat systems train on no documents of the tree. flat has the encoder's own pooling and a head that "
-        "starts from names; with random weights it starts from those; flat, first token, reads the first token only, "
-        "as the default once did. The paper's presets have the first token and a random head.",
+        (
+            "At one half, a label is given from a probability of one half. Tuned on dev, for all rows alike, rule and "
+            "thresholds are those that do best on dev. hiclass has no probabilities to tune; names, without labelled "
+            "documents to tune on, gives each text its best path."
+        ),
+        (
+            "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts "
+            "from the labels' names, the tree's documents (each label's name as a training document), tuned "
+            "decisions."
+        ),
+        (
+            "The three flat systems train on no documents of the tree. flat has the encoder's own pooling and a head "
+            "that starts from names; with random weights it starts from those; flat, first token, reads the first "
+            "token only, as the default once did. The paper's presets have the first token and a random head."
+        ),
         "A step of HGCLR reads every text twice; flat with twice the epochs reads as many texts.",
-        "TF-IDF is regularised and its classes weighted as suits dev best, after tuning; hiclass as suits dev best. Both "
-        "read as much of each text as the others.",
+        (
+            "TF-IDF is regularised, and its classes weighted, as suits dev best after tuning; hiclass as suits dev "
+            "best. Both read as much of each text as the others."
+        ),
     ),
 )
 

@@ -161,8 +161,8 @@ def _scores_and_gains(
 def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what is kept of one run."""
     splits = [split for split in ("dev", "test") if split in run]
-    scores: dict[str, Any] = {split: {average: half_f1(run, split, average) for average in AVERAGES} for split in splits}
-    tuned = None
+    scores = {split: {average: half_f1(run, split, average) for average in AVERAGES} for split in splits}
+    tuned: dict[str, Any] | None = None
     if "tuned" in run:
         tuned = {split: {average: tuned_f1(run, split, average) for average in AVERAGES} for split in splits}
         tuned |= {name: run["tuned"].get(name) for name in ("rule", "thresholds")}
