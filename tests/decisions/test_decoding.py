@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from hgclr import level_order
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
 KEEPING = [rule for rule in RULES if rule != "threshold"]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hgclr.data.folder import Document
 from hgclr.decisions.calibration import Temperatures, fit
 from hgclr.decisions.decoding import Decoder
-from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import ThresholdTuner, f1
 from hgclr.errors import InputError
 from hgclr.evaluation.calibration_error import CalibrationScores
 from hgclr.inference.calibrating import Outputs, calibrate, read_outputs
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 from toy import random_tree
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, from_json
+from hgclr.decisions.calibration import Calibration, from_json, sigmoid
 from hgclr.decisions.decoding import Decoder, Rule
-from hgclr.level_order import monotone
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["FILE", "Decided", "Decisions"]
@@ -77,6 +77,10 @@ class Decisions:
         given = {"rule": rule, "thresholds": threshold, "paths": paths, "sure": sure}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return replace(self, **changes) if changes else self
+
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the probabilities that these decisions are made of, (N, K), from logits, (N, K)."""
+        return sigmoid(logits.copy()) if self.calibration is None else self.calibration(logits)
 
     def decide(self, probabilities: NDArray[np.float32]) -> Decided:
         """Return the labels of documents, from probabilities, (N, K), which must be calibrated already."""

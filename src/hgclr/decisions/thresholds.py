@@ -114,9 +114,7 @@ class ThresholdTuner:
             return DecodedSweep(self.decoder, probabilities, gold)
         return RuleSweep(self.taxonomy, self.rule, probabilities, gold)
 
-    def _searched(
-        self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], positives: int
-    ) -> Thresholds:
+    def _searched(self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], positives: int) -> Thresholds:
         """Return thresholds in which some labels have the best of one threshold for all of them.
 
         Of equally good ones it is that next to the threshold that they have.

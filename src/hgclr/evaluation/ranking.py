@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.level_order import monotone
 from hgclr.evaluation.checking import check_probabilities
 from hgclr.evaluation.score import ratio
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["RankingScores"]

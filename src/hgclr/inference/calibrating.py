@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Method, fit, sigmoid, silent_levels
 from hgclr.decisions.decoding import Rule
-from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, f1, scopes_of
 from hgclr.errors import InputError
 from hgclr.evaluation.calibration_error import CalibrationScores
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.outputs import Outputs, read_outputs
+from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Calibrated", "Candidate", "Outputs", "calibrate", "read_outputs"]

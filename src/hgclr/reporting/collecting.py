@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.level_order import monotone
 from hgclr.decisions.settings import Decisions
 from hgclr.evaluation.bootstrap import BootstrapScores
 from hgclr.evaluation.calibration_error import CalibrationScores
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.evaluation.ranking import RankingScores
+from hgclr.level_order import monotone
 from hgclr.reporting.confusions import SiblingConfusions
 from hgclr.reporting.curves import RiskCoverage, RuleScores, ThresholdCurve
 from hgclr.reporting.examples import Examples

@@ -59,9 +59,7 @@ def fit_head(
     head = model.classifier
     start = head.weight.detach().clone()  # W_0
     weight, bias = start.clone().requires_grad_(), head.bias.detach().clone().requires_grad_()
-    optimizer = torch.optim.LBFGS(
-        [weight, bias], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-    )
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
     step = max(1, ENTRIES // len(start))
 
     def closure() -> Tensor:

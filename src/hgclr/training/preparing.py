@@ -139,9 +139,7 @@ def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
     """Open the data folder as the settings say."""
     ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
     documents = run.training.effort != "names"
-    return DataFolder(
-        run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours)
-    )
+    return DataFolder(run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours))
 
 
 def tokenize_all(

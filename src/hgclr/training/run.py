@@ -122,7 +122,11 @@ def train(
         found = tune_decisions(model, tokens["dev"], collator, seed=run.training.seed)
         if found is not None:
             decisions["tuned"] = found.decisions
-            metrics["tuned"] = found.to_json()
+            metrics["tuned"] = {
+                "rule": found.decisions.rule,
+                "thresholds": found.decisions.found["thresholds"],
+                "dev": {"before": asdict(found.before), "after": asdict(found.after)},
+            }
     for name in ("dev", "test") if score_test else ("dev",):
         if name in tokens:
             scores = final_scores(model, tokens[name], collator, decisions)

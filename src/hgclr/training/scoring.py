@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from hgclr.decisions.settings import Decisions
-from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
+from hgclr.decisions.tuning import Calibrated, Outputs, calibrate
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.models import TextClassifier
 from hgclr.training.trainer import Collator, SortedByLength
@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 BATCH = 64
 """Documents scored at a time."""
+ENTRIES = 2**23
+"""Documents times labels: to tune on more would take minutes and tell little more."""
 LEAST = 10
 """Documents of dev below which nothing is tuned."""
 

@@ -1,0 +1,203 @@
+"""The ladder of effort: from the label tree alone, a head on frozen vectors, full training; decisions at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.linear_model import LogisticRegression
+
+from hgclr.data.folder import Document
+from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.saving import load_tokenizer
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import RunConfig, frozen, train
+from hgclr.training.frozen import fit_head
+from hgclr.training.preparing import tokenize_documents
+from hgclr.training.trainer import Collator
+
+
+@pytest.fixture
+def encoder(make_encoder) -> str:
+    return make_encoder("bert")
+
+
+def make_run(encoder: str, folder: Path, output: Path, **sections: dict) -> RunConfig:
+    tree = {
+        "data": {"path": folder},
+        "model": {"encoder": encoder, "label_heads": 4, "pooling": "mean"},
+        "training": {"epochs": 3, "precision": "fp32", "seed": 3},
+    }
+    return RunConfig(**{name: values | sections.get(name, {}) for name, values in tree.items()}, output=output)
+
+
+def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path(
+    encoder: str, taxonomy: Taxonomy, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    taxonomy.write(tmp_path / "data" / "taxonomy.json")
+    result = train(make_run(encoder, tmp_path / "data", tmp_path / "run", training={"effort": "names"}))
+    assert "dev" not in result.metrics
+    assert "test" not in result.metrics
+    classifier = HierarchicalClassifier.from_pretrained(result.model)
+    for prediction in classifier.predict(["a lens", "the court of a judge", "zzz"]):
+        *inner, last = [classifier.taxonomy.ids.index(label.id) for label in prediction.labels]
+        assert inner == classifier.taxonomy.ancestors(last).tolist()[::-1]
+        assert last in classifier.taxonomy.leaves
+
+
+def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(encoder: str, taxonomy: Taxonomy) -> None:
+    """The head's rows from their definition, with vectors of equal length so that the dot product is the cosine."""
+    tokenizer = load_tokenizer(encoder)
+    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
+    model.classify_by_names(tokenizer)
+    with torch.no_grad():
+        vectors = [
+            model.encoder(**tokenizer([name], return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+            for name in taxonomy.names
+        ]
+    length = np.mean([np.linalg.norm(vector) for vector in vectors])
+    names = [vector / np.linalg.norm(vector) for vector in vectors]
+    for label in range(len(taxonomy)):
+        below = [names[other] for other in range(len(taxonomy)) if label in taxonomy.ancestors(other)]
+        row = names[label]
+        if below:
+            middle = np.mean(below, axis=0)
+            row = row + middle / np.linalg.norm(middle)
+            row = row / np.linalg.norm(row)
+        np.testing.assert_allclose(model.classifier.weight[label].detach().numpy(), 20 / length * row, atol=1e-4)
+    assert model.classifier.bias.unique().tolist() == [-9.0]
+
+
+def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From rows of 0 and with one label, it must be scikit-learn's ridge logistic regression of the same strength."""
+    monkeypatch.setattr(frozen, "ITERATIONS", 500)
+    monkeypatch.setattr(frozen, "STRENGTH", 0.01)
+    monkeypatch.setattr(frozen, "ENTRIES", 20)  # several blocks of documents
+    tokenizer = load_tokenizer(encoder)
+    model = FlatModel.from_encoder(encoder, Taxonomy(["only"], [-1]), tokenizer, pooling="mean").eval()
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+    random = np.random.default_rng(0)
+    words = ["atom", "laser", "court", "judge", "lens", "boat"]
+    texts = [" ".join(random.choice(words, 4)) for _ in range(60)]
+    gold = np.array(["court" in text for text in texts])
+    documents = [Document(text, (0,) if has else ()) for text, has in zip(texts, gold, strict=True)]
+    tokens = tokenize_documents(documents, tokenizer, max_length=16)
+    fit_head(model, tokens, torch.tensor([0.5]), Collator(1, tokenizer.pad_token_id))
+    with torch.no_grad():
+        vectors = np.stack(
+            [
+                model.encoder(**tokenizer([text], return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+                for text in texts
+            ]
+        )
+    # scikit-learn minimises |w|²/2 + C Σ loss, ours λ|w|²/2 + Σ loss / N.
+    reference = LogisticRegression(C=1 / (0.01 * len(texts)), tol=1e-8, max_iter=5000).fit(vectors, gold)
+    np.testing.assert_allclose(model.classifier.weight.detach().numpy(), reference.coef_, atol=2e-3)
+    np.testing.assert_allclose(model.classifier.bias.detach().numpy(), reference.intercept_, atol=2e-3)
+
+
+def test_a_head_is_fitted_and_the_encoder_stays(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    result = train(make_run(encoder, toy_data, tmp_path / "run", training={"effort": "head"}))
+    saved, before = load_file(result.model / "model.safetensors"), load_file(Path(encoder) / "model.safetensors")
+    for name, value in before.items():
+        if not name.startswith("pooler."):
+            assert torch.equal(saved[f"encoder.{name}"], value), name
+    names = train(make_run(encoder, toy_data, tmp_path / "names", training={"effort": "names"}))
+    assert result.metrics["tuned"]["test"]["micro"]["f1"] > names.metrics["tuned"]["test"]["micro"]["f1"] + 0.2
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    with pytest.raises(InputError, match="holds a run already"):
+        train(make_run(encoder, toy_data, tmp_path / "run", training={"effort": "head"}))
+
+
+def test_two_fits_of_a_head_are_the_same(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    first, second = (
+        load_file(
+            train(make_run(encoder, toy_data, tmp_path / name, training={"effort": "head"})).model / "model.safetensors"
+        )
+        for name in "ab"
+    )
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        (
+            {"model": {"architecture": "himatch"}, "training": {"effort": "head"}},
+            "himatch has more to train than a head",
+        ),
+        ({"model": {"encoder": "textrcnn"}, "training": {"effort": "names"}}, "textrcnn has more to train than a head"),
+        ({"model": {"start": "x"}, "training": {"effort": "names"}}, "takes nothing from model.start"),
+    ],
+)
+def test_what_needs_full_training_says_so(tmp_path: Path, sections: dict, problem: str) -> None:
+    tree = {"data": {"path": "d"}, "output": "o", **sections}
+    with pytest.raises(InputError, match=problem):
+        RunConfig.build(tree)
+
+
+def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    result = train(make_run(encoder, toy_data, tmp_path / "run"))
+    decisions = json.loads((result.model / "decisions.json").read_text())
+    assert decisions["found"]["documents"] == 24
+    tuned = result.metrics["tuned"]
+    assert tuned["rule"] == decisions["rule"]
+    assert set(tuned["dev"]["before"]) == {"micro_f1", "macro_f1", "precision", "recall", "exact"}
+    assert result.metrics["dev"]["micro"]["f1"] == pytest.approx(tuned["dev"]["before"]["micro_f1"])
+    assert not (result.training_model / "decisions.json").exists()
+    # What the saved model decides is what was scored.
+    from hgclr import DataFolder
+    from hgclr.inference import evaluate
+
+    again = evaluate(HierarchicalClassifier.from_pretrained(result.model), DataFolder(toy_data), "test")
+    assert again.micro().f1 == pytest.approx(tuned["test"]["micro"]["f1"])
+    assert again.macro().f1 == pytest.approx(tuned["test"]["macro"]["f1"])
+
+
+@pytest.mark.parametrize(
+    "sections", [{"training": {"calibrate": False}}, {"model": {"preset": "published", "token_label_heads": 4}}]
+)
+def test_decisions_stay_at_one_half_where_asked_and_in_the_presets(
+    encoder: str, toy_data: Path, tmp_path: Path, sections: dict
+) -> None:
+    training = {"epochs": 1} | sections.pop("training", {})
+    result = train(make_run(encoder, toy_data, tmp_path / "run", training=training, **sections))
+    assert not (result.model / "decisions.json").exists()
+    assert "tuned" not in result.metrics
+
+
+def test_a_dev_too_small_to_tune_on_is_named(
+    encoder: str, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {"path": toy_data, "dev_limit": 5}
+    result = train(make_run(encoder, toy_data, tmp_path / "run", data=data, training={"effort": "head"}))
+    assert "decisions stay at one half: 5 documents in dev are too few" in caplog.text
+    assert not (result.model / "decisions.json").exists()
+
+
+def test_scores_stand_apart_for_labels_that_train_has_no_document_of(
+    encoder: str, toy_data: Path, tmp_path: Path, taxonomy: Taxonomy
+) -> None:
+    import gzip
+
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    with gzip.open(data / "train.jsonl.gz", "rt") as file:
+        rows = [line for line in file if "rowing" not in json.loads(line)["labels"]]
+    with gzip.open(data / "train.jsonl.gz", "wt") as file:
+        file.writelines(rows)
+    groups = train(make_run(encoder, data, tmp_path / "run", training={"effort": "head"})).metrics["test"][
+        "by_frequency"
+    ]
+    assert groups["unseen"]["labels"] == 1
+    assert groups["unseen"]["gold"] > 0
