@@ -22,12 +22,13 @@ from hgclr.data.folder import DataFolder
 from hgclr.decisions.calibration import METHODS, fit
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
-from hgclr.decisions.thresholds import SCOPES, ThresholdTuner
+from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
+from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.evaluation.calibration_error import CalibrationScores
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.calibrating import Outputs, calibrate, read_outputs
 from hgclr.inference.classifier import sigmoid
+from hgclr.inference.outputs import read_outputs
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, write
 
@@ -59,10 +60,10 @@ def of_rules(test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
 
 
 def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
-    """Score thresholds of every scope, tuned for Macro- and for Micro-F1."""
+    """Score thresholds of every scope, tuned for every metric."""
     known, unknown = sigmoid(dev.logits.copy()), sigmoid(test.logits.copy())
     found = {"none": scored(Decisions(taxonomy, TUNED).decide(unknown).given, test.gold, taxonomy)}
-    for metric in ("macro", "micro"):
+    for metric in METRICS:
         tuner = ThresholdTuner(taxonomy, TUNED, metric)
         for scope in SCOPES:
             thresholds = tuner.tune(scope, known, dev.gold)
@@ -83,10 +84,10 @@ def of_calibrations(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str
     return found
 
 
-def of_all(classifier: HierarchicalClassifier, dev: Outputs, test: Outputs) -> dict[str, Any]:
+def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
     """Score what ``hgclr calibrate`` finds by itself, and how much it holds back for which risk."""
-    taxonomy = classifier.taxonomy
-    found = calibrate(classifier, dev).decisions
+    today = Decisions(taxonomy)
+    found = calibrate(dev, today).decisions
     assert found.calibration is not None
     probabilities = found.calibration(test.logits)
     result: dict[str, Any] = {
@@ -97,7 +98,7 @@ def of_all(classifier: HierarchicalClassifier, dev: Outputs, test: Outputs) -> d
     }
     everything = found.decide(probabilities).given
     for risk in RISKS:
-        sure = calibrate(classifier, dev, rule=found.rule, risk=risk).decisions.sure
+        sure = calibrate(dev, today, rule=found.rule, risk=risk).decisions.sure
         given = replace(found, sure=sure).decide(probabilities).given
         wrong = np.count_nonzero(given & ~test.gold) / max(1, np.count_nonzero(given))
         kept = np.count_nonzero(given) / max(1, np.count_nonzero(everything))
@@ -108,7 +109,6 @@ def of_all(classifier: HierarchicalClassifier, dev: Outputs, test: Outputs) -> d
 def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
     """Return everything about one model."""
     classifier = HierarchicalClassifier.from_pretrained(model)
-    classifier.decisions = Decisions(classifier.taxonomy)
     entries = limit * len(classifier.taxonomy)
     dev, test = (read_outputs(classifier, folder, split, entries=entries) for split in ("dev", "test"))
     taxonomy = classifier.taxonomy
@@ -117,7 +117,7 @@ def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
         "rules": of_rules(test, taxonomy),
         "thresholds": of_thresholds(dev, test, taxonomy),
         "calibration": of_calibrations(dev, test, taxonomy),
-        "calibrate": of_all(classifier, dev, test),
+        "calibrate": of_all(dev, test, taxonomy),
     }
 
 
@@ -159,8 +159,8 @@ def main() -> None:
     found = result["calibrate"]
     show(
         f"{arguments.name}: hgclr calibrate ({', '.join(found['rule'])}; {', '.join(found['thresholds'])})",
-        ["", "Micro-F1", "Macro-F1"],
-        [["by itself", _text(found["scores"]["micro_f1"]), _text(found["scores"]["macro_f1"])]],
+        ["", "Micro-F1", "Macro-F1", "exact, %"],
+        [["by itself", *(_text(found["scores"][name]) for name in ("micro_f1", "macro_f1", "exact"))]],
     )
     rows = [[risk, _text(row["wrong"]), _text(row["kept"])] for risk, row in found["risks"].items()]
     show(f"{arguments.name}: abstention", ["risk", "wrong, %", "labels kept, %"], rows)

@@ -15,16 +15,20 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+from hgclr.auditing.dealing import deal
 from hgclr.cli.app import app
 from hgclr.cli.calibrate import calibrate
 from hgclr.cli.options import Rule
 from hgclr.cli.rendering import prediction_tree
 from hgclr.data import DataFolder
+from hgclr.decisions import tuning
 from hgclr.decisions.calibration import METHODS
 from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import FILE
 from hgclr.decisions.thresholds import METRICS, SCOPES
+from hgclr.decisions.tuning import Outputs
 from hgclr.inference import HierarchicalClassifier, evaluate
+from hgclr.inference.outputs import read_outputs
 from hgclr.inference.predictions import PredictedLabel, Prediction
 from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer, save
@@ -35,6 +39,10 @@ TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("│")[1:-1]]
 
 
 def run(*arguments: object):
@@ -57,25 +65,30 @@ def model(plain: Path, tmp_path: Path) -> Path:
     return shutil.copytree(plain, tmp_path / "model")
 
 
-def test_what_is_found_is_shown_written_and_used(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
+def test_what_is_found_is_shown_written_and_used(
+    model: Path, toy_data: Path, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     result = run("calibrate", model, toy_data, "--metric", "micro", "--risk", "0.3")
     assert result.exit_code == 0, result.output
     fields = json.loads((model / FILE).read_text())
-    assert "Micro-F1 on 24 documents, held out" in result.stdout
-    assert "as the model had it" in result.stdout
-    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
-    table = [[cell.strip() for cell in row] for row in rows]
-    assert [row[:2] for row in table[:3]] == [
-        ["threshold", "as the model had it"],
-        ["closure", table[1][1]],
-        ["drop-orphans", table[2][1]],
-    ]
-    (chosen,) = [row for row in table if row[1].endswith(", chosen")]
-    assert chosen[0] == fields["rule"]
-    assert chosen[1] == f"{fields['found']['thresholds']}, chosen"
-    assert float(chosen[2]) == pytest.approx(100 * fields["found"]["held_out_f1"]["after"], abs=0.006)
-    assert float(chosen[2]) == max(float(row[2]) for row in table[1:])
-    assert "expected calibration error" in result.stdout
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert max(map(len, lines[:-1])) <= 80
+    held_out = lines.index("decisions on 24 documents, held out")
+    compared = [cells(line) for line in lines[:held_out] if line.startswith("│")]
+    assert list(dict.fromkeys(row[0] for row in compared)) == ["closure", "drop-orphans", "min-parent"]
+    (chosen,) = [row for row in compared if row[1].endswith(", chosen")]
+    assert chosen[:2] == [fields["rule"], f"{fields['found']['thresholds']}, chosen"]
+    before, after = (cells(line) for line in lines[held_out:] if line.startswith("│"))
+    assert (before[0], after[0]) == ("before", "after")
+    names = ("micro_f1", "macro_f1", "precision", "recall", "exact")
+    for row, way in ((before, "before"), (after, "after")):
+        shown = [100 * fields["found"][f"held_out_{name}"][way] for name in names]
+        assert [float(cell) for cell in row[1:]] == pytest.approx(shown, abs=0.011)
+    assert chosen[2:4] == after[1:3]
+    assert chosen[5] == after[5]
+    assert float(chosen[2]) >= max(float(row[2]) for row in compared) - 0.1
+    assert "calibration error" in result.stdout
     assert f"labels less probable than {fields['sure']:.1%} are left out as doubtful" in result.stdout
     assert result.stdout.rstrip().endswith(f"wrote {model / FILE}")
 
@@ -94,6 +107,79 @@ def test_what_is_found_is_shown_written_and_used(model: Path, toy_data: Path, ta
     assert result.exit_code == 0, result.output
     for line, prediction in zip(result.stdout.splitlines(), classifier.predict(TEXTS), strict=True):
         assert {key: value for key, value in json.loads(line).items() if key != "text"} == prediction.to_json()
+
+
+def test_decisions_stay_where_nothing_is_better(model: Path, toy_data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was tuned on the same dev is not beaten by one half."""
+    written = []
+    for options in (["--thresholds", "label", "--decode", "closure"], ["--thresholds", "none", "--method", "none"]):
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            result = run("calibrate", model, toy_data, "--metric", "macro", *options)
+        assert result.exit_code == 0, result.output
+        fields = json.loads((model / FILE).read_text())
+        written.append({name: fields[name] for name in ("rule", "thresholds", "calibration")})
+    assert "decisions stay as they were, because the best way that was found is worse: Micro-F1 from" in caplog.text
+    assert "after (the same)" in result.stdout
+    assert written[0] == written[1]
+
+
+def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
+    make_encoder, model: Path, toy_data: Path, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """96 documents of train by two models, and dev by the model itself; a second time nothing is trained."""
+    (tmp_path / "config.yaml").write_text(
+        f"data:\n  path: elsewhere\nmodel:\n  encoder: {make_encoder('bert')}\n  architecture: flat\n"
+        "training:\n  epochs: 1\n  learning_rate: 3.0e-3\n  precision: fp32\n"
+    )
+    seen: list[Outputs] = []
+    found = tuning.calibrate
+
+    def watched(outputs: Outputs, *arguments, **choices):
+        seen.append(outputs)
+        return found(outputs, *arguments, **choices)
+
+    monkeypatch.setattr(tuning, "calibrate", watched)
+    arguments = ("calibrate", model, toy_data, "--folds", 2, "--max-loss", 5)
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "fold 2 of 2" in result.stderr
+    assert "decisions on 120 documents, held out" in result.stdout
+    assert json.loads((model / FILE).read_text())["found"]["documents"] == 120
+    places = [tmp_path / "calibration" / "folds" / name / "model" for name in "12"]
+    texts = [document.text for document in DataFolder(toy_data).documents("train")]
+    own = [DataFolder(toy_data).taxonomy.ids.index(label) for label in taxonomy.ids]  # the order of the model's labels
+    scores = [
+        np.concatenate(list(HierarchicalClassifier.from_pretrained(place).logits(texts)))[:, own] for place in places
+    ]
+    dev = read_outputs(HierarchicalClassifier.from_pretrained(model), DataFolder(toy_data, taxonomy=taxonomy), "dev")
+    np.testing.assert_allclose(seen[0].logits[96:], dev.logits, atol=1e-4)
+    np.testing.assert_array_equal(seen[0].gold[96:], dev.gold)
+    folds = deal(DataFolder(toy_data), "train", 2, seed=0).folds
+    expected = np.concatenate([scores[fold][folds == fold] for fold in range(2)])
+    np.testing.assert_allclose(seen[0].logits[:96], expected, atol=1e-4)
+
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    assert "fold 1 of 2" not in again.stderr
+    np.testing.assert_array_equal(seen[0].logits, seen[1].logits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--folds", "2"], "config.yaml: --folds trains models, and there are no settings; give --config FILE"),
+        (["--folds", "2", "--split", "train"], "--folds looks at train with models of its own; leave out --split"),
+        (["--output", "out"], "--config and --output are for training models; add --folds 5, or leave them out"),
+    ],
+)
+def test_folds_that_cannot_be_trained_are_refused(
+    model: Path, toy_data: Path, options: list[str], message: str
+) -> None:
+    result = run("calibrate", model, toy_data, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not (model / FILE).exists()
 
 
 def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
@@ -124,7 +210,7 @@ def test_nothing_is_said_twice(model: Path, toy_data: Path, thresholds: str, cap
         result = run("calibrate", model, toy_data, "--decode", "best-path", "--thresholds", thresholds)
     assert result.exit_code == 0, result.output
     said = [record.getMessage() for record in caplog.records if record.name.startswith("hgclr")]
-    assert len(said) == len(set(said)) == (thresholds == "label")
+    assert len(said) == len(set(said)) == 1 + (thresholds == "label")  # the other is that one path loses here
 
 
 def test_test_is_never_tuned_on(model: Path, toy_data: Path) -> None:

@@ -161,3 +161,36 @@ def test_the_summary_says_how_labels_are_decided() -> None:
     assert calibrated.summary() == (
         "decoding: top-k-paths with k = 3, thresholds 0.25 to 0.75, probabilities calibrated, only where 80.0% sure"
     )
+
+
+@pytest.mark.parametrize("temperatures", [None, (0.3, 4.0)])
+def test_a_shifted_logit_is_above_zero_where_the_label_passes_its_threshold(temperatures) -> None:
+    """On all logits from -30 to 30 but those that rounding may put on either side."""
+    calibration = None if temperatures is None else Temperatures(TREE, temperatures)
+    scale = np.ones(3) if temperatures is None else np.array([0.3, 4.0, 0.3])
+    logits = np.repeat(np.linspace(-30, 30, 6001), 3).reshape(-1, 3)
+    for thresholds in ([0.5, 0.5, 0.5], [0.01, 0.3, 0.999], [0.7, 0.04, 0.2]):
+        decisions = Decisions(TREE, "threshold", np.array(thresholds, dtype=np.float32), calibration)
+        shift = decisions.logit_shift()
+        assert shift.shape == (3,)
+        exact = 1 / (1 + np.exp(-logits / scale))
+        clear = np.abs(exact - thresholds) > 1e-6
+        assert clear.mean() > 0.5
+        np.testing.assert_array_equal((logits + shift > 0)[clear], (exact > thresholds)[clear])
+    assert (Decisions(TREE, calibration=calibration).logit_shift() == 0).all()
+
+
+def test_a_shift_for_thresholds_of_nought_and_one_is_finite_and_decides_as_they_do() -> None:
+    decisions = Decisions(TREE, "threshold", np.array([0.0, 1.0, 0.5], dtype=np.float32))
+    logits = np.array([[-50.0] * 3, [50.0] * 3], dtype=np.float32)
+    shift = decisions.logit_shift()
+    assert np.isfinite(shift).all()
+    assert (logits + shift > 0).tolist() == [[True, False, False], [True, False, True]]
+    probabilities = (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
+    assert (logits + shift > 0).tolist() == decisions.decide(probabilities).given.tolist()
+
+
+def test_a_curve_is_no_threshold_on_logits() -> None:
+    decisions = Decisions(TREE, calibration=Isotonic(TREE, (((0.0, 1.0), (0.0, 1.0)),) * 2))
+    with pytest.raises(InputError, match="thresholds on isotonic probabilities are no thresholds on logits; run hgclr"):
+        decisions.logit_shift()

@@ -76,7 +76,7 @@ def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str
 def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
     shrinkage: float, problem: Problem, rule: str, metric: str
 ) -> None:
-    """A level that is drawn towards one half may be; a label's own threshold is then still compared with its level's."""
+    """A level that is drawn towards one half may be; a label's own threshold is still compared with its level's."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage)
     found = tuner.tune_all(scopes_of(rule), probabilities, gold)

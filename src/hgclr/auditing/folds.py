@@ -1,4 +1,4 @@
-"""Audit the training documents themselves: each by a model that was trained on the others."""
+"""Look at the training documents themselves, each with a model that was trained on the others; audit them so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hgclr.training import RunConfig, train
 from hgclr.training.preparing import check_splits, data_folder
 from hgclr.training.settings import DataSettings
 
-__all__ = ["FoldWatch", "audit_folds", "fold_run", "write_fold_data"]
+__all__ = ["FoldWatch", "OutOfFold", "audit_folds", "fold_run", "train_folds", "write_fold_data"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +40,28 @@ class FoldWatch(NamedTuple):
     on_documents: Callable[[int], None] | None = None
 
 
+Watch = Callable[[int], AbstractContextManager[FoldWatch]]
+
+
+class OutOfFold(NamedTuple):
+    """A model, the documents of train that it was not trained on, and how many these are."""
+
+    classifier: HierarchicalClassifier
+    rows: Iterator[LabelledRow]
+    documents: int
+
+
 def audit_folds(
     run: RunConfig,
     *,
     folds: int = 5,
     top: int = 50,
-    watch: Callable[[int], AbstractContextManager[FoldWatch]] | None = None,
+    watch: Watch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
     """Find the documents of ``train`` whose labels are contradicted most by models that have not seen them.
 
-    Trains one model for each fold, on the documents of all other folds, with dev for the selection of the best epoch.
-    Models are kept in ``run.output/folds``; a fold whose model is there is not trained again, and one that was
-    interrupted goes on from its newest checkpoint.
+    Trains one model for each fold, see :func:`train_folds`.
 
     Args:
         run: settings of the training; ``run.output`` is the folder of the audit.
@@ -66,15 +75,43 @@ def audit_folds(
     """
     if folds < 2:
         raise InputError(f"{folds} fold cannot be audited by models trained on others", remedy="give 2 or more folds")
+    folder = data_folder(run, run.data.taxonomy)
+    survey = survey_labels(folder, SPLIT)
+    auditor = Auditor(folder, SPLIT)
+    for fold in train_folds(run, folder, folds, watch=watch):
+        decisions = suggesting(fold.classifier.decisions, survey)
+        for rows in windows(fold.rows, fold.classifier.window):
+            auditor.update(rows, fold.classifier.predict_proba([row.text for row in rows]), decisions)
+            if progress is not None:
+                progress(len(rows))
+    return auditor.result(top)
+
+
+def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
+    """Train one model for each fold, on the documents of all other folds, with dev to select the best epoch on.
+
+    Models are kept in ``run.output/folds``; a fold whose model is there is not trained again, and one that was
+    interrupted goes on from its newest checkpoint.
+
+    Args:
+        run: settings of the training, and where to keep the models.
+        folder: the data.
+        folds: how many, at least two.
+        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
+
+    Yields:
+        Each model with the documents of its fold.
+
+    Raises:
+        InputError: if settings and data do not fit together, or the folder holds other folds.
+    """
     if run.model.start is not None:
         raise InputError(
-            "model.start is given: that model may have been trained on the documents to be audited",
+            "model.start is given: that model may have been trained on the documents of every fold",
             path=run.model.start,
             remedy="leave it out, so that the model of every fold starts anew",
         )
-    folder = data_folder(run, run.data.taxonomy)
     check_splits(run, folder)
-    survey = survey_labels(folder, SPLIT)
     dealt = deal(folder, SPLIT, folds, run.training.seed)
     _check_record(run, folds, dealt)
     if dealt.one_fold_labels:
@@ -83,15 +120,10 @@ def audit_folds(
             len(dealt.one_fold_labels),
             folder.taxonomy.ids[dealt.one_fold_labels[0]],
         )
-    auditor = Auditor(folder, SPLIT)
     for fold in range(folds):
         classifier = HierarchicalClassifier.from_pretrained(_model(run, folder, dealt, fold, watch))
-        decisions = suggesting(classifier.decisions, survey)
-        for rows in windows(_rows(folder, dealt, fold, inside=True), classifier.window):
-            auditor.update(rows, classifier.predict_proba([row.text for row in rows]), decisions)
-            if progress is not None:
-                progress(len(rows))
-    return auditor.result(top)
+        documents = int((dealt.folds == fold).sum())
+        yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), documents)
 
 
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
@@ -121,7 +153,7 @@ def _model(
     folder: DataFolder,
     dealt: Dealt,
     fold: int,
-    watch: Callable[[int], AbstractContextManager[FoldWatch]] | None,
+    watch: Watch | None,
 ) -> Path:
     """Return the model of a fold, which is trained unless it was before."""
     own = fold_run(run, fold)

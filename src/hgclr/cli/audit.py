@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +11,7 @@ from hgclr.cli.options import JsonFile
 from hgclr.cli.reading_options import Reading, reading_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hgclr.auditing import Audit
-    from hgclr.auditing.folds import FoldWatch
 
 __all__ = ["audit"]
 
@@ -144,16 +140,10 @@ def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: i
     from hgclr.errors import require_extra
 
     require_extra("torch", extra="train", capability="Training a model for each fold")
-    from hgclr.auditing.folds import FoldWatch, audit_folds
-    from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.auditing.folds import audit_folds
+    from hgclr.cli.console import quiet_libraries
+    from hgclr.cli.fold_progress import fold_progress
     from hgclr.training import RunConfig
 
     quiet_libraries()
-
-    @contextmanager
-    def watch(fold: int) -> Iterator[FoldWatch]:
-        with TrainingProgress(standard_error(), f"fold {fold} of {folds}") as progress:
-            yield FoldWatch([progress], progress.on_documents)
-
-    return audit_folds(RunConfig.read(config, settings, output), folds=folds, top=top, watch=watch)
+    return audit_folds(RunConfig.read(config, settings, output), folds=folds, top=top, watch=fold_progress(folds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,9 +13,11 @@ from hgclr.cli.options import Model, Paths, Rule
 from hgclr.cli.reading_options import Reading, reading_options
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from collections.abc import Iterator
 
-    from hgclr.inference.calibrating import Calibrated
+    from hgclr.decisions.tuning import Outputs
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.training import RunConfig
 
 __all__ = ["calibrate"]
 
@@ -27,7 +30,16 @@ def calibrate(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder with documents not trained on.")],
     reading: Reading,
     split: Annotated[str, typer.Option(help="Which split to look at: dev; never test.")] = "dev",
-    metric: Annotated[Literal["micro", "macro"], typer.Option(help="Which F1 to tune for.")] = "macro",
+    metric: Annotated[
+        Literal["both", "micro", "macro"],
+        typer.Option(help="Which F1 to tune for; both: their mean, without harm to either; one: at the other's cost."),
+    ] = "both",
+    max_loss: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=100.0, help="With --metric both: points of Micro- or Macro-F1 that may be lost on dev."
+        ),
+    ] = 1.0,
     method: Annotated[
         Literal["temperature", "isotonic", "none"],
         typer.Option(help="How to calibrate probabilities; isotonic takes any shape and needs more documents."),
@@ -48,21 +60,42 @@ def calibrate(
             help="Stop at the parent where a label is so unsure that more than this share of labels would be wrong.",
         ),
     ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="For a small dev: look at train as well, each document with a model that was not trained on it. Costs"
+            " so many trainings on all folds of train but one; if interrupted, it goes on where it was.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CONFIG.yaml", help="With --folds: settings to train with; default: config.yaml beside MODEL."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --folds: where to keep the models; default: calibration beside MODEL."),
+    ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
 ) -> None:
     """Calibrate probabilities, choose the decoding rule and tune thresholds on dev; predict and evaluate then use them.
 
     What is found is written to **decisions.json** in the model's folder; deleting that file undoes it. All scores shown
-    are of documents that the choice was not fitted to: each half of dev is decided with what was found on the other.
+    are of documents that the choice was not fitted to: each fold of dev is decided with what was found on the others.
+    Where nothing is better without harm, decisions stay as they were.
     """
     from rich.console import Console
 
+    from hgclr.cli.calibration_tables import candidate_table, print_calibrated
     from hgclr.cli.console import progress_bar
     from hgclr.cli.opening import open_classifier
     from hgclr.decisions.settings import FILE
+    from hgclr.decisions.tuning import Outputs
+    from hgclr.decisions.tuning import calibrate as find_decisions
     from hgclr.errors import InputError
-    from hgclr.inference.calibrating import calibrate as find_decisions
-    from hgclr.inference.calibrating import read_outputs
+    from hgclr.inference.outputs import ENTRIES, read_outputs
 
     if split == "test":
         raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
@@ -70,42 +103,90 @@ def calibrate(
         logger.warning("what a model was trained on it knows too well: on other texts it will do worse than shown here")
     if not Path(model).is_dir():
         raise InputError("not a folder, and the result is written beside the model", path=model)
+    if folds is None and (config is not None or output is not None):
+        raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
+    if folds is not None and split == "train":
+        raise InputError("--folds looks at train with models of its own", remedy="leave out --split train")
     classifier = open_classifier(model)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
-    with progress_bar() as bar:
-        task = bar.add_task(split, total=None)
-        outputs = read_outputs(classifier, folder, split, progress=lambda count: bar.advance(task, count))
+    entries = ENTRIES // ((folds or 0) + 1)
+    parts: list[Outputs] = []
+    if folds is not None:
+        run = _fold_run(Path(model), config, output, data, reading, skip_bad_rows)
+        parts += _out_of_fold(run, folds, entries, classifier.taxonomy)
+    if folds is None or split in folder.splits:
+        with progress_bar() as bar:
+            task = bar.add_task(split, total=None)
+            parts.append(
+                read_outputs(
+                    classifier, folder, split, entries=entries, progress=lambda count: bar.advance(task, count)
+                )
+            )
     found = find_decisions(
-        classifier, outputs, method=method, rule=decode, scope=thresholds, metric=metric, paths=paths, risk=risk
+        Outputs.joined(parts),
+        classifier.decisions,
+        method=method,
+        rule=decode,
+        scope=thresholds,
+        metric=metric,
+        paths=paths,
+        risk=risk,
+        max_loss=max_loss / 100,
     )
     found.decisions.write(Path(model))
     console = Console()
-    console.print(_table(found, classifier.decisions.rule, metric))
-    console.print(_calibration(found), highlight=False)
-    if found.decisions.sure is not None:
-        console.print(f"labels less probable than {found.decisions.sure:.1%} are left out as doubtful", highlight=False)
+    console.print(candidate_table(found))
+    print_calibrated(found, console)
     console.print(f"wrote {Path(model) / FILE}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _table(found: Calibrated, rule: str, metric: str) -> Table:
-    """Return what was compared, the winner marked."""
-    from rich.table import Table
+def _fold_run(
+    model: Path, config: Path | None, output: Path | None, data: Path, reading: Reading, skip_bad_rows: bool
+) -> RunConfig:
+    """Return the run that trains the models of the folds: as the model was trained, on the data that is given."""
+    from hgclr.errors import InputError, require_extra
 
-    title = f"{metric.capitalize()}-F1 on {found.decisions.found['documents']:,} documents, held out"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("decoding rule")
-    table.add_column("thresholds")
-    table.add_column("F1", justify="right")
-    table.add_row(rule, "as the model had it", f"{100 * found.f1_today:.2f}")
-    for candidate in found.candidates:
-        chosen = candidate is found.best
-        name = f"{candidate.thresholds}, chosen" if chosen else candidate.thresholds
-        table.add_row(candidate.rule, name, f"{100 * candidate.f1:.2f}", style="bold green" if chosen else None)
-    return table
+    require_extra("torch", extra="train", capability="Training a model for each fold")
+    from hgclr.training import RunConfig
+
+    config = config or model.parent / "config.yaml"
+    if not config.is_file():
+        raise InputError("--folds trains models, and there are no settings", path=config, remedy="give --config FILE")
+    run = RunConfig.read(config, output=output or model.parent / "calibration")
+    read_so = {"path": data, "skip_bad_rows": skip_bad_rows, **asdict(reading)}
+    return run.model_copy(update={"data": run.data.model_copy(update=read_so)})
 
 
-def _calibration(found: Calibrated) -> str:
-    return (
-        f"expected calibration error {found.before.ece():.2%} → {found.after.ece():.2%},"
-        f" Brier score {found.before.brier():.4f} → {found.after.brier():.4f}"
-    )
+def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -> Iterator[Outputs]:
+    """Yield what the models of the folds say of the documents that they were not trained on."""
+    import numpy as np
+
+    from hgclr.auditing.folds import train_folds
+    from hgclr.cli.console import quiet_libraries
+    from hgclr.cli.fold_progress import fold_progress
+    from hgclr.decisions.tuning import Outputs
+    from hgclr.errors import InputError
+    from hgclr.inference.outputs import outputs_of
+    from hgclr.training.preparing import data_folder
+
+    quiet_libraries()
+    folder = data_folder(run, run.data.taxonomy)
+    if _parents(folder.taxonomy) != _parents(taxonomy):
+        raise InputError(
+            "the data has another label tree than the model",
+            path=run.data.path,
+            remedy="give the data that the model was trained on",
+        )
+    place = {label: column for column, label in enumerate(folder.taxonomy.ids)}
+    columns = [place[label] for label in taxonomy.ids]
+    most = max(1, entries // len(taxonomy))
+    for seed, fold in enumerate(train_folds(run, folder, folds, watch=fold_progress(folds))):
+        kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())
+        said = outputs_of(fold.classifier, (row for number, row in enumerate(fold.rows) if number in kept))
+        yield Outputs(said.logits[:, columns], said.gold[:, columns])
+
+
+def _parents(taxonomy: Taxonomy) -> dict[str, str | None]:
+    """Return the parent of each label, whatever their order."""
+    ids = taxonomy.ids
+    return {own: ids[parent] if parent >= 0 else None for own, parent in zip(ids, taxonomy.parents, strict=True)}

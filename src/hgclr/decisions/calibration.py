@@ -66,8 +66,13 @@ class Temperatures:
 
     def __call__(self, logits: Logits) -> NDArray[np.float32]:
         """Return probabilities, (N, K), from logits, (N, K)."""
-        of_label = np.array(self.values, dtype=np.float32)[self.taxonomy.depths - 1]
-        return sigmoid(logits / of_label)
+        return sigmoid(logits / self.of_label)
+
+    @property
+    def of_label(self) -> NDArray[np.float32]:
+        """The temperature of each label's level, (K,)."""
+        values: NDArray[np.float32] = np.array(self.values, dtype=np.float32)[self.taxonomy.depths - 1]
+        return values
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` takes."""

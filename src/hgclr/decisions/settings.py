@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, from_json, sigmoid
+from hgclr.decisions.calibration import Calibration, Temperatures, from_json, sigmoid
 from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
@@ -22,6 +22,8 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["FILE", "Decided", "Decisions"]
 
 FILE = "decisions.json"
+FAR = 100.0
+"""A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"
 
 Kind = TypeVar("Kind")
@@ -89,6 +91,28 @@ class Decisions:
             return Decided(given, np.zeros_like(given), shown)
         sure = monotone(shown, self.taxonomy) >= self.sure
         return Decided(given & sure, given & ~sure, shown)
+
+    def logit_shift(self) -> NDArray[np.float32]:
+        """Return what to add to each logit, (K,), so that it is above 0 just where its label passes its threshold.
+
+        ``σ(z / T) > t`` is ``z - T logit(t) > 0``; without calibration T is 1. Added to the bias of a linear head it
+        makes one half the right threshold for all labels. What a rule does with labels that pass is not in it.
+        Thresholds of 0 and 1 give a shift that no logit outweighs.
+
+        Raises:
+            InputError: if probabilities are calibrated in another way than by temperatures.
+        """
+        if not isinstance(self.calibration, Temperatures | None):
+            raise InputError(
+                "thresholds on isotonic probabilities are no thresholds on logits",
+                remedy="run hgclr calibrate with --method temperature or none",
+            )
+        thresholds = self.decoder.thresholds.astype(np.float64)
+        with np.errstate(divide="ignore"):
+            odds = np.clip(np.log(thresholds) - np.log1p(-thresholds), -FAR, FAR)
+        temperatures = np.ones(1) if self.calibration is None else self.calibration.of_label
+        shift: NDArray[np.float32] = (-odds * temperatures).astype(np.float32)
+        return shift
 
     def summary(self) -> str:
         """Return how labels are decided, in a few words."""

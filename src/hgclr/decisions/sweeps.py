@@ -71,7 +71,8 @@ class RuleSweep:
         swept = np.zeros(len(thresholds), dtype=np.bool_)
         swept[labels] = True
         highest = self._highest_steps(thresholds[self._tree.labels], swept[self._tree.labels])
-        sums = Swept(*(np.zeros(len(self.steps), dtype) for dtype in (np.int64, np.int64, np.float64)))
+        number = len(self.steps)
+        sums = Swept(np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number))
         size = max(1, BLOCK // max(1, highest.shape[1]))
         for start in range(0, len(highest), size):
             part = slice(start, start + size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 Probabilities = NDArray[np.float32]
 Gold = NDArray[np.bool_]
 Thresholds = NDArray[np.float32]
+Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 
 def scopes_of(rule: Rule) -> tuple[Scope, ...]:
@@ -143,7 +144,7 @@ class ThresholdTuner:
         """Draw the one threshold of each group of labels towards one half."""
         drawn = best.copy()
         for labels in groups:
-            documents = np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1))
+            documents = int(np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1)))
             drawn[labels] = self._shrunk(float(best[labels[0]]), 0.5, documents)
         return drawn
 
@@ -248,11 +249,11 @@ class _OwnThresholds:
 def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
     """Return Micro- or Macro-F1 over all labels, or their mean; an undefined F1 is 0."""
     true, given, positives = count(predicted, gold)
-    micro = 2 * true.sum() / max(int(given.sum() + positives.sum()), 1)
-    return float(weighed(metric, micro, f1_by_label(true, given, positives).mean()))
+    micro = 2 * int(true.sum()) / max(int(given.sum() + positives.sum()), 1)
+    return weighed(metric, micro, float(f1_by_label(true, given, positives).mean()))
 
 
-def weighed(metric: Metric, micro: NDArray[np.float64], macro: NDArray[np.float64]) -> NDArray[np.float64]:
+def weighed(metric: Metric, micro: Amount, macro: Amount) -> Amount:
     """Return what counts, from Micro- and Macro-F1."""
     return (micro + macro) / 2 if metric == "both" else micro if metric == "micro" else macro
 

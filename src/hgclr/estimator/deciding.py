@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hgclr.data import DataFolder
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import calibrate
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.calibrating import calibrate
 from hgclr.inference.outputs import read_outputs
 from hgclr.taxonomy import Taxonomy
 
@@ -56,13 +56,14 @@ class Deciding:
             return "best-path" if self.one_path else "closure"
         return self.rule  # type: ignore[return-value]  # checked to be one
 
-    def find(self, classifier: HierarchicalClassifier, folder: DataFolder, seed: int) -> Decisions:
-        """Return the decisions that are best on the documents held out."""
+    def find(self, classifier: HierarchicalClassifier, folder: DataFolder, without: Decisions, seed: int) -> Decisions:
+        """Return the decisions that are best for Macro-F1 on the documents held out, or those without calibration."""
         found = calibrate(
-            classifier,
             read_outputs(classifier, folder, "dev"),
+            without,
             rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
             scope="auto" if self.threshold is None else "none",
+            metric="macro",
             paths=self.paths,
             seed=seed,
         )

@@ -85,7 +85,7 @@ def fit_model(
                 result = train(run, callbacks=[EpochLog()], score_test=False)
             classifier = HierarchicalClassifier.from_pretrained(result.model)
             if deciding.calibrate:
-                decisions = deciding.find(classifier, DataFolder(temporary / "data"), run.training.seed)
+                decisions = deciding.find(classifier, DataFolder(temporary / "data"), decisions, run.training.seed)
             decisions.write(result.model)
             classifier.decisions = decisions
             return Fitted(classifier, pack(result.model, weights=False), result.metrics["history"])

@@ -1,20 +1,21 @@
-"""What a model says of the documents of a split, beside what they are: the material to calibrate on."""
+"""What a model says of documents, beside what they are: the material to calibrate on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
+from hgclr.decisions.tuning import Outputs
 from hgclr.inference.batches import windows
 from hgclr.inference.classifier import HierarchicalClassifier
 
-__all__ = ["Outputs", "read_outputs"]
+__all__ = ["ENTRIES", "outputs_of", "read_outputs"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +23,16 @@ ENTRIES = 2**23
 """Documents times labels: to tune on more would take minutes and tell little more."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """Logits and gold labels of documents, both (N, K)."""
+class Labelled(Protocol):
+    """A document with its labels."""
 
-    logits: NDArray[np.float32]
-    gold: NDArray[np.bool_]
+    @property
+    def text(self) -> str:
+        """The text."""
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Indices into the taxonomy, every label with its parent."""
 
 
 def read_outputs(
@@ -56,9 +61,19 @@ def read_outputs(
     count = sum(1 for _ in folder.documents(split))
     if count > most:
         logger.warning("%d of the %d documents of %s are looked at, a random sample", most, count, split)
+    return outputs_of(classifier, sample_documents(folder, split, (most, seed)), progress=progress)
+
+
+def outputs_of(
+    classifier: HierarchicalClassifier,
+    documents: Iterable[Labelled],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Outputs:
+    """Return what a model says of documents, at least one; see :func:`read_outputs`."""
     logits: list[NDArray[np.float32]] = []
     gold: list[NDArray[np.bool_]] = []
-    for window in windows(sample_documents(folder, split, (most, seed)), classifier.window):
+    for window in windows(documents, classifier.window):
         labels = np.zeros((len(window), len(classifier.taxonomy)), dtype=np.bool_)
         for row, document in enumerate(window):
             labels[row, list(document.labels)] = True

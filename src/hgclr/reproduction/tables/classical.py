@@ -169,7 +169,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "seconds": round(seconds, 1),
         "machine": _machine(),
         "dev": plain(best.scores),
-        **({} if best.found is None else {"tuned": best.found.to_json()}),
+        **({} if best.found is None else {"tuned": tuned_json(best.found)}),
     }
     if "test" in splits:
         decisions = [Decisions(taxonomy), *([] if best.found is None else [best.found.decisions])]

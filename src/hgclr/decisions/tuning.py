@@ -1,0 +1,386 @@
+"""Find out on dev how to decide: calibration, decoding rule, thresholds.
+
+What is fitted to documents looks better on them than on others. So dev is cut into folds, every way to decide is fitted
+to all folds but one and scored on that one; what wins is then fitted to the whole. It wins only if it does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.decisions.calibration import Calibration, Method, Temperatures, fit, sigmoid, silent_levels
+from hgclr.decisions.decoding import Rule
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
+from hgclr.errors import InputError
+from hgclr.evaluation.calibration_error import CalibrationScores
+from hgclr.evaluation.metrics import MultiLabelScores
+from hgclr.level_order import monotone
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["Calibrated", "Candidate", "Outputs", "Quality", "Thresholds", "calibrate"]
+
+logger = logging.getLogger(__name__)
+
+Thresholds = Literal["none", Scope]
+SIMPLEST_FIRST: tuple[Thresholds, ...] = ("none", "global", "level", "label")
+
+FOLDS = 5
+MANY = 2**21
+"""Documents times labels from which on two folds are enough: five would take longer and tell little more."""
+WAYS = ("before", "after")
+Way = tuple[Rule, Thresholds]
+NOISE = 0.001
+"""Differences of F1 below this are taken for chance: the simpler way is chosen."""
+HARDLY = 0.1
+"""A level whose predicted labels are fewer than this share of its gold ones is warned of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Logits and gold labels of documents that were not trained on, both (N, K); every label with its parent."""
+
+    logits: NDArray[np.float32]
+    gold: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Outputs]) -> Outputs:
+        """Return the documents of several outputs, such as those of models each trained on other folds."""
+        return cls(np.concatenate([part.logits for part in parts]), np.concatenate([part.gold for part in parts]))
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good label sets are, as fractions.
+
+    Args:
+        micro_f1, macro_f1: over all labels.
+        precision, recall: of all decisions as one pool.
+        exact: the share of documents that are given exactly their labels.
+    """
+
+    micro_f1: float
+    macro_f1: float
+    precision: float
+    recall: float
+    exact: float
+
+    @classmethod
+    def of(cls, scores: MultiLabelScores) -> Quality:
+        """Return the quality that was counted."""
+        micro = scores.micro()
+        return cls(micro.f1, scores.macro().f1, micro.precision, micro.recall, scores.subset_accuracy())
+
+    def by(self, metric: Metric) -> float:
+        """Return what counts."""
+        return weighed(metric, self.micro_f1, self.macro_f1)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to decide, and how good it is on documents that it was not fitted to."""
+
+    rule: Rule
+    thresholds: Thresholds
+    held_out: Quality
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """What was found.
+
+    Args:
+        decisions: how to decide; how it was found is in ``decisions.found``.
+        before: how good decisions were until now.
+        after: how good they are, on documents that they were not fitted to.
+        candidates: all that were compared.
+        best: the one of them that ``decisions`` are; None if they stay as they were.
+        calibration_before, calibration_after: how far probabilities are from frequencies, without calibration and with
+            it, on documents that it was not fitted to.
+    """
+
+    decisions: Decisions
+    before: Quality
+    after: Quality
+    candidates: list[Candidate]
+    best: Candidate | None
+    calibration_before: CalibrationScores
+    calibration_after: CalibrationScores
+
+
+def calibrate(
+    outputs: Outputs,
+    today: Decisions,
+    *,
+    method: Method | Literal["none"] = "temperature",
+    rule: Rule | Literal["auto"] = "auto",
+    scope: Thresholds | Literal["auto"] = "auto",
+    metric: Metric = "both",
+    paths: int | None = None,
+    risk: float | None = None,
+    shrinkage: float = 10.0,
+    max_loss: float = 0.01,
+    seed: int = 0,
+) -> Calibrated:
+    """Find the best decisions on documents that the model was not trained on.
+
+    Every rule is compared with every kind of thresholds. Of those that are as good as the best, but for chance, the one
+    with the fewest thresholds is taken. Decisions stay as they are if nothing is better by ``metric``, or if ``metric``
+    is ``both`` and everything better loses more than ``max_loss`` of Micro- or of Macro-F1; but a rule that was asked
+    for is taken whatever it loses. What the documents cannot tell, and what was not accepted, is said in the log.
+
+    Args:
+        outputs: what a model says of the documents; any model, as long as sigmoids of its logits are probabilities.
+        today: how it decides until now; ``Decisions(taxonomy)`` for a new one.
+        method: calibration of probabilities, see :mod:`hgclr.decisions.calibration`.
+        rule: decoding rule; ``auto`` compares those that never give a child without its parent.
+        scope: thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that a rule
+            has, ``none`` leaves them at one half. Where a rule has none per label, those per level are taken.
+        metric: what to compare by: the mean of Micro- and Macro-F1 (``both``), or one of them alone.
+        paths: k of ``top-k-paths``.
+        risk: choose how sure a label must be so that at most this share of the given labels is wrong.
+        shrinkage: see :class:`~hgclr.decisions.thresholds.ThresholdTuner`.
+        max_loss: how much Micro-F1 may fall for the sake of Macro-F1, and the other way round.
+        seed: decides which documents are in which fold.
+
+    Raises:
+        InputError: if fewer than two documents have a label, or the shapes do not fit the label tree.
+    """
+    taxonomy, gold = today.taxonomy, outputs.gold
+    if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
+        raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
+    search = _Search(outputs, method, metric, shrinkage, paths or today.paths, _ends_inside(gold, taxonomy), taxonomy)
+    ways = _ways(rule, scope, gold, taxonomy)
+    scored, probabilities = search.held_out(ways, _folds(gold, seed))
+    candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
+    plain = sigmoid(outputs.logits.copy())
+    past = MultiLabelScores(taxonomy)
+    past.update(today.decide(_probabilities(today.calibration, outputs, plain)).given, gold)
+    before = Quality.of(past)
+
+    best = _choose(candidates, before, metric, max_loss, asked=rule != "auto")
+    if best is None:
+        decisions = _with_calibration(today, search.calibration())
+    else:
+        if scope == "label" and best.thresholds != "label":
+            logger.warning("%s has no thresholds per label: those per level are taken", best.rule)
+        decisions = search.fitted(best)
+    if decisions.calibration is today.calibration:
+        probabilities = _probabilities(decisions.calibration, outputs, plain)
+    elif decisions.calibration is not None:
+        for depth in silent_levels(gold, taxonomy):
+            logger.warning("level %d is not calibrated: all its labels are always absent, or always present", depth)
+    _warn_of_lost_levels(past if best is None else scored[best.rule, best.thresholds], taxonomy)
+    if risk is not None:
+        decisions = replace(decisions, sure=_sure_enough(decisions, probabilities, gold, risk))
+
+    calibration = CalibrationScores(taxonomy), CalibrationScores(taxonomy)
+    for scores, values in zip(calibration, (plain, probabilities), strict=True):
+        scores.update(values, gold)
+    after = before if best is None else best.held_out
+    found = {
+        "documents": len(gold),
+        "metric": {"both": "mean of Micro- and Macro-F1", "micro": "Micro-F1", "macro": "Macro-F1"}[metric],
+        "calibration": "none" if decisions.calibration is None else decisions.calibration.to_json()["method"],
+        "thresholds": "as before" if best is None else best.thresholds,
+        **{
+            f"held_out_{name}": {"before": round(value, 4), "after": round(asdict(after)[name], 4)}
+            for name, value in asdict(before).items()
+        },
+        "held_out_ece": {way: round(scores.ece(), 4) for way, scores in zip(WAYS, calibration, strict=True)},
+        "held_out_brier": {way: round(scores.brier(), 5) for way, scores in zip(WAYS, calibration, strict=True)},
+        **({} if risk is None else {"risk": risk}),
+    }
+    return Calibrated(replace(decisions, found=found), before, after, candidates, best, *calibration)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Fit ways to decide, to some documents or to all."""
+
+    outputs: Outputs
+    method: Method | Literal["none"]
+    metric: Metric
+    shrinkage: float
+    paths: int
+    stop_inside: bool
+    taxonomy: Taxonomy
+
+    def held_out(
+        self, ways: Sequence[Way], folds: Sequence[NDArray[np.int64]]
+    ) -> tuple[dict[Way, MultiLabelScores], NDArray[np.float32]]:
+        """Return the scores of each way, and probabilities, (N, K), each fold's from what was fitted to the others."""
+        scored = {way: MultiLabelScores(self.taxonomy) for way in ways}
+        probabilities = np.empty_like(self.outputs.logits)
+        for fold in folds:
+            others = np.setdiff1d(np.arange(len(probabilities)), fold, assume_unique=True)
+            calibration = self.calibration(others)
+            known, gold = self._probabilities(calibration, others), self.outputs.gold[others]
+            probabilities[fold] = self._probabilities(calibration, fold)
+            for rule in dict.fromkeys(rule for rule, _ in ways):
+                scopes = [thresholds for other, thresholds in ways if other == rule]
+                for thresholds, decisions in self._tuned(rule, scopes, known, gold):
+                    predicted = decisions.decide(probabilities[fold]).given
+                    scored[rule, thresholds].update(predicted, self.outputs.gold[fold])
+        return scored, probabilities
+
+    def fitted(self, best: Candidate) -> Decisions:
+        """Return the best way, fitted to all documents."""
+        calibration = self.calibration()
+        known = self._probabilities(calibration, slice(None))
+        ((_, decisions),) = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)
+        if best.thresholds == "label" and (absent := int((~self.outputs.gold.any(axis=0)).sum())):
+            logger.warning("%d labels have no document: they take their level's threshold", absent)
+        return replace(decisions, calibration=calibration)
+
+    def calibration(self, documents: NDArray[np.int64] | slice = slice(None)) -> Calibration | None:
+        """Fit the calibration to some documents."""
+        if self.method == "none":
+            return None
+        return fit(self.method, self.outputs.logits[documents], self.outputs.gold[documents], self.taxonomy)
+
+    def _probabilities(
+        self, calibration: Calibration | None, documents: NDArray[np.int64] | slice
+    ) -> NDArray[np.float32]:
+        logits = self.outputs.logits[documents]
+        return sigmoid(logits.copy()) if calibration is None else calibration(logits)
+
+    def _tuned(
+        self, rule: Rule, wanted: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
+    ) -> Iterator[tuple[Thresholds, Decisions]]:
+        """Yield decisions with each kind of thresholds; they take probabilities that are calibrated already."""
+        tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.stop_inside)
+        tuned = tuner.tune_all([scope for scope in wanted if scope != "none"], probabilities, gold)
+        for scope in wanted:
+            values = 0.5 if scope == "none" else _as_few_as_possible(tuned[scope])
+            yield scope, Decisions(self.taxonomy, rule, values, paths=self.paths, stop_inside=self.stop_inside)
+
+
+def _choose(
+    candidates: Sequence[Candidate], before: Quality, metric: Metric, max_loss: float, *, asked: bool
+) -> Candidate | None:
+    """Return the simplest of the best candidates that do no harm; none if there is none, and none was asked for."""
+
+    def harmless(candidate: Candidate) -> bool:
+        found = candidate.held_out
+        if metric != "both":
+            return True
+        return min(found.micro_f1 - before.micro_f1, found.macro_f1 - before.macro_f1) >= -max_loss
+
+    better = [candidate for candidate in candidates if candidate.held_out.by(metric) >= before.by(metric)]
+    accepted = [candidate for candidate in better if harmless(candidate)]
+    if accepted:
+        reached = max(candidate.held_out.by(metric) for candidate in accepted)
+        close = [candidate for candidate in accepted if candidate.held_out.by(metric) > reached - NOISE]
+        return min(close, key=lambda one: (SIMPLEST_FIRST.index(one.thresholds), -one.held_out.by(metric)))
+    best = max(better or candidates, key=lambda candidate: candidate.held_out.by(metric))
+    found = best.held_out
+    change = (
+        f"Micro-F1 from {100 * before.micro_f1:.2f} to {100 * found.micro_f1:.2f},"
+        f" Macro-F1 from {100 * before.macro_f1:.2f} to {100 * found.macro_f1:.2f}"
+    )
+    if asked:
+        logger.warning("%s is taken because it was asked for, though it loses on dev: %s", best.rule, change)
+        return best
+    why = f"loses more than {100 * max_loss:g} points of one F1" if better else "is worse"
+    logger.warning("decisions stay as they were, because the best way that was found %s: %s", why, change)
+    return None
+
+
+def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
+    """Return decisions that give the same labels from calibrated probabilities, or the old ones where none can."""
+    alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans", "top-down")  # compare a label with its threshold
+    comparable = isinstance(today.calibration, Temperatures | None) and isinstance(calibration, Temperatures)
+    if not comparable or today.rule not in alone or today.sure:
+        return today
+    assert calibration is not None
+    thresholds = calibration(-today.logit_shift()[None])[0]
+    return replace(today, thresholds=_as_few_as_possible(thresholds), calibration=calibration)
+
+
+def _as_few_as_possible(thresholds: NDArray[np.float32]) -> float | NDArray[np.float32]:
+    return float(thresholds[0]) if bool((thresholds == thresholds[0]).all()) else thresholds
+
+
+def _probabilities(
+    calibration: Calibration | None, outputs: Outputs, plain: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    return plain if calibration is None else calibration(outputs.logits)
+
+
+def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:
+    """Return the documents in random folds, those without a label shared out evenly."""
+    labelled: NDArray[np.bool_] = np.logical_or.reduce(gold, axis=1)
+    if (number := int(labelled.sum())) < 2:
+        raise InputError(
+            f"too few documents to calibrate on: {number} of {len(gold)} have a label",
+            remedy="give at least two, better hundreds",
+        )
+    folds = min(FOLDS, number) if gold.size < MANY else 2
+    shuffled = np.random.default_rng(seed).permutation(len(gold))
+    shuffled = shuffled[np.argsort(labelled[shuffled], kind="stable")]
+    return [np.sort(shuffled[fold::folds]) for fold in range(folds)]
+
+
+def _ways(
+    rule: Rule | Literal["auto"], scope: Thresholds | Literal["auto"], gold: NDArray[np.bool_], taxonomy: Taxonomy
+) -> list[Way]:
+    """Return what to compare; where a rule has no thresholds per label, those per level."""
+    ways: list[Way] = []
+    for each in _rules_worth_comparing(gold, taxonomy) if rule == "auto" else (rule,):
+        scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
+        if rule == "auto" and each == "min-parent":  # with one threshold for all labels it is drop-orphans
+            scopes = tuple(kind for kind in scopes if kind in ("level", "label"))
+        ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
+    return ways
+
+
+def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[Rule]:
+    """Return the rules that keep parents: one path at a time only where documents have one path each."""
+    rules: list[Rule] = ["closure", "drop-orphans", "min-parent"] if taxonomy.depth > 1 else ["closure"]
+    if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
+        rules.append("best-path")
+    return rules
+
+
+def _ends_inside(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> bool:
+    """Tell whether some document has a label with children and none of them."""
+    rows, labels = np.nonzero(gold)
+    parents = taxonomy.parents[labels]
+    ends: NDArray[np.bool_] = gold.copy()
+    ends[rows[parents >= 0], parents[parents >= 0]] = False
+    ends[:, taxonomy.leaves] = False
+    return bool(ends.any())
+
+
+def _warn_of_lost_levels(scores: MultiLabelScores, taxonomy: Taxonomy) -> None:
+    counts = scores.per_label()
+    for depth, level in enumerate(taxonomy.levels, 1):
+        predicted, gold = int(counts.predicted[level].sum()), int(counts.gold[level].sum())
+        if predicted < HARDLY * gold:
+            logger.warning(
+                "level %d is hardly ever predicted: %d labels where the documents have %d", depth, predicted, gold
+            )
+
+
+def _sure_enough(
+    decisions: Decisions, probabilities: NDArray[np.float32], gold: NDArray[np.bool_], risk: float
+) -> float:
+    """Return the least probability from which on at most the share ``risk`` of the given labels is wrong."""
+    decided = decisions.decide(probabilities)
+    sureness = monotone(decided.probabilities, decisions.taxonomy)[decided.given]
+    order = np.argsort(-sureness)
+    falling = sureness[order]
+    share = np.cumsum(~gold[decided.given][order]) / np.arange(1, len(order) + 1)
+    last = np.append(falling[1:] != falling[:-1], True)[: len(order)]  # of equally sure ones, all are given or none
+    good = np.flatnonzero(last & (share <= risk))
+    if not good.size:
+        logger.warning("no label is sure enough for a risk of %g", risk)
+        return 1.0
+    return float(falling[good[-1]])
