@@ -38,6 +38,8 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
 
 def test_as_many_documents_are_scored_as_trained_on_unless_said_otherwise() -> None:
     assert Budget.parse("documents=50,dev=20").settings()["data"] == {"limit": 50, "dev_limit": 20, "test_limit": 50}
+    whole = Budget(documents=50, dev=20, scores_all=True)
+    assert whole.settings()["data"] == {"limit": 50, "dev_limit": 20}
     assert Budget.parse("epochs=2").settings() == {"data": {}, "model": {}, "training": {"epochs": 2}}
 
 

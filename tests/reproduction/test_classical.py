@@ -14,9 +14,12 @@ from sklearn.metrics import f1_score
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.data.tokens import tokenize_split
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.errors import InputError
 from hgclr.models.saving import load_tokenizer
-from hgclr.reproduction.tables.classical import STRENGTHS, run_classical
+from hgclr.reproduction.tables import classical
+from hgclr.reproduction.tables.classical import Setting, run_classical, settings_of
 from hgclr.reproduction.tables.documents import read_splits
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder, tokenize_all
@@ -54,18 +57,21 @@ def texts(documents: list[Document]) -> list[str]:
     return [document.text for document in documents]
 
 
-def by_hand(kind: str, train: list[Document], others: list[Document], taxonomy, strength: float) -> np.ndarray:
+def by_hand(kind: str, train: list[Document], others: list[Document], taxonomy, setting: Setting) -> np.ndarray:
+    """Return logits (tfidf), or labels (hiclass), each label or parent fitted by itself."""
     terms = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     rows, other_rows = terms.fit_transform(texts(train)), terms.transform(texts(others))
-    predicted = np.zeros((len(others), len(taxonomy)), dtype=bool)
     if kind == "tfidf":
+        logits = np.empty((len(others), len(taxonomy)))
         for label, column in enumerate(gold(train, len(taxonomy)).T):
-            if len(set(column)) == 1:
-                predicted[:, label] = column[0]
+            if len(set(column)) == 1:  # the odds with half a document more on either side
+                logits[:, label] = np.log((sum(column) + 0.5) / (sum(~column) + 0.5))
             else:
-                model = LogisticRegression(C=strength, solver="liblinear", class_weight="balanced").fit(rows, column)
-                predicted[:, label] = model.predict_proba(other_rows)[:, 1] > 0.5
-        return predicted
+                weights = "balanced" if setting.balanced else None
+                model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=weights, tol=0.01)
+                logits[:, label] = model.fit(rows, column).decision_function(other_rows)
+        return logits
+    predicted = np.zeros((len(others), len(taxonomy)), dtype=bool)
     for place in range(len(others)):  # down the tree, one document at a time
         parent = -1
         while True:
@@ -82,10 +88,14 @@ def by_hand(kind: str, train: list[Document], others: list[Document], taxonomy, 
                 parent = targets[0]
             else:
                 names = [str(target) for target in targets]
-                model = LogisticRegression(C=strength, max_iter=1000).fit(rows[list(numbers)], names)
+                model = LogisticRegression(C=setting.strength, max_iter=1000).fit(rows[list(numbers)], names)
                 parent = int(model.predict(other_rows[[place]])[0])
             predicted[place, parent] = True
     return predicted
+
+
+def f1(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    return {name: f1_score(expected, predicted, average=name, zero_division=0) for name in ("micro", "macro")}
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "hiclass"])
@@ -93,24 +103,61 @@ def test_scores_are_those_of_scikit_learn(kind: str, one_path: Path, tmp_path: P
     found = run_classical(kind, make_run(one_path, tmp_path / "run", limit=40))
     folder = DataFolder(one_path)
     splits, taxonomy = read_splits(make_run(one_path, tmp_path, limit=40), folder), folder.taxonomy
-    by_strength = {}
-    for strength in STRENGTHS:
-        predicted = by_hand(kind, splits["train"], splits["dev"], taxonomy, strength)
-        by_strength[strength] = f1_score(gold(splits["dev"], 9), predicted, average="macro", zero_division=0)
-    best = max(STRENGTHS, key=lambda strength: by_strength[strength])  # the first of equals
-    tried = {trial["strength"]: trial["dev_macro_f1"] for trial in found["recipe"]["tried"]}
-    assert tried == pytest.approx(by_strength)
-    assert found["recipe"]["strength"] == best
-    assert found["dev"]["macro"]["f1"] == pytest.approx(by_strength[best])
-    predicted = by_hand(kind, splits["train"], splits["test"], taxonomy, best)
-    for average in ("micro", "macro"):
-        expected = f1_score(gold(splits["test"], 9), predicted, average=average, zero_division=0)
-        assert found["test"][average]["f1"] == pytest.approx(expected)
+    dev, test = (gold(splits[name], 9) for name in ("dev", "test"))
+    values, tuned = {}, {}
+    for setting in settings_of(kind):
+        output = by_hand(kind, splits["train"], splits["dev"], taxonomy, setting)
+        if kind == "tfidf":
+            tuned[setting] = calibrate(Outputs(output.astype(np.float32), dev), Decisions(taxonomy), seed=3)
+            after = tuned[setting].after.micro_f1 + tuned[setting].after.macro_f1
+            values[setting] = (after / 2, sum(f1(dev, output > 0).values()) / 2)
+        else:
+            values[setting] = (sum(f1(dev, output).values()) / 2,) * 2
+    tried = {
+        Setting(trial["strength"], trial["balanced"]): (trial["dev_tuned"], trial["dev_at_one_half"])
+        for trial in found["recipe"]["tried"]
+    }
+    assert {key: pytest.approx(pair, abs=1e-6) for key, pair in values.items()} == tried
+    best = max(settings_of(kind), key=lambda setting: tried[setting])  # the first of equals
+    assert (found["recipe"]["strength"], found["recipe"]["balanced"]) == (best.strength, best.balanced)
+    for name, expected in (("dev", dev), ("test", test)):
+        output = by_hand(kind, splits["train"], splits[name], taxonomy, best)
+        scores = f1(expected, output > 0 if kind == "tfidf" else output)
+        assert {average: found[name][average]["f1"] for average in scores} == pytest.approx(scores)
     assert 0 < found["test"]["micro"]["f1"] < 1
+    assert ("tuned" in found) == (kind == "tfidf")
+    if kind == "tfidf":
+        decisions, logits = tuned[best].decisions, output.astype(np.float32)
+        scores = f1(test, decisions.decide(decisions.probabilities(logits)).given)
+        assert {average: found["tuned"]["test"][average]["f1"] for average in scores} == pytest.approx(scores)
+        assert found["tuned"]["dev"]["after"]["macro_f1"] == pytest.approx(tuned[best].after.macro_f1)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == json.loads(json.dumps(found))
     assert found["documents"] == {"train": 40, "dev": 24, "test": 24}
-    assert found["history"] == []
+    assert (found["history"], found["label_documents"]) == ([], 0)
     assert found["machine"]["packages"]["scikit-learn"] is not None
+    seen = gold(splits["train"], 9).sum(axis=0)
+    assert found["test"]["by_frequency"]["unseen"]["labels"] == int((seen == 0).sum())
+
+
+def test_of_many_documents_most_settings_are_tried_on_some(
+    one_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classical, "SEARCHED", 30)
+    found = run_classical("tfidf", make_run(one_path, tmp_path / "run", limit=40))
+    tried = found["recipe"]["tried"]
+    first, last = tried[:-2], tried[-2:]
+    assert [trial["documents"] for trial in tried] == [30] * len(settings_of("tfidf")) + [40, 40]
+
+    def value(trial: dict) -> tuple[float, float]:
+        return trial["dev_tuned"], trial["dev_at_one_half"]
+
+    ordered = sorted(first, key=value, reverse=True)  # the first of equals
+
+    def setting(trial: dict) -> Setting:
+        return Setting(trial["strength"], trial["balanced"])
+
+    assert [setting(trial) for trial in last] == [setting(trial) for trial in ordered[:2]]
+    assert setting(found["recipe"]) == setting(max(last, key=value))
 
 
 def test_labels_without_an_example_are_never_given(one_path: Path, tmp_path: Path) -> None:

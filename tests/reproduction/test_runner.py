@@ -81,16 +81,16 @@ def test_rows_done_before_stay_in_the_table(plan: Experiment, training: Pretende
 def test_models_and_checkpoints_go_unless_they_are_wanted(
     plan: Experiment, training: PretendedTraining, toy_data: Path, tmp_path: Path
 ) -> None:
-    folder = run_row("flat", 1, plan)
+    folder = run_row("bert", 1, plan)
     assert {path.name for path in folder.iterdir()} == {"metrics.json", "settings.json"}
     keeping = Experiment(data=toy_data, encoder="e", output=tmp_path / "kept", keep_models=True)
-    kept = {path.name for path in run_row("flat", 1, keeping).iterdir()}
+    kept = {path.name for path in run_row("bert", 1, keeping).iterdir()}
     assert kept == {"metrics.json", "settings.json", "model", "training-model"}
     later = Experiment(data=toy_data, encoder="e", output=tmp_path / "kept")
-    assert (run_row("flat", 1, later) / "model").is_dir()  # what was kept once is not taken away
+    assert (run_row("bert", 1, later) / "model").is_dir()  # what was kept once is not taken away
     wanting = Experiment(**{**vars(plan), "keep_models": True})
-    with pytest.raises(InputError, match=r"flat-1 is done, and its models were not kept; give another --output"):
-        run_row("flat", 1, wanting)
+    with pytest.raises(InputError, match=r"bert-1 is done, and its models were not kept; give another --output"):
+        run_row("bert", 1, wanting)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_change_of_the_preset_itself_is_another_setting(
     from hgclr.config import PRESETS
 
     run_row("hgclr", 1, plan)
-    monkeypatch.setitem(PRESETS, "default", {"keep_fraction": 0.9})
+    monkeypatch.setitem(PRESETS, "default", PRESETS["default"] | {"keep_fraction": 0.9})
     with pytest.raises(InputError, match=r"model\.keep_fraction is 0\.5 there and 0\.9 here"):
         run_row("hgclr", 1, plan)
 
@@ -129,19 +129,22 @@ def test_a_change_of_the_preset_itself_is_another_setting(
 def test_the_same_folder_may_be_spelled_otherwise(
     plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_row("flat", 1, plan)
+    run_row("bert", 1, plan)
     monkeypatch.chdir(plan.data.parent)
-    run_row("flat", 1, Experiment(**{**vars(plan), "data": Path(plan.data.name)}))
-    assert training.names == ["flat-1"]
+    run_row("bert", 1, Experiment(**{**vars(plan), "data": Path(plan.data.name)}))
+    assert training.names == ["bert-1"]
 
 
 def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, training: PretendedTraining) -> None:
-    reproduce(TABLES["table3"], [1], plan, rows=["flat", "hgclr"])
-    reproduce(TABLES["table3"], [1], Experiment(**{**vars(plan), "preset": "paper"}), rows=["flat", "hgclr"])
-    assert training.names == ["flat-1", "hgclr-1", "hgclr-paper-1"]
-    assert (plan.output / "table3-paper.md").is_file()
-    reproduce(TABLES["systems"], [1], plan, rows=["hgclr-paper"])
-    assert len(training.runs) == 3
+    reproduce(TABLES["table3"], [1], plan, rows=["bert", "hgclr"])
+    reproduce(TABLES["table3"], [1], Experiment(**{**vars(plan), "preset": "paper"}), rows=["bert", "hgclr"])
+    assert [run.output for run in training.runs] == [
+        plan.output / folder / f"{row}-1" for folder in ("runs", "runs-paper") for row in ("bert", "hgclr")
+    ]
+    text = (plan.output / "table3-paper.md").read_text()
+    assert "The preset paper holds for all rows: a head that starts from random weights, pooling cls" in text
+    assert "tuned on dev" not in text  # the paper decides at one half
+    assert "| tuned on dev |" in (plan.output / "table3.md").read_text()
 
 
 def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment, training: PretendedTraining) -> None:
@@ -167,11 +170,11 @@ def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment
 
 
 def test_a_folder_that_somebody_else_made_is_left_alone(plan: Experiment, training: PretendedTraining) -> None:
-    folder = plan.output / "runs" / "flat-1"
+    folder = plan.output / "runs" / "bert-1"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(metrics(plan.base(), 0.1, 0.1)))
-    with pytest.raises(InputError, match="flat-1 holds a run that hgclr reproduce did not make"):
-        run_row("flat", 1, plan)
+    with pytest.raises(InputError, match="bert-1 holds a run that hgclr reproduce did not make"):
+        run_row("bert", 1, plan)
 
 
 @pytest.mark.parametrize("seeds", [[], [1, 1]])
@@ -199,7 +202,7 @@ def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp
     output = tmp_path / "out"
     words = [
         *("reproduce", "table3", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", output),
-        *("--seeds", 1, "--rows", "flat,hgclr,no-contrastive", "--budget", "documents=32,length=16,epochs=12"),
+        *("--seeds", 1, "--rows", "bert,hgclr,no-contrastive", "--budget", "documents=32,length=16,epochs=12"),
         *("--set", "model.label_heads=4", "--set", "training.patience=100", "--set", "training.learning_rate=1e-3"),
     ]
     command = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')", *map(str, words)]
@@ -213,7 +216,7 @@ def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    first = output / "runs" / "flat-1"
+    first = output / "runs" / "bert-1"
     untouched = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
     assert not (killed / "metrics.json").exists()
 
@@ -226,7 +229,7 @@ def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp
     assert len([line for line in again.stderr.splitlines() if "no-contrastive" in line]) == 12
     content = json.loads((output / "table3.json").read_text())
     assert {row["key"]: [run["resumed"] for run in row["runs"]] for row in content["rows"]} == {
-        "flat": [False],
+        "bert": [False],
         "hgclr": [True],
         "no-contrastive": [False],
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.config import PRESETS
+from hgclr.config import PRESETS, method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.reproduction.tables.experiment import Experiment, NotYetError, record
@@ -26,14 +26,15 @@ PRINTED = {
         "HiAGM": "textrcnn-hiagm",
         "HTCInfoMax": "textrcnn-htcinfomax",
         "HiMatch": "textrcnn-himatch",
-        "BERT (Our implement)": "flat",
+        "BERT (Our implement)": "bert",
+        "BERT of Chen et al.": "bert-chen",
         "BERT+HiAGM (Our implement)": "hiagm",
         "BERT+HTCInfoMax (Our implement)": "htcinfomax",
         "BERT+HiMatch": "himatch",
         "HGCLR": "hgclr",
     },
     "table3": {
-        "BERT": "flat",
+        "BERT": "bert",
         "HGCLR": "hgclr",
         "-r.p. GCN": "gcn",
         "-r.p. GAT": "gat",
@@ -74,7 +75,8 @@ def test_the_figures_are_those_that_the_paper_prints(table: str) -> None:
     text = source[source.rindex(r"\begin{tabular}", 0, end) : end]
     printed: dict[str, list[str]] = {}
     for line in text.splitlines():
-        plain = re.sub(r"\\cite\{\w+\}|\\bottomrule|\\midrule|\\\\", "", line)
+        cited = line.replace(r"BERT \cite{chenhierarchy}", "BERT of Chen et al.")  # the paper has two rows of that name
+        plain = re.sub(r"\\cite\{\w+\}|\\bottomrule|\\midrule|\\\\", "", cited)
         plain = re.sub(r"\\text(?:bf|it)\{([^}]*)\}", r"\1", plain)
         name, *cells = (cell.strip() for cell in plain.split("&"))
         if cells and name in PRINTED[table]:
@@ -106,22 +108,98 @@ def test_tables_show_the_split_that_the_paper_shows() -> None:
 def test_every_system_has_settings_that_fit_together(preset: str, toy_data: Path, tmp_path: Path) -> None:
     plan = experiment(toy_data, tmp_path, preset=preset)
     pretend_finished(plan, "hgclr", 1, history=[{"kept": 0.2}, {"kept": 0.3}])
-    pretend_finished(plan, "flat", 1, recipe={"epochs": 8})
-    listed = {row.system for table in TABLES.values() for row in table.rows}
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        pretend_finished(plan, key, 1, recipe={"epochs": 8})
+    listed = {row.system for table in TABLES.values() for row in table.rows if not row.printed}
     assert listed == set(SYSTEMS)
-    folders = set()
     for key, system in SYSTEMS.items():
         run = plan.run(system, 1)
         settings = record(system, run)
-        folders.add(run.output.name)
         assert json.loads(json.dumps(settings)) == settings
         assert run.training.seed == 1
+        assert run.output == tmp_path / ("runs" if preset == "default" else f"runs-{preset}") / f"{key}-1"
         if system.classical is None:
-            follows = run.model.architecture == "hgclr" and key not in ("hgclr-paper", "hgclr-published")
-            assert run.model.preset == (preset if follows else system.preset or "default")
+            assert run.model.preset == (system.preset or preset)
             assert (run.model.encoder == TEXTRCNN) == key.startswith("textrcnn")
-    # The two presets that are systems of their own share their runs with the preset that is chosen for HGCLR.
-    assert len(folders) == len(SYSTEMS) - (preset != "default")
+
+
+PAPERS_ROWS = sorted({row.system for name in PRINTED for row in TABLES[name].rows if not row.printed})
+
+
+@pytest.mark.parametrize("key", PAPERS_ROWS)
+def test_a_preset_holds_for_every_row_of_the_papers_tables(key: str, toy_data: Path, tmp_path: Path) -> None:
+    """What the presets say is read from the configurations that a user would train with."""
+    system = SYSTEMS[key]
+    for preset in ("paper", "published"):
+        plan = experiment(toy_data, tmp_path, preset=preset)
+        if key == "random":
+            pretend_finished(plan, "hgclr", 1, history=[{"kept": 0.2}])
+        config, run = RunConfig.read(ROOT / "configs" / preset / "wos.yaml"), plan.run(system, 1)
+        method, settings = method_settings(preset, {}), record(system, run)
+        for name in ("classifier_start", "pooling", "classification_loss"):
+            assert settings["model"][name] == method[name]
+        assert (settings["model"]["classifier_start"], settings["model"]["pooling"]) == ("random", "cls")
+        assert not settings["data"]["label_documents"]
+        assert not settings["training"]["calibrate"]
+        assert run.training.recipe == config.training.recipe == "paper"
+        assert run.training.patience_metrics == config.training.patience_metrics
+        assert run.training.precision == "fp32"
+
+
+def test_the_default_holds_for_every_row_of_the_papers_tables(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path)
+    for key in set(PAPERS_ROWS) - {"random"}:
+        settings = record(SYSTEMS[key], plan.run(SYSTEMS[key], 1))
+        assert settings["data"]["label_documents"]
+        assert settings["training"]["calibrate"]
+        assert (settings["model"]["pooling"], settings["training"]["recipe"]) == ("auto", "default")
+
+
+def test_himatch_has_the_recipe_of_its_paper_where_the_others_have_theirs(toy_data: Path, tmp_path: Path) -> None:
+    own = {"batch_size": 8, "learning_rate": 2e-5, "warmup": 0.1, "max_gradient_norm": 1.0, "schedule": "linear"}
+    for settings, has_it in (
+        ({"preset": "paper"}, True),
+        ({"preset": "published"}, True),
+        ({"preset": "paper", "recipe": "default"}, False),
+        ({"recipe": "paper"}, True),
+        ({}, False),
+    ):
+        plan = experiment(toy_data, tmp_path, **settings)
+        for key in ("himatch", "bert", "textrcnn-himatch"):
+            training = plan.run(SYSTEMS[key], 1).training
+            for name, value in own.items():
+                assert getattr(training, name) == (value if key == "himatch" and has_it else None)
+
+
+def test_the_systems_differ_in_what_they_are_named_for(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path)
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        pretend_finished(plan, key, 1, recipe={"epochs": 8})
+    runs = {key: plan.run(SYSTEMS[key], 1) for key in SYSTEMS if key != "random"}
+    plain = RunConfig(data={"path": toy_data}, output=tmp_path)
+    default = record(SYSTEMS["default"], runs["default"])
+    without = {"training": {"seed": 0, "precision": "auto"}}
+    assert default["model"] == record(SYSTEMS["default"], plain)["model"]
+    assert default["training"] | without["training"] == record(SYSTEMS["default"], plain)["training"]
+
+    def differences(key: str, other: str) -> dict[str, object]:
+        ours, theirs = record(SYSTEMS[key], runs[key]), record(SYSTEMS[other], runs[other])
+        return {
+            f"{section}.{name}": value
+            for section, values in ours.items()
+            for name, value in values.items()
+            if theirs[section].get(name) != value
+        }
+
+    assert differences("flat-cls", "flat") == {"model.pooling": "cls"}
+    assert differences("flat-random-head", "flat") == {"model.classifier_start": "random"}
+    assert differences("bert", "flat") == {"data.label_documents": True}
+    assert differences("head", "default") == {"training.effort": "head"}
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        assert differences(f"{key}-long", key) == {"training.epochs": 16, "training.patience": 12}
+    for key in (row.system for row in TABLES["systems"].rows if row.system not in ("names", "hiclass")):
+        assert runs[key].tunes_decisions, key
+    assert runs["hgclr-published"].training.patience_metrics == ["macro_f1", "micro_f1"]
 
 
 def test_what_makes_a_row_stands_above_what_the_user_sets(toy_data: Path, tmp_path: Path) -> None:
@@ -150,8 +228,8 @@ def test_a_corpus_has_the_weights_of_its_configuration(
     model = record(SYSTEMS["hgclr"], plan.run(SYSTEMS["hgclr"], 1))["model"]
     for name in ("contrastive_weight", "keep_threshold"):
         assert model[name] == config[name]
-    flat = record(SYSTEMS["flat"], plan.run(SYSTEMS["flat"], 1))
-    assert flat == record(SYSTEMS["flat"], experiment(toy_data, tmp_path).run(SYSTEMS["flat"], 1))
+    bert, other = SYSTEMS["bert"], experiment(toy_data, tmp_path, preset=preset, corpus="wos")
+    assert record(bert, plan.run(bert, 1)) == record(bert, other.run(bert, 1))
     assert all(preset in PRESETS and corpus != "wos" for preset, corpus in PRESETS_BY_CORPUS)
 
 

@@ -23,6 +23,7 @@ class Budget:
         epochs: epochs; systems that take longer by nature get a multiple, see ``System.length``.
         dev: size of the sample of dev documents scored, by default as many as ``documents``.
         test: size of the sample of test documents scored, by default as many as ``documents``.
+        scores_all: by default dev and test are scored whole instead.
     """
 
     documents: int | None = None
@@ -30,6 +31,7 @@ class Budget:
     epochs: int | None = None
     dev: int | None = None
     test: int | None = None
+    scores_all: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Budget:
@@ -40,7 +42,7 @@ class Budget:
 
         Example:
             >>> Budget.parse("documents=1500, epochs=8")
-            Budget(documents=1500, length=None, epochs=8, dev=None, test=None)
+            Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
         """
         values: dict[str, int] = {}
         for part in text.split(","):
@@ -56,11 +58,8 @@ class Budget:
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the budget as settings of a run; nothing stands there for what has no bound."""
-        data = {
-            "limit": self.documents,
-            "dev_limit": self.dev or self.documents,
-            "test_limit": self.test or self.documents,
-        }
+        scored = None if self.scores_all else self.documents
+        data = {"limit": self.documents, "dev_limit": self.dev or scored, "test_limit": self.test or scored}
         sections = {"data": data, "model": {"max_length": self.length}, "training": {"epochs": self.epochs}}
         return {
             section: {name: value for name, value in values.items() if value is not None}

@@ -1,22 +1,28 @@
 """What a user would otherwise pick: TF-IDF under logistic regression, label by label or down the tree.
 
-Both read the documents that the neural systems read, sampled alike, and leave a ``metrics.json`` of the same form.
+Both read the documents that the neural systems read, sampled alike, and leave a ``metrics.json`` of the same form. How
+strongly to regularise is chosen on dev. There the first has its decisions tuned as the neural systems have theirs; the
+second gives labels without probabilities, so that there is nothing to tune.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import Document
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
+from hgclr.evaluation.frequency import by_frequency
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.files import atomic_file
 from hgclr.hardware import machine
@@ -25,46 +31,98 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder
 
-__all__ = ["STRENGTHS", "fit_hiclass", "fit_tfidf", "run_classical", "vectorizer"]
+__all__ = ["Setting", "fit_hiclass", "fit_tfidf", "run_classical", "settings_of", "vectorizer"]
 
-STRENGTHS = (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
-"""C of the logistic regression, the inverse of how strongly it is regularised; the best for dev Macro-F1 is taken.
+logger = logging.getLogger(__name__)
 
-The list is long because the best differs by data and system: 0.001 on 1,500 abstracts of arxiv, 100 on 1,500 utterances
-of clinc150. All are tried, for on the way up the score does not rise steadily.
-"""
-
-TERMS = 100_000
+STRENGTHS = (1.0, 10.0, 100.0)
+"""C of the logistic regression, the inverse of how strongly it is regularised."""
+TERMS = 50_000
 """The most frequent words and pairs of words that count; each label has a weight for each."""
-
-THRESHOLD = 0.5
+SEARCHED = 4_000
+"""Training documents from which on all settings are compared on a random sample of so many."""
+FINALISTS = 2
+"""Settings that are then compared on all documents: one of 58,000 documents takes minutes."""
+TOLERANCE = 0.01
+"""When liblinear stops; a hundredth of that takes longer and moves no figure that is shown."""
 WINDOW = 1024
 
-Predictor = Callable[[Any], NDArray[np.bool_]]
-"""From TF-IDF rows (n, terms) to label sets, (n, K)."""
-
-
-class _Fit(Protocol):
-    def __call__(self, texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, strength: float) -> Predictor: ...
+Kind = Literal["tfidf", "hiclass"]
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """A strength, and how it fared on dev."""
+class Setting:
+    """What is chosen on dev.
+
+    Args:
+        strength: C.
+        balanced: examples count by how rare their class is.
+    """
 
     strength: float
+    balanced: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A logistic regression for each label.
+
+    Args:
+        weights: (terms, K).
+        biases: (K,).
+    """
+
+    weights: NDArray[np.float32]
+    biases: NDArray[np.float32]
+
+    def __call__(self, rows: Any) -> NDArray[np.float32]:
+        """Return logits, (n, K), of TF-IDF rows, sparse, (n, terms)."""
+        logits: NDArray[np.float32] = np.asarray(rows @ self.weights, dtype=np.float32) + self.biases
+        return logits
+
+
+Local = Callable[[Any], NDArray[np.bool_]]
+"""From TF-IDF rows, sparse, (n, terms), to label sets, (n, K)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A setting, what was fitted with it, and how that fared on dev: at one half, and with decisions tuned there."""
+
+    setting: Setting
+    documents: int
+    model: Linear | Local
     scores: MultiLabelScores
-    predict: Predictor
+    found: Calibrated | None
 
     @property
-    def macro(self) -> float:
-        return self.scores.macro().f1
+    def at_one_half(self) -> float:
+        """The mean of Micro- and Macro-F1 on dev before tuning."""
+        return (self.scores.micro().f1 + self.scores.macro().f1) / 2
+
+    @property
+    def tuned(self) -> float:
+        """The same after tuning, on documents that were not tuned on; before, where there is nothing to tune."""
+        if self.found is None:
+            return self.at_one_half
+        return (self.found.after.micro_f1 + self.found.after.macro_f1) / 2
+
+    @property
+    def value(self) -> tuple[float, float]:
+        """What trials are compared by."""
+        return self.tuned, self.at_one_half
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self.setting),
+            "documents": self.documents,
+            "dev_tuned": self.tuned,
+            "dev_at_one_half": self.at_one_half,
+        }
 
 
-def run_classical(
-    kind: Literal["tfidf", "hiclass"], run: RunConfig, *, on_documents: Callable[[int], None] | None = None
-) -> dict[str, Any]:
-    """Fit on train, choose the strength on dev by Macro-F1, score dev and test, and write ``metrics.json``.
+def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Fit on train, choose the setting and tune decisions on dev, score dev and test, and write ``metrics.json``.
 
     Args:
         kind: one logistic regression for each label (``tfidf``), or for each parent a multinomial one of its children
@@ -82,40 +140,52 @@ def run_classical(
         require_extra("hiclass", extra="paper", capability="The local classifier per parent node")
     started = time.monotonic()
     folder = data_folder(run, run.data.taxonomy)
-    splits = read_splits(run, folder, on_documents)
+    splits, taxonomy = read_splits(run, folder, on_documents), folder.taxonomy
     terms = vectorizer()
     try:
-        train = terms.fit_transform([document.text for document in splits["train"]])
+        terms.fit([document.text for document in splits["train"]])
     except ValueError as error:  # no word in any text
         raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
-    fit: _Fit = fit_tfidf if kind == "tfidf" else fit_hiclass
-    tried = []
-    for strength in STRENGTHS:
-        predict = fit(train, splits["train"], folder.taxonomy, strength)
-        tried.append(_Trial(strength, _score(predict, terms, splits["dev"], folder.taxonomy), predict))
-    best = max(tried, key=lambda trial: trial.macro)  # the first of equals
+    best, tried = _search(kind, {name: _Split.of(splits[name], terms, taxonomy) for name in ("train", "dev")}, run)
     seconds = time.monotonic() - started
+    counts = _matrix([document.labels for document in splits["train"]], len(taxonomy)).sum(axis=0)
+
+    def plain(scores: MultiLabelScores) -> dict[str, Any]:
+        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
+
     metrics = {
         "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
         "recipe": {
             "classifier": kind,
-            "strength": best.strength,
-            "tried": [{"strength": trial.strength, "dev_macro_f1": trial.macro} for trial in tried],
+            **asdict(best.setting),
+            "tried": [trial.to_json() for trial in tried],
             "terms": len(terms.vocabulary_),
         },
         "precision": "fp64",
         "documents": {name: len(documents) for name, documents in splits.items()},
-        "labels": len(folder.taxonomy),
+        "label_documents": 0,
+        "labels": len(taxonomy),
         "history": [],
         "seconds": round(seconds, 1),
         "machine": _machine(),
-        "dev": best.scores.to_json(),
+        "dev": plain(best.scores),
+        **({} if best.found is None else {"tuned": tuned_json(best.found)}),
     }
     if "test" in splits:
-        metrics["test"] = _score(best.predict, terms, splits["test"], folder.taxonomy).to_json()
+        decisions = [Decisions(taxonomy), *([] if best.found is None else [best.found.decisions])]
+        scores = _score(best.model, _Split.of(splits["test"], terms, taxonomy), decisions)
+        metrics["test"] = plain(scores[0])
+        if best.found is not None:
+            metrics["tuned"]["test"] = plain(scores[1])
     with atomic_file(run.output / "metrics.json") as path:
         path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return metrics
+
+
+def settings_of(kind: Kind) -> list[Setting]:
+    """Return what is tried; a choice among the children of a parent is not weighted."""
+    weighting = (False, True) if kind == "tfidf" else (False,)
+    return [Setting(strength, balanced) for strength in STRENGTHS for balanced in weighting]
 
 
 def vectorizer() -> Any:
@@ -125,39 +195,80 @@ def vectorizer() -> Any:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=TERMS)
 
 
-def fit_tfidf(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, strength: float) -> Predictor:
-    """Fit a logistic regression for each label; one that no document has, or all have, is a constant.
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """Documents as TF-IDF rows, sparse, (n, terms), and their gold labels, (n, K)."""
 
-    Examples count by how rare their class is. Without such weights a regression for a label with few examples hardly
-    ever says more than 0.5, and the baseline would look worse than it is.
+    rows: Any
+    gold: NDArray[np.bool_]
+    taxonomy: Taxonomy
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], terms: Any, taxonomy: Taxonomy) -> _Split:
+        gold = _matrix([document.labels for document in documents], len(taxonomy))
+        return cls(terms.transform(document.text for document in documents), gold, taxonomy)
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+    def some(self, number: int, seed: int) -> _Split:
+        """Return a random sample."""
+        places = np.sort(np.random.default_rng(seed).choice(len(self), number, replace=False))
+        return _Split(self.rows[places], self.gold[places], self.taxonomy)
+
+
+def _search(kind: Kind, splits: Mapping[str, _Split], run: RunConfig) -> tuple[_Trial, list[_Trial]]:
+    """Return the best trial on all documents, and all trials; of many documents, most are on a sample."""
+    train, dev, seed = splits["train"], splits["dev"], run.training.seed
+    settings, tried = settings_of(kind), list[_Trial]()
+    if len(train) > SEARCHED:
+        some = train.some(SEARCHED, seed)
+        tried = [_try(kind, setting, some, dev, seed) for setting in settings]
+        best = sorted(tried, key=lambda trial: trial.value, reverse=True)[:FINALISTS]
+        settings = [trial.setting for trial in best]
+    last = [_try(kind, setting, train, dev, seed) for setting in settings]
+    return max(last, key=lambda trial: trial.value), [*tried, *last]  # the first of equals
+
+
+def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
+    fitted = (fit_tfidf if kind == "tfidf" else fit_hiclass)(train.rows, train.gold, train.taxonomy, setting)
+    (scores,) = _score(fitted, dev, [Decisions(dev.taxonomy)])
+    found = None
+    if isinstance(fitted, Linear):
+        found = calibrate(Outputs(fitted(dev.rows), dev.gold), Decisions(dev.taxonomy), seed=seed)
+    return _Trial(setting, len(train), fitted, scores, found)
+
+
+def fit_tfidf(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Linear:
+    """Fit a logistic regression for each label; one that no document has, or all have, is a constant.
 
     Args:
         texts: TF-IDF rows of the training documents, sparse, (n, terms).
-        documents: the training documents.
+        gold: their labels, (n, K).
         taxonomy: the label tree.
-        strength: C.
+        setting: how to fit.
     """
-    from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
 
-    # Not a smaller type: scikit-learn numbers the labels in it, and int8 mixes them up from the 129th on.
-    gold = csr_matrix(_matrix([document.labels for document in documents], len(taxonomy)), dtype=np.int64)
-    model = OneVsRestClassifier(LogisticRegression(C=strength, solver="liblinear", class_weight="balanced"))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Label .* is present in all training examples")
-        model.fit(texts, gold)
-    return lambda rows: np.asarray(model.predict_proba(rows)) > THRESHOLD
+    weights = np.zeros((texts.shape[1], len(taxonomy)), dtype=np.float32)
+    documents = gold.sum(axis=0)
+    biases = np.log((documents + 0.5) / (len(gold) - documents + 0.5)).astype(np.float32)
+    balanced = "balanced" if setting.balanced else None
+    for label in np.flatnonzero((documents > 0) & (documents < len(gold))):
+        model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=balanced, tol=TOLERANCE)
+        model.fit(texts, gold[:, label])
+        weights[:, label], biases[label] = model.coef_[0], model.intercept_[0]
+    return Linear(weights, biases)
 
 
-def fit_hiclass(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, strength: float) -> Predictor:
+def fit_hiclass(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Local:
     """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
 
     Args:
         texts: TF-IDF rows of the training documents, sparse, (n, terms).
-        documents: the training documents, each with one path of labels.
+        gold: their labels, (n, K), one path each.
         taxonomy: the label tree.
-        strength: C.
+        setting: how to fit.
 
     Raises:
         InputError: if a document has several paths; hiclass 5 predicts one.
@@ -166,7 +277,7 @@ def fit_hiclass(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, s
     from sklearn.linear_model import LogisticRegression
 
     depths = taxonomy.depths
-    paths = [sorted(document.labels, key=lambda label: int(depths[label])) for document in documents]
+    paths = [sorted(np.flatnonzero(labels).tolist(), key=lambda label: int(depths[label])) for labels in gold]
     for path in paths:
         if len({int(depths[label]) for label in path}) < len(path):
             names = "; ".join(taxonomy.path_name(label) for label in path)
@@ -177,7 +288,7 @@ def fit_hiclass(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, s
     levels = max(map(len, paths))
     # Shorter paths are filled up with "", which hiclass takes for their end; labels go by their index.
     targets = np.array([[*map(str, path), *[""] * (levels - len(path))] for path in paths])
-    model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=strength, max_iter=1000))
+    model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=setting.strength, max_iter=1000))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
         model.fit(texts, targets)
@@ -189,12 +300,15 @@ def fit_hiclass(texts: Any, documents: Sequence[Document], taxonomy: Taxonomy, s
     return predict
 
 
-def _score(predict: Predictor, terms: Any, documents: Sequence[Document], taxonomy: Taxonomy) -> MultiLabelScores:
-    scores = MultiLabelScores(taxonomy)
-    for start in range(0, len(documents), WINDOW):
-        batch = documents[start : start + WINDOW]
-        gold = _matrix([document.labels for document in batch], len(taxonomy))
-        scores.update(predict(terms.transform([document.text for document in batch])), gold)
+def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
+    """Score each way to decide; a model without probabilities has decided already."""
+    scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
+    for start in range(0, len(split), WINDOW):
+        place = slice(start, start + WINDOW)
+        output = model(split.rows[place])
+        for one, each in zip(scores, decisions, strict=True):
+            given = each.decide(each.probabilities(output)).given if isinstance(model, Linear) else output
+            one.update(given, split.gold[place])
     return scores
 
 

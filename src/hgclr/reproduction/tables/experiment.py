@@ -32,6 +32,9 @@ OPTIONS = {
 }
 """Settings that are decided by an option of their own."""
 
+PATIENCE = {"published": {"patience_metrics": ["macro_f1", "micro_f1"]}}
+"""What keeps training going, where a preset is particular about it; see ``configs/published``."""
+
 SETTINGS = "settings.json"
 """File in the folder of a run with all that decides it."""
 
@@ -51,9 +54,10 @@ class Experiment:
         data: the data folder.
         encoder: the pretrained encoder.
         output: folder of the tables and, in ``runs``, of the runs.
-        preset: preset of the rows that are HGCLR.
+        preset: preset of all rows but those that have one of their own: where heads start, pooling, loss, documents of
+            the label tree, tuned decisions, and, unless ``recipe`` is given, the recipe.
         corpus: which of the paper's corpora the data stands for: its λ and γ, and its figures beside ours.
-        recipe: optimisation recipe of all rows.
+        recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
         precision: precision of all rows.
         budget: what each row may spend.
         overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
@@ -65,15 +69,21 @@ class Experiment:
     output: Path
     preset: str = "default"
     corpus: str = "wos"
-    recipe: str = "default"
+    recipe: str | None = None
     precision: str = "fp32"
     budget: Budget | None = None
     overrides: tuple[str, ...] = ()
     keep_models: bool = False
 
+    @property
+    def chosen_recipe(self) -> str:
+        """The recipe, decided."""
+        return self.recipe or ("default" if self.preset == "default" else "paper")
+
     def folder(self, system: System, seed: int) -> Path:
-        """Return the folder of a run."""
-        return self.output / "runs" / f"{system.folder(self.preset)}-{seed}"
+        """Return the folder of a run; those of the paper's presets stand apart."""
+        runs = "runs" if self.preset == "default" else f"runs-{self.preset}"
+        return self.output / runs / f"{system.key}-{seed}"
 
     def base(self) -> RunConfig:
         """Return the settings of a run before a row's own.
@@ -92,7 +102,7 @@ class Experiment:
         tree: dict[str, Any] = {
             "data": {"path": str(self.data)},
             "model": {"encoder": self.encoder, "preset": self.preset},
-            "training": {"recipe": self.recipe, "precision": self.precision},
+            "training": {"recipe": self.chosen_recipe, "precision": self.precision},
             "output": str(self.output),
         }
         run = RunConfig.build(tree, self.overrides)
@@ -106,23 +116,27 @@ class Experiment:
             InputError: if they do not fit together.
             NotYetError: if they depend on a run that has not been made.
         """
-        preset = system.preset_for(self.preset)
+        preset = system.preset or self.preset
         base = self.base().model_dump(exclude_unset=True, exclude={"output"})
         if self.budget is not None:
             base = {section: {**base[section], **values} for section, values in self.budget.settings().items()}
-        model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **base["model"], **system.settings(preset)}
-        training = {**base["training"], **self._length(system, base["training"], seed), "seed": seed}
+        model = {**base["model"], **system.model_settings(preset)}
+        if model.get("architecture") == "hgclr":
+            model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
+        training = {**PATIENCE.get(preset, {}), **base["training"], **system.training_settings(self.chosen_recipe)}
+        training |= {**self._length(system, training, seed), "seed": seed}
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))
             if kept is None:
                 raise InputError(f"the runs of {system.after!r} say nothing of the tokens they kept")
             model |= {"keep_fraction": round(kept, 6), "keep_threshold": None}
         model["preset"] = preset
+        data = {**base["data"], **system.data}
         if system.classical is not None:
+            data["label_documents"] = False
             model = {"encoder": model["encoder"], "max_length": model.get("max_length")}
-        run = RunConfig.model_validate(
-            {"data": base["data"], "model": model, "training": training, "output": self.folder(system, seed)}
-        )
+        sections = {"data": data, "model": model, "training": training, "output": self.folder(system, seed)}
+        run = RunConfig.model_validate(sections)
         if system.classical is None:
             try:
                 method_settings(preset, run.model.overrides)
@@ -168,7 +182,10 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     The choices of the method are listed with what the preset made of them, for a preset may change.
     """
     sections = run.model_dump(mode="json", exclude={"output"})
-    settings: dict[str, Any] = {"data": sections["data"], "training": sections["training"]}
+    settings: dict[str, Any] = {
+        "data": sections["data"] | {"label_documents": run.uses_label_documents},
+        "training": sections["training"] | {"calibrate": run.tunes_decisions},
+    }
     if system.classical is not None:
         length = run.model.overrides["max_length"]
         encoder = None if length is None else run.model.encoder  # whose tokens are counted

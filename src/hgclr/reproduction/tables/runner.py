@@ -25,7 +25,7 @@ from hgclr.reproduction.tables.writing import write_table
 from hgclr.training import train
 from hgclr.training.preparing import data_folder
 
-__all__ = ["Step", "Watch", "reproduce", "run_row"]
+__all__ = ["Step", "Watch", "check_runs", "reproduce", "run_row"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ def reproduce(
     rows: Sequence[str] | None = None,
     command: str = "",
     watch: Watch = unwatched,
+    on_table: Callable[[Summary], None] | None = None,
 ) -> Summary:
     """Run rows of a table with every seed and write the table, anew after each run.
 
@@ -74,6 +75,7 @@ def reproduce(
         rows: keys of its rows; by default all but the extra ones.
         command: the command line, for the record.
         watch: shows each run's progress.
+        on_table: called with the table each time that it has been written.
 
     Returns:
         The table; its files stand in ``experiment.output``.
@@ -83,21 +85,14 @@ def reproduce(
             holds runs with other settings.
     """
     chosen = table.choose(rows)
-    systems = _with_needed([SYSTEMS[row.system] for row in chosen])
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
-    _check_split(table, experiment)
-    for seed in seeds:
-        for system in systems:
-            try:
-                _check_place(system, seed, experiment)
-            except NotYetError:  # checked again when its turn comes
-                continue
+    systems = check_runs(table, seeds, experiment, rows)
     refused: dict[tuple[str, int], str] = {}
 
     def written() -> Summary:
         summary = summarise(table, chosen, seeds, experiment, refused, command)
         write_table(summary, experiment.output)
+        if on_table is not None:
+            on_table(summary)
         return summary
 
     for seed in seeds:
@@ -112,6 +107,27 @@ def reproduce(
                 refused[system.key, seed] = str(error)
             written()
     return written()
+
+
+def check_runs(
+    table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
+) -> list[System]:
+    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs.
+
+    Raises:
+        InputError: as :func:`reproduce` does before anything is run.
+    """
+    systems = _with_needed([SYSTEMS[row.system] for row in table.choose(rows)])
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
+    _check_split(table, experiment)
+    for seed in seeds:
+        for system in systems:
+            try:
+                _check_place(system, seed, experiment)
+            except NotYetError:  # checked again when its turn comes
+                continue
+    return systems
 
 
 def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwatched) -> Path:

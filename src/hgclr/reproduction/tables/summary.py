@@ -36,10 +36,12 @@ class Line:
         key: the row's key.
         title: what the table calls it.
         paper: the paper's F1.
-        ours: ours on the split that the table shows.
+        ours: ours on the split that the table shows, where a label is given from a probability of one half.
         difference: mean of ours minus the paper's.
         paper_gain: the paper's F1 minus that of its base row.
         gain: ours minus that of the base row, seed by seed.
+        tuned: ours with decisions tuned on dev (of dev itself, on the halves that were not tuned on).
+        tuned_gain: that minus that of the base row, seed by seed.
         seconds: of training; runs that were killed and went on are left out.
         kept: share of tokens in positive samples.
         refused: why it could not be run, by seed.
@@ -55,6 +57,8 @@ class Line:
     difference: dict[str, float] | None
     paper_gain: dict[str, float] | None
     gain: dict[str, Spread] | None
+    tuned: dict[str, Spread] | None
+    tuned_gain: dict[str, Spread] | None
     seconds: Spread | None
     kept: Spread | None
     refused: dict[int, str]

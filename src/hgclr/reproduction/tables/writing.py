@@ -12,7 +12,7 @@ from typing import Any
 from hgclr.files import atomic_file
 from hgclr.reproduction.tables.summary import AVERAGES, Line, Spread, Summary
 
-__all__ = ["cells", "columns", "markdown", "write_table"]
+__all__ = ["MISSING", "cells", "columns", "markdown", "rounded", "write_table"]
 
 MISSING = "—"
 
@@ -22,7 +22,7 @@ def write_table(summary: Summary, folder: Path) -> list[Path]:
     texts = {
         "md": markdown(summary),
         "csv": comma_separated(summary),
-        "json": json.dumps(_rounded(summary.to_json()), indent=2, ensure_ascii=False) + "\n",
+        "json": json.dumps(rounded(summary.to_json()), indent=2, ensure_ascii=False) + "\n",
     }
     files = []
     for suffix, text in texts.items():
@@ -33,17 +33,14 @@ def write_table(summary: Summary, folder: Path) -> list[Path]:
 
 
 def columns(summary: Summary) -> list[str]:
-    """Return the headings of the table; the paper's columns are left out where it has no figure."""
+    """Return the headings of the table; columns for which no row has a figure are left out."""
     gain = f"gain over {summary.base}"
-    if not _has_paper(summary):
-        return ["Micro / Macro-F1", "ours", gain, "seeds", "seconds", "kept"]
+    paper, tuned = _has_paper(summary), _has_tuned(summary)
+    ours = "at one half" if tuned else "ours"
     return [
         "Micro / Macro-F1",
-        "paper",
-        "ours",
-        "ours − paper",
-        f"{gain}, paper",
-        f"{gain}, ours",
+        *(["paper", ours, "ours − paper", f"{gain}, paper", f"{gain}, ours"] if paper else [ours, gain]),
+        *(["tuned on dev", "gain, tuned"] if tuned else []),
         "seeds",
         "seconds",
         "kept",
@@ -56,6 +53,8 @@ def cells(summary: Summary, line: Line) -> list[str]:
     gain = _pair(line.gain, signed=True)
     paper = [_pair(line.paper)], [_pair(line.difference, signed=True), _pair(line.paper_gain, signed=True)]
     scores = [*paper[0], ours, *paper[1], gain] if _has_paper(summary) else [ours, gain]
+    if _has_tuned(summary):
+        scores += [_pair(line.tuned), _pair(line.tuned_gain, signed=True)]
     seconds = MISSING if line.seconds is None else f"{line.seconds.mean:,.0f}"
     kept = MISSING if line.kept is None else f"{line.kept.mean:.1%}"
     return [line.title, *scores, str(len(line.runs)), seconds, kept]
@@ -80,6 +79,7 @@ def comma_separated(summary: Summary) -> str:
         names += [
             f"{average}_{name}" for name in ("paper", "mean", "sd", "difference", "paper_gain", "gain", "gain_sd")
         ]
+        names += [f"{average}_tuned_{name}" for name in ("mean", "sd", "gain", "gain_sd")]
     names += ["seconds", "kept", "refused"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -90,6 +90,8 @@ def comma_separated(summary: Summary) -> str:
             ours, gain = (spreads and spreads.get(average) for spreads in (line.ours, line.gain))
             row += [_value(line.paper, average), ours and ours.mean, ours and ours.sd, _value(line.difference, average)]
             row += [_value(line.paper_gain, average), gain and gain.mean, gain and gain.sd]
+            for spread in (spreads and spreads.get(average) for spreads in (line.tuned, line.tuned_gain)):
+                row += [spread and spread.mean, spread and spread.sd]
         row += [line.seconds and line.seconds.mean, line.kept and line.kept.mean, "; ".join(line.refused.values())]
         writer.writerow(["" if cell is None else round(cell, 4) if isinstance(cell, float) else cell for cell in row])
     return text.getvalue()
@@ -97,6 +99,10 @@ def comma_separated(summary: Summary) -> str:
 
 def _has_paper(summary: Summary) -> bool:
     return any(line.paper is not None for line in summary.lines)
+
+
+def _has_tuned(summary: Summary) -> bool:
+    return any(line.tuned is not None for line in summary.lines)
 
 
 def _value(values: Mapping[str, float] | None, average: str) -> float | None:
@@ -128,10 +134,10 @@ def _machines(summary: Summary) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Return the same with numbers short enough to read; more digits than any score is sure of."""
     if isinstance(value, dict):
-        return {str(name): _rounded(inside) for name, inside in value.items()}
+        return {str(name): rounded(inside) for name, inside in value.items()}
     if isinstance(value, list):
-        return [_rounded(inside) for inside in value]
+        return [rounded(inside) for inside in value]
     return round(value, 6) if isinstance(value, float) and abs(value) > 0.01 else value
