@@ -127,7 +127,8 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: st
     [
         [],
         *([name] for name in ("train", "tune", "evaluate", "predict", "quickstart", "import-published", "doctor")),
-        *(["reproduce", name] for name in ("table2", "table3", "table4", "table5", "systems", "figure3", "figure5")),
+        *(["reproduce", name] for name in ("table2", "table3", "table4", "table5", "systems", "curves")),
+        *(["reproduce", name] for name in ("figure3", "figure5")),
         ["data", "check"],
     ],
 )

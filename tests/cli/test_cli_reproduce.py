@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.reproduction.tables.layout import TABLES
 
 
 def run(*words: object):
@@ -18,8 +19,11 @@ def run(*words: object):
 def test_help_shows_an_example_and_the_rows() -> None:
     shown = run("--help").output
     assert "hgclr reproduce table2 --data my-data" in shown
-    for name in ("table2", "table3", "table4", "table5", "systems"):
+    for name in ("table2", "table3", "table4", "table5", "systems", "curves"):
         assert name in shown
+    assert "bert-chen" not in run("table2", "--help").output  # it is only printed
+    shown = " ".join(run("curves", "--help").output.replace("│", " ").split())
+    assert "Seeds of sizes up to 5,000; larger ones are run with the first alone." in shown
     shown = run("table4", "--help").output
     assert "Rows: hgclr, no-name, no-spatial, no-edge. Only with --rows: layers-2." in shown
 
@@ -49,6 +53,48 @@ def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_pat
     assert "holds a run with other settings: training.epochs is 1 there and 2 here" in other.output
 
 
+def test_every_row_of_systems_has_both_columns(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    result = run(
+        *("systems", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out"),
+        *("--seeds", "1", "--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"),
+    )
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "systems.json").read_text())
+    rows = {row["key"]: row for row in content["rows"] if row["key"] != "hiclass"}
+    assert list(rows) == [row.system for row in TABLES["systems"].rows if not row.extra and row.system != "hiclass"]
+    for key, row in rows.items():
+        assert row["ours"] is not None, (key, row["refused"])
+        assert row["tuned"] is not None, key
+        with_tree = key in ("names", "head", "default", "hgclr")
+        assert (row["runs"][0]["label_documents"] > 0) == with_tree, key
+    assert [row["runs"][0]["epochs"] for key, row in rows.items() if key.endswith("-long")] == [2, 2, 2]
+    assert content["base"] == "flat, first token"
+
+
+def test_curves_are_run_drawn_and_gone_on_with(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", out, "--seeds", "1,2"]
+    words += ["--budget", "length=16,epochs=1,test=12", "--sizes", "12,24,all", "--rows", "tfidf,hiclass,head,default"]
+    words += ["--set", "model.label_heads=4"]
+    result = run("curves", *words)
+    assert result.exit_code == 0, result.output
+    assert "missing: TF-IDF + hiclass, per parent node, 12 documents, seed 1: hiclass gives a text one" in result.output
+    content = json.loads((out / "curves.json").read_text())
+    seeds = {key: [point["seeds"] for point in points] for key, points in content["points"].items()}
+    assert seeds == {"hiclass": [], **{key: [[1, 2], [1, 2], [1]] for key in ("tfidf", "head", "default")}}
+    assert [point["documents"] for point in content["points"]["default"][:2]] == [12, 24]
+    assert content["panels"]["macro"] == "all labels"
+    assert "level 2" in content["panels"]
+    for point in content["points"]["default"]:
+        assert all(0 <= spread["mean"] <= 100 for each in point["scores"].values() for spread in each.values())
+    assert (out / "curves.svg").read_text().count('id="axes_') == len(content["panels"])
+    assert str(tmp_path) not in (out / "curves.json").read_text() + (out / "curves.md").read_text()
+
+    again = run("curves", *words)
+    assert again.exit_code == 0
+    assert "epoch" not in again.stderr
+
+
 def test_no_row_with_a_figure_is_a_failure(toy_data: Path, tmp_path: Path) -> None:
     result = run(
         *("systems", "--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", "--rows", "hiclass"),
@@ -57,6 +103,24 @@ def test_no_row_with_a_figure_is_a_failure(toy_data: Path, tmp_path: Path) -> No
     assert result.exit_code == 1
     assert "could not be run: hiclass gives a text one path" in result.output
     assert "refused" in (tmp_path / "out" / "systems.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sizes", "few"], "--sizes: 'few' is no size; give whole numbers or all, as in 300,1000,all"),
+        (["--budget", "documents=3"], "--budget has documents, which --sizes decides; leave them out of --budget"),
+        (["--rows", "bert-chen"], "systems has no row 'bert-chen'; did you mean 'bert'?"),
+    ],
+)
+def test_mistakes_of_curves_are_said_in_one_line(
+    words: list[str], message: str, toy_data: Path, tmp_path: Path
+) -> None:
+    given = ["--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", *words]
+    result = run("curves", *given)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

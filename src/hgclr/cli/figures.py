@@ -32,7 +32,12 @@ def figure5(
     parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the father
     (1 is best) at which place among all other labels a label's father comes.
 
-    Example: **hgclr reproduce figure5 --flat runs/flat/model --hgclr runs/hgclr/model --output figures**
+    Heads that start from the labels' names know the families before training. To test what training makes of them,
+    take models whose heads started from random weights, as under the paper's presets: **hgclr reproduce table2
+    --preset published --rows bert,hgclr --keep-models**.
+
+    Example: **hgclr reproduce figure5 --flat runs-published/bert-1/model --hgclr runs-published/hgclr-1/model --output
+    figures**
     """
     from rich.console import Console
     from rich.table import Table

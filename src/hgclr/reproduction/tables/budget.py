@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hgclr.errors import InputError
@@ -54,7 +54,7 @@ class Budget:
             if not value.isascii() or not value.isdigit() or int(value) < 1:
                 raise InputError(f"--budget: {key} is {value!r}", remedy=f"give a whole number from 1, as in {EXAMPLE}")
             values[key] = int(value)
-        return cls(**values)
+        return replace(cls(), **values)
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the budget as settings of a run; nothing stands there for what has no bound."""

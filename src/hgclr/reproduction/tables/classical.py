@@ -30,6 +30,7 @@ from hgclr.reproduction.tables.documents import read_splits
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder
+from hgclr.training.scoring import ENTRIES, LEAST
 
 __all__ = ["Setting", "fit_hiclass", "fit_tfidf", "run_classical", "settings_of", "vectorizer"]
 
@@ -153,7 +154,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
     def plain(scores: MultiLabelScores) -> dict[str, Any]:
         return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
 
-    metrics = {
+    metrics: dict[str, Any] = {
         "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
         "recipe": {
             "classifier": kind,
@@ -169,7 +170,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "seconds": round(seconds, 1),
         "machine": _machine(),
         "dev": plain(best.scores),
-        **({} if best.found is None else {"tuned": tuned_json(best.found)}),
+        **({} if best.found is None else {"tuned": _tuned(best.found)}),
     }
     if "test" in splits:
         decisions = [Decisions(taxonomy), *([] if best.found is None else [best.found.decisions])]
@@ -232,11 +233,22 @@ def _search(kind: Kind, splits: Mapping[str, _Split], run: RunConfig) -> tuple[_
 
 def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
     fitted = (fit_tfidf if kind == "tfidf" else fit_hiclass)(train.rows, train.gold, train.taxonomy, setting)
-    (scores,) = _score(fitted, dev, [Decisions(dev.taxonomy)])
+    decisions, most = Decisions(dev.taxonomy), max(LEAST, ENTRIES // len(dev.taxonomy))
+    (scores,) = _score(fitted, dev, [decisions])
     found = None
-    if isinstance(fitted, Linear):
-        found = calibrate(Outputs(fitted(dev.rows), dev.gold), Decisions(dev.taxonomy), seed=seed)
+    if isinstance(fitted, Linear) and len(dev) >= LEAST:
+        looked_at = dev if len(dev) <= most else dev.some(most, seed)
+        found = calibrate(Outputs(fitted(looked_at.rows), looked_at.gold), decisions, seed=seed)
     return _Trial(setting, len(train), fitted, scores, found)
+
+
+def _tuned(found: Calibrated) -> dict[str, Any]:
+    """Return what training writes of tuned decisions."""
+    return {
+        "rule": found.decisions.rule,
+        "thresholds": found.decisions.found["thresholds"],
+        "dev": {"before": asdict(found.before), "after": asdict(found.after)},
+    }
 
 
 def fit_tfidf(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Linear:
@@ -305,10 +317,11 @@ def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions])
     scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
     for start in range(0, len(split), WINDOW):
         place = slice(start, start + WINDOW)
-        output = model(split.rows[place])
+        rows, gold = split.rows[place], split.gold[place]
+        logits = model(rows) if isinstance(model, Linear) else None
         for one, each in zip(scores, decisions, strict=True):
-            given = each.decide(each.probabilities(output)).given if isinstance(model, Linear) else output
-            one.update(given, split.gold[place])
+            given = model(rows) if logits is None else each.decide(each.probabilities(logits)).given
+            one.update(given, gold)
     return scores
 
 

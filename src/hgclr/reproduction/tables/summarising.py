@@ -160,7 +160,7 @@ def _scores_and_gains(
 
 def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what is kept of one run."""
-    splits = [split for split in ("dev", "test") if split in run]
+    splits: list[str] = [split for split in ("dev", "test") if split in run]
     scores = {split: {average: half_f1(run, split, average) for average in AVERAGES} for split in splits}
     tuned: dict[str, Any] | None = None
     if "tuned" in run:
