@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 
-HGCLR = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')"]
+HGCLR = [sys.executable, "-m", "hgclr"]
 
 
 def run(*arguments: object, text: str | None = None):
