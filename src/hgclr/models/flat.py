@@ -14,8 +14,8 @@ from hgclr.nn.objective import classification_loss
 
 __all__ = ["FlatModel"]
 
-SLOPE, MIDDLE = 20.0, 0.45
-"""A text as near to a name as the second is said to have the label with a probability of one half."""
+SLOPE = 5.0
+"""Logit of a text that says nothing but the label's name."""
 
 
 class FlatModel(TextClassifier):
@@ -49,10 +49,11 @@ class FlatModel(TextClassifier):
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make the head of a classifier that has seen no document: how near is a text to what the labels are called?
 
-        ``p_k = sigmoid(20 (h · v_k / m - 0.45))`` with v_k the direction of the k-th name, and m the mean length of the
-        names' vectors. An inner label's v_k is the direction of its own name's plus that of the mean of all labels'
-        below it. The slope and the bias are the same for all labels and only make probabilities of similarities:
-        paths are to be compared with each other, by the decoding rule ``best-path``, and not with a threshold.
+        ``p_k = sigmoid(5 h · v_k / m)`` with v_k the direction of the k-th name, and m the mean length of the names'
+        vectors. An inner label's v_k is the direction of its own name's plus that of the mean of all labels' below it.
+        These are similarities and no frequencies: paths are to be compared with each other, by the decoding rule
+        ``best-path``, and not with a threshold. There is no bias, because the vectors of long texts are short, so that
+        one that suits short texts refuses all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, name_vectors(self, tokenizer)
         names = F.normalize(vectors, dim=-1)  # (K, H)
@@ -64,7 +65,7 @@ class FlatModel(TextClassifier):
             count.index_add_(0, parents, count[labels] + 1)
         rows = torch.where(count > 0, F.normalize(names + F.normalize(below, dim=-1), dim=-1), names)
         self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
-        self.classifier.bias.fill_(-SLOPE * MIDDLE)
+        self.classifier.bias.zero_()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
         """Classify texts.
