@@ -102,8 +102,8 @@ class Kill(TrainerCallback):
 def test_a_killed_run_goes_on_to_the_same_weights(encoder: str, toy_data: Path, tmp_path: Path, damage: bool) -> None:
     train(make_run(encoder, toy_data, tmp_path / "whole", epochs=4))
     with pytest.raises(KeyboardInterrupt):
-        train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), callbacks=[Kill(15)])  # 6 steps an epoch
-    newest = tmp_path / "cut" / "checkpoints" / "checkpoint-12"
+        train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), callbacks=[Kill(16)])  # 7 steps an epoch
+    newest = tmp_path / "cut" / "checkpoints" / "checkpoint-14"
     assert newest.is_dir()
     if damage:  # killed while it wrote its newest checkpoint: the one before must do
         (newest / "COMPLETE").unlink()

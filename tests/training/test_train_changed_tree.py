@@ -86,7 +86,7 @@ def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
     anew = {"encoder": make_encoder("bert"), "architecture": name, "label_heads": 4, "keep_at_least": 2}
     other = train(make_run(toy_data, tmp_path / "anew", anew, epochs=6, batch_size=8))
     assert result.metrics["dev"]["macro"]["f1"] > 0.9  # eight labels of nine alone would be 0.89
-    assert other.metrics["dev"]["macro"]["f1"] < 0.8  # from the encoder, the same steps do not suffice
+    assert other.metrics["dev"]["macro"]["f1"] < 0.85  # from the encoder, the same steps do not suffice
     written = json.loads((tmp_path / "on" / "label-changes.json").read_text())
     assert written["added"] == [{"id": "tennis", "name": "tennis", "parent": "sports"}]
     assert len(written["kept"]) == 8

@@ -25,7 +25,7 @@ def make_run(data: Path, output: Path, model: dict | None = None, **training) ->
     return RunConfig.model_validate(
         {
             "data": {"path": data},
-            "model": {"encoder": "textrcnn"} | (model or {}),
+            "model": {"encoder": "textrcnn", "architecture": "hgclr"} | (model or {}),
             "training": {"epochs": 2, "precision": "fp32", "seed": 3} | training,
             "output": output,
         }
@@ -79,7 +79,9 @@ def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path) -> No
     model, tokenizer, _ = started_model(RunConfig.model_validate(settings), first.training_model)
     saved = AutoTokenizer.from_pretrained(first.model)
     assert tokenizer.get_vocab() == saved.get_vocab()
-    assert model.name_tokens[model.config.taxonomy.resolve("law")].tolist() == [tokenizer.unk_token_id]  # in no text
+    known = tokenizer.convert_tokens_to_ids("law")  # in no text, but a label's name
+    assert known != tokenizer.unk_token_id
+    assert model.name_tokens[model.config.taxonomy.resolve("law")].tolist() == [known]
     settings["model"]["word_vectors"] = tmp_path / "vectors.txt"
     with pytest.raises(InputError, match=r"a model to train on from has its own word embeddings; leave it out"):
         train(RunConfig.model_validate(settings))

@@ -16,7 +16,7 @@ from transformers import EvalPrediction, TrainingArguments
 from hgclr.models import HGCLRModel
 from hgclr.training.callbacks import CollapseWatch, EarlyStop
 from hgclr.training.checkpoints import latest_complete, mark_complete
-from hgclr.training.preparing import base_rates
+from hgclr.training.preparing import base_rates, label_counts
 from hgclr.training.run import history
 from hgclr.training.trainer import Collator, HierarchicalTrainer, SortedByLength, StreamingScores
 
@@ -103,7 +103,9 @@ def test_documents_are_scored_from_the_longest_to_the_shortest() -> None:
 
 def test_base_rates_count_labels() -> None:
     tokens = datasets.Dataset.from_dict({"labels": [[0, 1], [1], [1]]})
-    torch.testing.assert_close(base_rates(tokens, 3), torch.tensor([1.5, 3.5, 0.5]) / 4)
+    assert label_counts(None, 3).tolist() == [0, 0, 0]
+    counts = label_counts(tokens, 3)
+    torch.testing.assert_close(base_rates(counts, len(tokens)), torch.tensor([1.5, 3.5, 0.5]) / 4)
 
 
 def test_new_layers_have_their_own_rate_and_only_matrices_decay(
