@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hgclr.errors import InputError
@@ -44,7 +44,7 @@ class Budget:
             >>> Budget.parse("documents=1500, epochs=8")
             Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
         """
-        values: dict[str, int] = {}
+        values: dict[str, Any] = {}
         for part in text.split(","):
             key, _, value = (piece.strip() for piece in part.partition("="))
             if key not in KEYS:
@@ -54,7 +54,7 @@ class Budget:
             if not value.isascii() or not value.isdigit() or int(value) < 1:
                 raise InputError(f"--budget: {key} is {value!r}", remedy=f"give a whole number from 1, as in {EXAMPLE}")
             values[key] = int(value)
-        return replace(cls(), **values)
+        return cls(**values)
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the budget as settings of a run; nothing stands there for what has no bound."""

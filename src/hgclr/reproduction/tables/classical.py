@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import Document
 from hgclr.decisions.settings import Decisions
-from hgclr.decisions.tuning import Calibrated, Outputs, calibrate
+from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
 from hgclr.evaluation.frequency import by_frequency
 from hgclr.evaluation.metrics import MultiLabelScores
@@ -30,7 +30,7 @@ from hgclr.reproduction.tables.documents import read_splits
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.preparing import data_folder
-from hgclr.training.scoring import ENTRIES, LEAST
+from hgclr.training.scoring import LEAST
 
 __all__ = ["Setting", "fit_hiclass", "fit_tfidf", "run_classical", "settings_of", "vectorizer"]
 
@@ -318,10 +318,13 @@ def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions])
     for start in range(0, len(split), WINDOW):
         place = slice(start, start + WINDOW)
         rows, gold = split.rows[place], split.gold[place]
-        logits = model(rows) if isinstance(model, Linear) else None
-        for one, each in zip(scores, decisions, strict=True):
-            given = model(rows) if logits is None else each.decide(each.probabilities(logits)).given
-            one.update(given, gold)
+        if isinstance(model, Linear):
+            logits = model(rows)
+            given = [each.decide(each.probabilities(logits)).given for each in decisions]
+        else:
+            given = [model(rows)] * len(decisions)
+        for one, labels in zip(scores, given, strict=True):
+            one.update(labels, gold)
     return scores
 
 
