@@ -24,8 +24,8 @@ from hgclr.data import DataFolder
 from hgclr.decisions import tuning
 from hgclr.decisions.calibration import METHODS
 from hgclr.decisions.decoding import RULES
-from hgclr.decisions.settings import FILE
-from hgclr.decisions.thresholds import METRICS, SCOPES
+from hgclr.decisions.settings import FILE, Decisions
+from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.outputs import read_outputs
@@ -109,19 +109,24 @@ def test_what_is_found_is_shown_written_and_used(
         assert {key: value for key, value in json.loads(line).items() if key != "text"} == prediction.to_json()
 
 
-def test_decisions_stay_where_nothing_is_better(model: Path, toy_data: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What was tuned on the same dev is not beaten by one half."""
-    written = []
-    for options in (["--thresholds", "label", "--decode", "closure"], ["--thresholds", "none", "--method", "none"]):
-        with caplog.at_level(logging.WARNING):
-            caplog.clear()
-            result = run("calibrate", model, toy_data, "--metric", "macro", *options)
-        assert result.exit_code == 0, result.output
-        fields = json.loads((model / FILE).read_text())
-        written.append({name: fields[name] for name in ("rule", "thresholds", "calibration")})
+def test_decisions_stay_where_nothing_is_better(
+    model: Path, toy_data: Path, taxonomy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The best thresholds that there are for dev itself are not beaten by one half."""
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    dev = read_outputs(classifier, DataFolder(toy_data, taxonomy=taxonomy), "dev")
+    tuner = ThresholdTuner(taxonomy, "threshold", "macro", shrinkage=0)
+    best = tuner.tune("label", (1 / (1 + np.exp(-dev.logits))).astype(np.float32), dev.gold)
+    Decisions(taxonomy, "threshold", best).write(model)
+    before = json.loads((model / FILE).read_text())
+    with caplog.at_level(logging.WARNING):
+        result = run("calibrate", model, toy_data, "--metric", "macro", "--thresholds", "none", "--method", "none")
+    assert result.exit_code == 0, result.output
     assert "decisions stay as they were, because the best way that was found is worse: Micro-F1 from" in caplog.text
     assert "after (the same)" in result.stdout
-    assert written[0] == written[1]
+    after = json.loads((model / FILE).read_text())
+    assert after.pop("found")["thresholds"] == "as before"
+    assert after == {name: value for name, value in before.items() if name != "found"}
 
 
 def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
