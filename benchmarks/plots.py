@@ -1,4 +1,4 @@
-"""Draw the plots of the docs from the results of the benchmarks and of ``hgclr reproduce systems``.
+"""Draw the plots of the docs from the results of the benchmarks and of ``hgclr reproduce curves``.
 
 python benchmarks/plots.py --results benchmarks/results --output docs/images
 """
@@ -90,29 +90,43 @@ def bulk(result: dict[str, Any]) -> pyplot.Figure:
     return figure
 
 
-def systems(tables: dict[str, dict[str, Any]]) -> pyplot.Figure:
-    """Draw the test Macro-F1 of every system on every data set, with a dot for each seed."""
-    longest_first = sorted(tables.values(), key=lambda table: -len(table["rows"]))
-    titles = {row["key"]: row["title"] for table in longest_first for row in table["rows"]}
-    figure, panels = pyplot.subplots(
-        1, len(tables), figsize=(3.6 * len(tables) + 2, 0.42 * len(titles) + 1), sharey=True
-    )
-    for axes, (name, table) in zip(panels, tables.items(), strict=True):
-        for row in table["rows"]:
-            place, values = list(titles).index(row["key"]), [run["test"]["macro"] for run in row["runs"]]
-            if values:
-                mean = sum(values) / len(values)
-                axes.barh(place, mean, color=OURS if row["key"].startswith("hgclr") else THEIRS)
-                axes.plot(values, [place] * len(values), "o", color="#222222", markersize=3)
-                axes.text(max(values), place, f"  {mean:.1f}", va="center", fontsize=9)
-        axes.set_title(f"{name}, {table['rows'][0]['documents']['train']:,} documents", loc="left")
-        axes.set(xlabel="test Macro-F1", xlim=(0, axes.get_xlim()[1] * 1.15))
-    panels[0].set_yticks(range(len(titles)), list(titles.values()))
-    panels[0].invert_yaxis()
+LADDER = ("names", "head", "default")
+"""The rungs of effort, from the label tree alone to full training."""
+
+
+def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
+    """Draw test Macro-F1 against seconds at the smallest size of every data set, the rungs of effort joined."""
+    figure, panels = pyplot.subplots(1, len(curves), figsize=(4.6 * len(curves), 3.6), squeeze=False)
+    for axes, (name, result) in zip(panels[0], curves.items(), strict=True):
+        found = {}
+        for key, points in result["points"].items():
+            scores = points[0]["scores"]["tuned"].get("macro") if points else None
+            if scores is not None and points[0]["seconds"] is not None:
+                found[key] = (points[0]["seconds"]["mean"], scores["mean"], scores["sd"] or 0.0)
+        rungs = [found[key] for key in LADDER if key in found]
+        axes.plot([rung[0] for rung in rungs], [rung[1] for rung in rungs], color=OURS, zorder=1)
+        for key, (seconds, mean, spread) in found.items():
+            colour = OURS if key in LADDER else "#8a8a8a"
+            axes.errorbar(seconds, mean, yerr=spread, fmt="o", color=colour, ecolor=colour, zorder=2)
+            below = key not in LADDER
+            axes.annotate(
+                result["rows"][key],
+                (seconds, mean),
+                xytext=(0, -12 if below else 8),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color=colour,
+            )
+        documents = next(points[0]["documents"] for points in result["points"].values() if points)
+        axes.set_title(f"{name}, {documents:,} documents", loc="left")
+        axes.set(xscale="log", xlabel="seconds of training, two cores", ylabel="test Macro-F1, decisions tuned")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.margins(x=0.25, y=0.2)
+    figure.tight_layout()
     return figure
 
 
-SYSTEMS = "systems"
 DATA_SETS = ("clinc150", "icd10cm", "arxiv")
 PLOTS = {
     "training-speed": training,
@@ -137,9 +151,9 @@ def main() -> None:
             print(f"{file} is not there: no plot of it")
             continue
         save(draw(read(file)), arguments.output / f"{name}.svg")
-    tables = {name: arguments.results / name / "systems.json" for name in DATA_SETS}
-    if all(file.is_file() for file in tables.values()):
-        save(systems({name: read(file) for name, file in tables.items()}), arguments.output / f"{SYSTEMS}.svg")
+    curves = {name: arguments.results / name / "curves.json" for name in DATA_SETS}
+    if there := {name: read(file) for name, file in curves.items() if file.is_file()}:
+        save(ladder(there), arguments.output / "ladder.svg")
 
 
 def read(file: Path) -> dict[str, Any]:

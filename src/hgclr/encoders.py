@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, cache_dir
@@ -158,17 +158,18 @@ def encoder_pooling(name: str) -> Pooling:
         fields = {} if file is None else dict(_read_json(file))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
-    modes = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-    chosen = [mode for key, mode in modes.items() if fields.get(key)] or [fields.get("pooling_mode", "cls")]
-    others = [key for key, value in fields.items() if key.startswith("pooling_mode_") and value and key not in modes]
-    if len(chosen) > 1 or others or chosen[0] not in modes.values():
-        raise InputError(
-            f"the encoder was trained with the pooling {' and '.join(map(str, chosen + others))}",
-            path=file,
-            remedy="choose what comes nearest: model.pooling: mean, cls or max",
-        )
-    pooling: Pooling = chosen[0]
-    return pooling
+    flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+    chosen = [flags.get(key, key) for key, value in fields.items() if key.startswith("pooling_mode_") and value]
+    named = chosen or [str(fields.get("pooling_mode", "cls"))]  # newer files give one word in the place of flags
+    for pooling in get_args(Pooling):
+        if named == [pooling]:
+            found: Pooling = pooling
+            return found
+    raise InputError(
+        f"the encoder was trained with the pooling {' and '.join(named)}",
+        path=file,
+        remedy="choose what comes nearest: model.pooling: mean, cls or max",
+    )
 
 
 def _encoder_file(name: str, file: str) -> Path | None:
