@@ -114,8 +114,10 @@ def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrain
         config = HGCLRConfig.from_pretrained(start)
         saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
         if saved is not None and "architecture" not in run.model.model_fields_set:
-            run.model.architecture = saved
+            run.model = run.model.model_copy(update={"architecture": saved})
         architecture = ARCHITECTURES[run.model.architecture]
+        if run.training.effort != "full" and not issubclass(architecture, FlatModel):
+            raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
         if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
             raise InputError(
                 f"a {saved} model has not all that {run.model.architecture} is trained with",

@@ -23,7 +23,7 @@ from hgclr.evaluation.frequency import by_frequency
 from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
-from hgclr.models import TextClassifier
+from hgclr.models import FlatModel, TextClassifier
 from hgclr.models.memory import check_batch
 from hgclr.models.saving import save
 from hgclr.training.acceleration import accelerate_on_processor
@@ -100,11 +100,13 @@ def train(
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
     if run.training.effort == "full":
         how = _train_all(run, model, learned, tokens, counts, collator, callbacks=callbacks, resume=resume)
-    elif run.training.effort == "head":
-        rates = base_rates(counts, len(tokens["train"]))
-        how["recipe"] = fit_head(model, learned, rates, collator, on_documents=on_documents)
     else:
-        model.classify_by_names(tokenizer)
+        assert isinstance(model, FlatModel)  # the settings allow no other
+        if run.training.effort == "head":
+            rates = base_rates(counts, len(tokens["train"]))
+            how["recipe"] = fit_head(model, learned, rates, collator, on_documents=on_documents)
+        else:
+            model.classify_by_names(tokenizer)
     trained = time.monotonic() - started
 
     metrics: dict[str, Any] = {
