@@ -84,14 +84,15 @@ def calibrate(
 
     What is found is written to **decisions.json** in the model's folder; deleting that file undoes it. All scores shown
     are of documents that the choice was not fitted to: each fold of dev is decided with what was found on the others.
-    Where nothing is better without harm, decisions stay as they were.
+    Where nothing is better without harm, decisions stay as they were; those of a model that was tuned before, as
+    **hgclr train** does, are found anew and compared with one half.
     """
     from rich.console import Console
 
     from hgclr.cli.calibration_tables import candidate_table, print_calibrated
     from hgclr.cli.console import progress_bar
     from hgclr.cli.opening import open_classifier
-    from hgclr.decisions.settings import FILE
+    from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
     from hgclr.errors import InputError
@@ -122,9 +123,11 @@ def calibrate(
                     classifier, folder, split, entries=entries, progress=lambda count: bar.advance(task, count)
                 )
             )
+    # Decisions that were tuned before look too good on the documents that they may have been tuned on.
+    today = Decisions(classifier.taxonomy) if classifier.decisions.found else classifier.decisions
     found = find_decisions(
         Outputs.joined(parts),
-        classifier.decisions,
+        today,
         method=method,
         rule=decode,
         scope=thresholds,

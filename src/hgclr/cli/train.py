@@ -84,9 +84,9 @@ def train(
     console = Console()
     title = f"{run.model.architecture} on {run.data.path}"
     if "tuned" in result.metrics:
-        rows = {f"{split}, at one half": scores for split, scores in rows.items()}
+        rows = {f"{split}, at 0.5": scores for split, scores in rows.items()}
         if "test" in result.metrics["tuned"]:
-            rows["test, as decided"] = result.metrics["tuned"]["test"]
+            rows["test, tuned"] = result.metrics["tuned"]["test"]
     if rows:
         console.print(score_table(title, rows))
     if result.calibrated is not None:
