@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, from_json
+from hgclr.decisions.calibration import Calibration, Temperatures, from_json
 from hgclr.decisions.decoding import Decoder, Rule, monotone
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
@@ -84,6 +84,25 @@ class Decisions:
             return Decided(given, np.zeros_like(given), shown)
         sure = monotone(shown, self.taxonomy) >= self.sure
         return Decided(given & sure, given & ~sure, shown)
+
+    def logit_shift(self) -> NDArray[np.float32]:
+        """Return what to add to a model's logits, (K,), so that above 0 means above the threshold.
+
+        ``σ(z / T_k) > t_k`` where ``z - T_k logit(t_k) > 0``, with T_k = 1 without a calibration.
+
+        Raises:
+            InputError: if the calibration is not one of temperatures.
+        """
+        if self.calibration is not None and not isinstance(self.calibration, Temperatures):
+            raise InputError(
+                "an isotonic calibration cannot be written as a shift of the logits",
+                remedy="calibrate again with --method temperature",
+            )
+        inside = np.clip(self.decoder.thresholds.astype(np.float64), 1e-7, 1 - 1e-7)
+        odds = np.log(inside) - np.log1p(-inside)
+        if self.calibration is not None:
+            odds *= np.array(self.calibration.values)[self.taxonomy.depths - 1]
+        return (-odds).astype(np.float32)
 
     def summary(self) -> str:
         """Return how labels are decided, in a few words."""
