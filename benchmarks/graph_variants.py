@@ -32,6 +32,8 @@ from measuring import arguments_of, in_turns, provenance, ratio, show, spread, w
 from untrained import write_untrained
 
 LABELS = 160
+WORDS = 20_000
+"""Entries of the vocabulary that tokens are drawn from."""
 LENGTHS = {"short texts": 12, "abstracts": 205}
 TOKENS = (256, 512, 1024, 2048)
 BASE = "as it is"
@@ -43,7 +45,7 @@ Inputs = dict[str, NDArray[np.int64]]
 
 def batch(length: int, tokens: int) -> Inputs:
     """Return random texts of one length but for one, which is padded."""
-    ids = np.random.default_rng(0).integers(1000, 20000, (tokens // length, length))
+    ids = np.random.default_rng(0).integers(4, WORDS, (tokens // length, length))
     mask = np.ones_like(ids)
     mask[-1, -2:] = 0
     return {"input_ids": ids, "attention_mask": mask}

@@ -112,7 +112,7 @@ def test_other_modules_and_other_labels_are_refused(make_flat, written: Path, tm
         with pytest.raises(ValueError, match=r"modules\.json does not list Transformer, Pooling, Dense"):
             load_deployed(written)
     (written / "modules.json").write_text("{}")
-    with pytest.raises(ValueError, match="modules.json does not list"):
+    with pytest.raises(ValueError, match=r"modules\.json does not list"):
         load_deployed(written)
     (written / "modules.json").write_text(json.dumps(listed))
     config = json.loads((written / "config.json").read_text())
