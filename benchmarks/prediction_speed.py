@@ -11,6 +11,7 @@ out.
 
 from __future__ import annotations
 
+import copy
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer
-from hgclr.models.stock import to_stock
+from hgclr.models.stock import no_stock_form, to_stock
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
 from published_style import pad_to_512, score_label_by_label
@@ -153,7 +154,8 @@ def run(
     stock = partial(
         pipeline(
             "text-classification",
-            model=to_stock(network),
+            # Where transformers' own class has no such pooling, the pipeline takes ours.
+            model=to_stock(network) if no_stock_form(network) is None else copy.deepcopy(network),
             tokenizer=tokenizer,
             top_k=None,
             function_to_apply="sigmoid",

@@ -9,7 +9,9 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["write_untrained"]
 
 
-def write_untrained(encoder: str, taxonomy: Taxonomy, folder: Path) -> Path:
+def write_untrained(
+    encoder: str, taxonomy: Taxonomy, folder: Path, *, pooling: str = "cls", max_length: int = 512
+) -> Path:
     """Write a flat model with a random head, which gives a text a few labels, and return its folder."""
     import torch
 
@@ -18,7 +20,7 @@ def write_untrained(encoder: str, taxonomy: Taxonomy, folder: Path) -> Path:
 
     torch.manual_seed(0)
     tokenizer = load_tokenizer(encoder)
-    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, max_length=512)
+    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling=pooling, max_length=max_length)
     torch.nn.init.normal_(model.classifier.weight, std=0.05)
     torch.nn.init.constant_(model.classifier.bias, -1.0)
     save(model, tokenizer, folder)

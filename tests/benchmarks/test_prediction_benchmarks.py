@@ -11,6 +11,8 @@ from sklearn.metrics import f1_score
 
 import bulk_prediction
 import evaluation_speed
+import graph_variants
+import pooling_speed
 import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
@@ -18,15 +20,18 @@ from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer, save
 
 
-@pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "tiny"
+def write_model(encoder: str, taxonomy, folder: Path, pooling: str) -> Path:
     torch.manual_seed(4)
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    flat = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=64)
+    tokenizer = load_tokenizer(encoder)
+    flat = FlatModel.from_encoder(encoder, taxonomy, tokenizer, max_length=64, pooling=pooling)
     torch.nn.init.normal_(flat.classifier.weight, std=1.0)
     save(flat, tokenizer, folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(make_encoder("bert"), taxonomy, tmp_path_factory.mktemp("model") / "tiny", "cls")
 
 
 def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +56,48 @@ def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypat
     expected = 100 * f1_score(gold, predicted, average="micro")
     assert result["f1"]["ours, torch fp32"]["micro_f1"] == pytest.approx(expected)
     assert set(result["f1"]) == {"ours, torch fp32", "ours, onnx int8"}
+
+
+def test_prediction_speed_takes_a_model_with_mean_pooling(
+    make_encoder, taxonomy, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("published_style.LENGTH", 24)
+    mean = write_model(make_encoder("bert"), taxonomy, tmp_path / "mean", "mean")
+    result = prediction_speed.run(toy_data, model=mean, documents=6, scored=4, rounds=1, pipeline_batches=(2,))
+    assert result["best_pipeline"] == "pipeline, batch 2"
+    assert result["largest_difference_of_probabilities"]["pipeline"] < 1e-4
+
+
+def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, toy_data: Path) -> None:
+    result = pooling_speed.run(toy_data, encoder=make_encoder("bert"), documents=6, rounds=2, max_length=24)
+    runtimes = {"ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"}
+    assert set(result["seconds"]) == {f"{runtime}, {pooling}" for runtime in runtimes for pooling in ("cls", "mean")}
+    for runtime in runtimes:
+        mean, first = (result["seconds"][f"{runtime}, {pooling}"] for pooling in ("mean", "cls"))
+        assert result["mean_to_cls"][runtime]["lowest"] == pytest.approx(
+            min(b / s for s, b in zip(mean, first, strict=True))
+        )
+    assert result["setting"]["documents"] == 6
+    assert 2 < result["setting"]["tokens_per_document"] <= 24
+
+
+def test_other_forms_of_the_graph_give_the_same_logits(make_encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_variants, "LENGTHS", {"short texts": 5})
+    monkeypatch.setattr(graph_variants, "TOKENS", (16, 32))
+    monkeypatch.setattr(graph_variants, "WORDS", 20)
+    result = graph_variants.run(encoder=make_encoder("bert"), tokens=32, rounds=2)
+    assert set(result["forms"]["short texts"]) == set(graph_variants.REWRITES)
+    assert result["forms"]["short texts"]["as it is"]["median"] == 1
+    assert set(result["tokens_at_a_time"]) == {"short texts, fp32", "short texts, int8"}
+    wrong = {"as it is": lambda _: None, "wrong": _zero_the_bias}
+    monkeypatch.setattr(graph_variants, "REWRITES", wrong)
+    with pytest.raises(ValueError, match="wrong and as it is disagree"):
+        graph_variants.run(encoder=make_encoder("bert"), tokens=32, rounds=1)
+
+
+def _zero_the_bias(model) -> None:
+    weight = model.graph.initializers["model.classifier.weight"]
+    weight.const_value = type(weight.const_value)(np.zeros_like(weight.const_value.numpy()), name=weight.name)
 
 
 def test_prediction_speed_refuses_a_model_that_reads_less(model: Path, toy_data: Path) -> None:

@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.decisions.settings import Decisions
 from hgclr.models import FlatModel
 from hgclr.models.saving import load_tokenizer, save
 
@@ -92,6 +94,63 @@ def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_d
     expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (model, out))
     assert found == expected
     assert found.count("predictions") == 2
+
+
+@pytest.fixture(scope="module")
+def mean_model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with mean pooling, and thresholds of its own."""
+    tokenizer = load_tokenizer(make_encoder("mpnet"))
+    torch.manual_seed(4)
+    network = FlatModel.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, pooling="mean")
+    torch.nn.init.normal_(network.classifier.weight, std=1.0)
+    folder = tmp_path_factory.mktemp("export") / "mean"
+    save(network, tokenizer, folder)
+    Decisions(taxonomy, rule="closure", thresholds=np.linspace(0.2, 0.7, 9, dtype=np.float32)).write(folder)
+    return folder
+
+
+def test_sentence_transformers_take_the_models_place(mean_model: Path, toy_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "st"
+    options = ["--output", out, "--data", toy_data, "--split", "test"]
+    result = run("export", mean_model, "--to", "sentence-transformers", *options)
+    assert result.exit_code == 0, result.output
+    first, second, third, *_ = result.stdout.splitlines()
+    assert first == f"written: {out}, modules of sentence-transformers with mean pooling"
+    assert second.startswith("largest difference from the model on ")
+    assert third.startswith(f'use it: sentence_transformers.SentenceTransformer("{out}").encode(texts) gives logits')
+    assert "change: Micro-F1 +0.00, Macro-F1 +0.00" in result.stdout
+    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (mean_model, out))
+    assert found == expected
+    card = (out / "README.md").read_text()
+    assert 'library_name: "sentence-transformers"' in card
+    assert "are not part of that: they are in `decisions.json`" in card
+
+
+@pytest.mark.parametrize(("to", "given"), [("stock", "a score above one half"), ("sentence-transformers", "a logit")])
+def test_folded_thresholds_are_announced(model: Path, mean_model: Path, tmp_path: Path, to: str, given: str) -> None:
+    source = model if to == "stock" else mean_model
+    result = run("export", source, "--to", to, "--fold-thresholds", "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert f"thresholds are folded into the bias: {given}" in result.stdout
+    assert "shifted scores, not probabilities" in (tmp_path / "out" / "README.md").read_text()
+    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (source, tmp_path / "out"))
+    assert found == expected  # hgclr decides as before
+
+
+@pytest.mark.parametrize(("to", "tolerance"), [("onnx", 2e-4), ("onnx-int8", 0.06)])
+def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: str, tolerance: float) -> None:
+    """Every label of every text, by a threshold that all are above."""
+    assert run("export", mean_model, "--to", to, "--output", tmp_path / "out").exit_code == 0
+    asked = ["a prism", "judge " * 80, "oar of the lake", "--decode", "threshold", "--threshold", "0.001"]
+    expected, done = run("predict", mean_model, *asked), without_torch("predict", tmp_path / "out", *asked)
+    assert done.returncode == 0, done.stderr
+    probabilities = [
+        [{label["id"]: label["probability"] for label in json.loads(line)["predictions"]} for line in text.splitlines()]
+        for text in (expected.stdout, done.stdout)
+    ]
+    assert [len(row) for row in probabilities[0]] == [9, 9, 9]
+    for one, other in zip(*probabilities, strict=True):
+        assert other == pytest.approx(one, abs=tolerance)
 
 
 def test_our_own_class_is_announced(make_encoder, taxonomy, tmp_path: Path) -> None:
@@ -184,7 +243,9 @@ def test_a_model_of_torch_needs_torch_and_says_so(model: Path, tmp_path: Path, c
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_input_is_one_line_and_leaves_nothing_behind(model: Path, exported: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_leaves_nothing_behind(
+    model: Path, mean_model: Path, exported: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     for arguments, message in (
         (["nowhere", "--to", "onnx", "--output", out], "no model could be loaded from nowhere"),
@@ -193,7 +254,18 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(model: Path, exported: 
         ([model, "--to", "onnx", "--output", out, "--data", "nowhere"], "nowhere: no such data folder"),
         ([model, "--to", "stock", "--output", out, "--scores", "nowhere"], "nowhere: cannot be read: No such file"),
         ([exported, "--to", "stock", "--output", out], "this is an ONNX model already"),
-        ([model, "--to", "tflite", "--output", out], "'tflite' is not one of 'stock', 'onnx', 'onnx-int8'"),
+        (
+            [model, "--to", "tflite", "--output", out],
+            "'tflite' is not one of 'stock', 'sentence-transformers', 'onnx', 'onnx-int8'",
+        ),
+        (
+            [mean_model, "--to", "stock", "--output", out],
+            "this model's pooling is mean; use --to sentence-transformers, or --to onnx",
+        ),
+        (
+            [model, "--to", "onnx", "--fold-thresholds", "--output", out],
+            "--fold-thresholds is not for --to onnx: only hgclr reads such a folder",
+        ),
     ):
         result = run("export", *arguments)
         assert result.exit_code == 2

@@ -29,6 +29,7 @@ def default_encoder(make_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that examples read, under the names that the pages use."""
     from hgclr import DataFolder, HierarchicalClassifier, RunConfig, Taxonomy, train
+    from hgclr.export.sentence_transformers import export_sentence_transformers
     from hgclr.export.stock import export_stock
     from hgclr.reporting import report
 
@@ -49,6 +50,7 @@ def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.Te
     for name in ("report-flat", "report-hgclr"):
         report(classifier, documents, "test", folder / name, name=name)
     export_stock(runs / "first" / "model", folder / "first-plain")
+    export_sentence_transformers(runs / "first" / "model", folder / "first-modules")
     (folder / "old.tsv").write_text("Root\tsports\nsports\ttennis\tsquash\n")
     (folder / "new.tsv").write_text("Root\tsports\nsports\tracket sports\trowing\n")
     (folder / "texts").mkdir()

@@ -74,6 +74,11 @@ def test_hubs_find_their_fields(taxonomy) -> None:
     ("kind", "present", "absent"),
     [
         ("stock", ['pipeline("text-classification", model="sorter"', "hgclr[train]", "Not in fp16"], ["hgclr[onnx]"]),
+        (
+            "sentence-transformers",
+            ['SentenceTransformer("sorter")', "1 / (1 + np.exp(-", "hgclr[train]", "are not part of that"],
+            ["hgclr[onnx]", "fp16", "pipeline("],
+        ),
         ("model", ["import hgclr.models", "hgclr[train]"], ["hgclr[onnx]", "fp16", "int8"]),
         ("onnx", ["hgclr[onnx]"], ["pipeline(", "hgclr[train]", "int8"]),
         ("onnx-int8", ["hgclr[onnx]", "rounded to int8"], ["pipeline(", "hgclr[train]"]),
@@ -87,8 +92,18 @@ def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], 
         assert words not in text
 
 
+@pytest.mark.parametrize("kind", ["stock", "sentence-transformers"])
+def test_folded_thresholds_are_told(taxonomy, kind: str) -> None:
+    text = card_of(taxonomy, kind, folded=True).text()
+    for words in ("is folded into the bias", "a logit above 0", "shifted scores, not probabilities", "its parent"):
+        assert words in text
+        assert words not in card_of(taxonomy, kind).text()
+    fields = yaml.safe_load(text.split("---")[1])
+    assert fields["library_name"] == ("transformers" if kind == "stock" else kind)
+
+
 def test_the_code_in_it_is_python(taxonomy) -> None:
-    for kind in ("stock", "model", "onnx"):
+    for kind in ("stock", "sentence-transformers", "model", "onnx"):
         card = ModelCard(kind, 'a "quoted"\nname', Decisions(taxonomy), 128)
         for code in re.findall(r"```python\n(.*?)```", card.text(), flags=re.DOTALL):
             compile(code, "card", "exec")

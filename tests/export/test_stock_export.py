@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from hgclr.decisions.calibration import Isotonic, Temperatures
+from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock, exporting
@@ -85,19 +87,64 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "pooling"), [("distilbert", "cls"), ("bert", "mean")])
-def test_without_an_exact_form_our_own_class_is_written(
-    make_model, taxonomy, tmp_path: Path, kind: str, pooling: str
-) -> None:
-    model = make_model(kind, pooling)
+def test_without_an_exact_form_our_own_class_is_written(make_model, taxonomy, tmp_path: Path) -> None:
+    model = make_model("distilbert")
     result = export_stock(model, tmp_path / "own")
     assert result.class_name == "FlatModel"
-    assert kind in str(result.own_class)
+    assert "distilbert" in str(result.own_class)
     found = in_pipeline(result.folder, hgclr="with")
     assert found["class"] == "FlatModel"
     expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
     for row, answer in enumerate(found["answers"]):
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("bert", "mean"), ("distilbert", "mean"), ("bert", "max")])
+def test_other_poolings_are_told_where_to_go(make_model, tmp_path: Path, kind: str, pooling: str) -> None:
+    with pytest.raises(InputError) as caught:
+        export_stock(make_model(kind, pooling), tmp_path / "out")
+    (line,) = str(caught.value).splitlines()
+    assert f"this model's pooling is {pooling}; use --to sentence-transformers, or --to onnx" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def calibrated(taxonomy) -> Decisions:
+    """Thresholds that differ by label, temperatures that differ by level."""
+    thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)
+    return Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5)))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
+    make_model, taxonomy, tmp_path: Path, kind: str
+) -> None:
+    model = make_model(kind)
+    calibrated(taxonomy).write(model)
+    ours = HierarchicalClassifier.from_pretrained(model)
+    given = ours.decisions.decide(ours.predict_proba(TEXTS)).given
+    plain = export_stock(model, tmp_path / "plain")
+    folded = export_stock(model, tmp_path / "folded", fold_thresholds=True)
+    assert (plain.folded, folded.folded) == (False, True)
+    found = {}
+    for result in (plain, folded):
+        answers = in_pipeline(result.folder, hgclr="without")["answers"]
+        found[result.folded] = np.array([[answer[label] > 0.5 for label in taxonomy.ids] for answer in answers])
+    np.testing.assert_array_equal(found[True], given)
+    assert (found[False] != given).any()  # or the thresholds would not matter
+    again = HierarchicalClassifier.from_pretrained(folded.folder)  # which decides by itself, on the model's own logits
+    np.testing.assert_allclose(*(next(c.logits(TEXTS)) for c in (again, ours)), atol=1e-5)
+    np.testing.assert_array_equal(again.decisions.decide(again.predict_proba(TEXTS)).given, given)
+
+
+def test_thresholds_that_cannot_be_folded_are_refused(make_model, taxonomy, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"in a class of ours, because .*distilbert.*; leave --fold-thresholds out"):
+        export_stock(make_model("distilbert"), tmp_path / "out", fold_thresholds=True)
+    model = make_model("bert")
+    line = ((0.0, 1.0), (0.0, 1.0))
+    Decisions(taxonomy, calibration=Isotonic(taxonomy, (line, line, line))).write(model)
+    with pytest.raises(InputError, match="isotonic"):
+        export_stock(model, tmp_path / "out", fold_thresholds=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_takes_the_models_place(make_model, tmp_path: Path) -> None:
@@ -136,11 +183,11 @@ def test_the_folder_holds_no_pickle_and_nothing_of_this_machine(make_model, tmp_
 def test_other_logits_are_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused: bool) -> None:
     real = exporting.to_stock
 
-    def another(model: FlatModel):
+    def another(model: FlatModel, shift=None):
         other = copy.deepcopy(model)
         with torch.no_grad():
             other.classifier.bias[3] += error
-        return real(other)
+        return real(other, shift)
 
     monkeypatch.setattr(exporting, "to_stock", another)
     if not refused:

@@ -52,6 +52,26 @@ def test_a_missing_file_is_refused(folder: Path) -> None:
         check_folder(folder)
 
 
+def test_folders_of_modules_are_covered_and_no_others(folder: Path) -> None:
+    for name in ("2_Dense", "reports"):
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text("{}")
+    write_manifest(folder)
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    assert files["2_Dense/config.json"] == hashlib.sha256(b"{}").hexdigest()
+    assert not [name for name in files if name.startswith("reports")]
+    check_folder(folder)
+    (folder / "reports" / "config.json").write_text("[]")
+    check_folder(folder)
+    (folder / "2_Dense" / "config.json").write_text("[]")
+    with pytest.raises(InputError, match=r"2_Dense/config\.json: not the file that was exported"):
+        check_folder(folder)
+    (folder / "manifest.json").unlink()
+    (folder / "2_Dense" / "pytorch_model.bin").touch()
+    with pytest.raises(InputError, match=r"2_Dense/pytorch_model\.bin may be a pickle"):
+        check_folder(folder)
+
+
 @pytest.mark.parametrize("name", ["adapter_config.json", "added.TXT", "modeling.py", "model.onnx"])
 def test_a_file_that_was_slipped_in_is_refused(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
@@ -122,6 +123,28 @@ def test_one_that_was_trained_further_is_not_taken_for_ours(make_flat, tmp_path:
     stock.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="its head is not the one that hgclr export wrote"):
         from_stock(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_a_shift_of_the_logits_is_there_and_can_be_taken_away(make_flat, tmp_path: Path, kind: str) -> None:
+    model = make_flat(kind)
+    shift = np.linspace(-4, 4, model.config.label_count, dtype=np.float32)
+    stock = to_stock(model, shift)
+    for one, other in zip(logits_of(model), logits_of(stock), strict=True):
+        torch.testing.assert_close(other, one + torch.from_numpy(shift), atol=1e-5, rtol=0)
+    stock.save_pretrained(tmp_path)
+    loaded = load_deployed(tmp_path)
+    for one, other in zip(logits_of(model), logits_of(loaded), strict=True):
+        torch.testing.assert_close(other, one, atol=2e-6, rtol=0)
+
+
+def test_a_shift_for_other_labels_is_refused(make_flat, tmp_path: Path) -> None:
+    to_stock(make_flat()).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["hgclr"]["logit_shift"] = [0.5, 0.25]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"not what hgclr export writes: logit_shift has the shape \(2,\)"):
+        load_deployed(tmp_path)
 
 
 @pytest.mark.parametrize("broken", [{}, {"head_scale": 0.5}, "text", None])

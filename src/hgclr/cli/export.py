@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from hgclr.data import DataFolder
     from hgclr.export.card import ModelCard, Score
     from hgclr.export.onnx import OnnxExport
+    from hgclr.export.sentence_transformers import SentenceTransformersExport
     from hgclr.export.stock import StockExport
     from hgclr.inference import HierarchicalClassifier
 
+    Export = OnnxExport | SentenceTransformersExport | StockExport
+
 __all__ = ["export"]
 
-Target = Literal["stock", "onnx", "onnx-int8"]
+Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
+FOLDABLE: tuple[Target, ...] = ("stock", "sentence-transformers")
+"""What programs read that know of no thresholds."""
 TEXTS = 64
 """Texts of the data that the export is held against the model on."""
 
@@ -32,8 +37,10 @@ def export(
     to: Annotated[
         Target,
         typer.Option(
-            help="stock: a plain model of transformers, the same numbers, no hgclr needed to load it."
-            " onnx: the same numbers in onnxruntime, no torch needed. onnx-int8: smaller and faster, with rounding."
+            help="stock: a plain model of transformers, the same numbers, no hgclr needed to load it; for the pooling"
+            " cls. sentence-transformers: the same for any pooling, as a model of sentence-transformers whose encode"
+            " gives logits. onnx: the same numbers in onnxruntime, no torch needed. onnx-int8: smaller and faster,"
+            " with rounding."
         ),
     ],
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
@@ -47,6 +54,15 @@ def export(
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="Which split of it: train, dev or test.")] = "dev",
+    fold_thresholds: Annotated[
+        bool,
+        typer.Option(
+            "--fold-thresholds",
+            help="Put the thresholds of decisions.json, with a temperature calibration, into the bias, so that where"
+            " there is no hgclr a label is given above one half (a logit above 0). What the model calls a probability"
+            " there is then a shifted score. For stock and sentence-transformers; hgclr itself decides as before.",
+        ),
+    ] = False,
     scores_file: Annotated[
         Path | None,
         typer.Option(
@@ -61,7 +77,8 @@ def export(
         typer.Option("--license", metavar="ID", help="Licence for the model card, such as mit; default: not stated."),
     ] = None,
 ) -> None:
-    """Write a trained model for others: for transformers alone, or for onnxruntime, where torch need not be installed.
+    """Write a trained model for others: for transformers or sentence-transformers alone, or for onnxruntime, where
+    torch need not be installed.
 
     The output folder takes the model's place in hgclr predict and evaluate. It is held against the model before it is
     written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON and
@@ -73,10 +90,15 @@ def export(
 
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.rendering import score_table
-    from hgclr.errors import require_extra
+    from hgclr.errors import InputError, require_extra
 
-    if to == "stock":
+    if to in FOLDABLE:
         require_extra("torch", extra="train", capability="Exporting to transformers")
+    elif fold_thresholds:
+        raise InputError(
+            f"--fold-thresholds is not for --to {to}: only hgclr reads such a folder, and decides by decisions.json",
+            remedy="leave it out",
+        )
     else:
         for module in ("torch", "onnxscript", "onnxruntime"):
             require_extra(module, extra="export", capability="Exporting to ONNX")
@@ -94,7 +116,7 @@ def export(
         scores["torch"] = _scores(classifier, model, folder, split)
         texts = [document.text for document in islice(folder.documents(split), TEXTS)]
     with standard_error().status("writing the model and holding it against torch"):
-        result = _write(model, to, output, texts)
+        result = _write(model, to, output, texts, fold_thresholds=fold_thresholds)
     for line in _summary(result):
         console.print(line, markup=False, soft_wrap=True)
     if folder is not None:
@@ -117,22 +139,29 @@ def _scores(classifier: HierarchicalClassifier, name: str, folder: DataFolder, s
         return evaluate(classifier, folder, split, progress=lambda count: bar.advance(task, count)).to_json()
 
 
-def _write(model: str, to: Target, output: Path, texts: Sequence[str]) -> OnnxExport | StockExport:
+def _write(model: str, to: Target, output: Path, texts: Sequence[str], *, fold_thresholds: bool) -> Export:
     """Write the model in the form that is asked for."""
     if to == "stock":
         from hgclr.export.stock import export_stock
 
-        return export_stock(model, output, texts=texts)
+        return export_stock(model, output, texts=texts, fold_thresholds=fold_thresholds)
+    if to == "sentence-transformers":
+        from hgclr.export.sentence_transformers import export_sentence_transformers
+
+        return export_sentence_transformers(model, output, texts=texts, fold_thresholds=fold_thresholds)
     from hgclr.export.onnx import export_onnx
 
     return export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
 
 
-def _summary(result: OnnxExport | StockExport) -> list[str]:
+def _summary(result: Export) -> list[str]:
     """Return what was written, what it differs by, and what to do with it."""
+    from hgclr.export.sentence_transformers import SentenceTransformersExport
     from hgclr.export.stock import StockExport
 
-    return _stock_summary(result) if isinstance(result, StockExport) else _onnx_summary(result)
+    if isinstance(result, StockExport):
+        return _stock_summary(result)
+    return _modules_summary(result) if isinstance(result, SentenceTransformersExport) else _onnx_summary(result)
 
 
 def _stock_summary(result: StockExport) -> list[str]:
@@ -143,13 +172,24 @@ def _stock_summary(result: StockExport) -> list[str]:
     else:
         how = f'use it: import hgclr.models, then transformers.pipeline("text-classification", {place})'
         what = f"{result.class_name} of hgclr, because {result.own_class}"
+    return [f"written: {result.folder}, {what}", *_equal_logits(result, "a score above one half"), how]
+
+
+def _modules_summary(result: SentenceTransformersExport) -> list[str]:
+    how = f'sentence_transformers.SentenceTransformer("{result.folder}").encode(texts) gives logits'
+    return [
+        f"written: {result.folder}, modules of sentence-transformers with {result.pooling} pooling",
+        *_equal_logits(result, "a logit above 0"),
+        f"use it: {how}; hgclr need not be installed for that",
+    ]
+
+
+def _equal_logits(result: StockExport | SentenceTransformersExport, given: str) -> list[str]:
+    """Return how far logits are from the model's, and whether thresholds are in them."""
     difference = result.difference
     apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
-    return [
-        f"written: {result.folder}, {what}",
-        f"largest difference from the model on {difference.texts} texts: {apart}",
-        how,
-    ]
+    folded = [f"thresholds are folded into the bias: {given} means that the label is given"] if result.folded else []
+    return [f"largest difference from the model on {difference.texts} texts: {apart}", *folded]
 
 
 def _onnx_summary(result: OnnxExport) -> list[str]:
@@ -163,11 +203,10 @@ def _onnx_summary(result: OnnxExport) -> list[str]:
     ]
 
 
-def _card(
-    model: str, to: Target, result: OnnxExport | StockExport, scores: Sequence[Score], licence: str | None
-) -> ModelCard:
+def _card(model: str, to: Target, result: Export, scores: Sequence[Score], licence: str | None) -> ModelCard:
     """Return the model card, from the folder as hgclr itself loads it."""
     from hgclr.export.card import ModelCard, read_training
+    from hgclr.export.onnx import OnnxExport
     from hgclr.export.stock import StockExport
     from hgclr.inference.loading import load
 
@@ -180,4 +219,5 @@ def _card(
         training=read_training(model, len(written.taxonomy)),
         scores=scores,
         licence=licence,
+        folded=not isinstance(result, OnnxExport) and result.folded,
     )

@@ -67,11 +67,21 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
     return [pad(group, model.pad_token) for group in groups]
 
 
-def compare(expected: Backend, found: Backend, batches: Sequence[Batch]) -> Difference:
-    """Return how far one backend is from another."""
+def compare(
+    expected: Backend, found: Backend, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
+) -> Difference:
+    """Return how far one backend is from another.
+
+    Args:
+        expected: the model.
+        found: the export.
+        batches: what to hold them against each other on.
+        shift: what the export's logits have been moved by, (K,).
+    """
     logit = relative = probability = np.float64(0)
     for batch in batches:
         one, other = (backend.logits(*batch).astype(np.float64) for backend in (expected, found))
+        one += 0 if shift is None else shift
         apart = np.abs(one - other)
         logit = np.maximum(logit, apart.max())  # which keeps a NaN
         relative = np.maximum(relative, (apart / np.maximum(np.abs(one), 1)).max())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
 from hgclr.inference.backends import TorchBackend
 from hgclr.inference.finding import find_model
 from hgclr.inference.loading import LoadedModel, is_onnx, load
+from hgclr.models.saving import load_tokenizer
 
-__all__ = ["open_model"]
+__all__ = ["open_model", "open_tokenizer"]
 
 
 def open_model(model: str | Path, output: Path) -> tuple[LoadedModel, TorchBackend]:
@@ -36,3 +40,13 @@ def open_model(model: str | Path, output: Path) -> tuple[LoadedModel, TorchBacke
     config.name_or_path = ""
     config.text_encoder.name_or_path = Path(config.text_encoder.name_or_path).name
     return loaded, backend
+
+
+def open_tokenizer(model: str | Path, max_length: int) -> PreTrainedTokenizerBase:
+    """Load a model's tokenizer for other programs: it cuts texts where the model does, and pads only when told to."""
+    tokenizer: Any = load_tokenizer(str(find_model(model)))
+    tokenizer.model_max_length = max_length
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.enable_truncation(max_length)
+    opened: PreTrainedTokenizerBase = tokenizer
+    return opened

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError, require_extra
 
-__all__ = ["Backend", "OnnxBackend", "TorchBackend"]
+__all__ = ["Backend", "OnnxBackend", "TorchBackend", "session_options"]
 
 
 PROCESSOR_TOKENS = 1024
@@ -90,21 +90,10 @@ class OnnxBackend:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
         import onnxruntime  # type: ignore[import-untyped]
 
-        options = onnxruntime.SessionOptions()
-        # Its own choice would count the cores of the machine, not those of a container, and tie its threads to them.
-        options.intra_op_num_threads = threads or _threads()
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3  # errors; its warnings are about its own optimisations
-        # The kernel that this fusion puts in takes longer than the addition and the norm it replaces.
-        options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
-        # Threads that wait for work by spinning take the cores from whatever makes the next batch.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Work in small shares: a core that is busy with something else then keeps nobody waiting.
-        options.add_session_config_entry("session.dynamic_block_base", "4")
-        # A plan of memory is kept for every shape ever seen; shapes here are of any length.
-        options.enable_mem_pattern = False
         try:
-            self.session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+            self.session = onnxruntime.InferenceSession(
+                graph, session_options(threads), providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # onnxruntime's own exceptions have no common class but this one
             raise InputError(
                 f"no graph could be loaded: {str(error).strip().splitlines()[0]}",
@@ -123,6 +112,26 @@ class OnnxBackend:
         logits: NDArray[np.float32]
         (logits,) = self.session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
         return logits
+
+
+def session_options(threads: int | None = None) -> Any:
+    """Return onnxruntime's options for a graph of ours; ``threads`` as in :class:`OnnxBackend`."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # Its own choice would count the cores of the machine, not those of a container, and tie its threads to them.
+    options.intra_op_num_threads = threads or _threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors; its warnings are about its own optimisations
+    # The kernel that this fusion puts in takes longer than the addition and the norm it replaces.
+    options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
+    # Threads that wait for work by spinning take the cores from whatever makes the next batch.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Work in small shares: a core that is busy with something else then keeps nobody waiting.
+    options.add_session_config_entry("session.dynamic_block_base", "4")
+    # A plan of memory is kept for every shape ever seen; shapes here are of any length.
+    options.enable_mem_pattern = False
+    return options
 
 
 def _threads() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ PICKLES = {".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
 """Files that can hold a pickle, and so run code when they are read."""
 READ = {".data", ".jinja", ".json", ".model", ".onnx", ".py", ".safetensors", ".txt"}
 """Files that a library may take into account once they are there, whether or not we meant them."""
+MODULE = re.compile(r"\d+_\w+")
+"""Folders of the modules of sentence-transformers, such as 2_Dense."""
 SHORT = 12
 """Digits of a hash that are shown."""
 REMEDY = "copy or download the folder again, or write it again with hgclr export"
@@ -42,10 +45,10 @@ def check_folder(folder: Path) -> None:
     Raises:
         InputError: naming the file, what is wrong with it and what to do.
     """
-    for path in sorted(folder.iterdir()):
+    for path in _files(folder):
         if path.suffix.lower() in PICKLES:
             raise InputError(
-                f"no model could be loaded: {path.name} may be a pickle, which runs code when it is read",
+                f"no model could be loaded: {_name(path, folder)} may be a pickle, which runs code when it is read",
                 path=folder,
                 remedy="a model of hgclr needs none; delete it, or give the folder 'model' that hgclr train wrote",
             )
@@ -105,10 +108,21 @@ def _compare(folder: Path, expected: dict[str, str]) -> None:
 def _covered(folder: Path) -> list[str]:
     """Return the names of all files that a prediction may depend on."""
     return sorted(
-        path.name
-        for path in folder.iterdir()
+        _name(path, folder)
+        for path in _files(folder)
         if path.is_file() and path.suffix.lower() in READ and path.name not in (FILE, DECISIONS)
     )
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return what is in a folder and in those of its modules, which is as deep as anybody reads."""
+    inside = sorted(folder.iterdir())
+    modules = [path for path in inside if path.is_dir() and MODULE.fullmatch(path.name)]
+    return [*inside, *(path for module in modules for path in sorted(module.iterdir()))]
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _sha256(path: Path) -> str:

@@ -13,6 +13,7 @@ from hgclr.models.hgclr import HGCLRModel
 from hgclr.models.hiagm import HiAGMLAModel, HiAGMTPModel
 from hgclr.models.himatch import HiMatchModel
 from hgclr.models.htcinfomax import HTCInfoMaxModel
+from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
@@ -49,14 +50,15 @@ AutoModel.register(TextRCNNConfig, TextRCNNModel)
 def load_deployed(folder: str | Path) -> TextClassifier:
     """Load a model to predict with; what a training model holds beyond that is left out.
 
-    One that ``hgclr export`` wrote in a class of transformers' own becomes the model that it was written from.
+    One that ``hgclr export`` wrote in a class of transformers' own, or for sentence-transformers, becomes the model
+    that it was written from.
 
     Raises:
         OSError, ValueError: if there is no such model.
     """
     model: TextClassifier
     if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
-        model = from_stock(folder)
+        model = from_modules(folder) if (Path(folder) / MODULES).is_file() else from_stock(folder)
     else:
         config = HGCLRConfig.from_pretrained(folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}

@@ -27,7 +27,7 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["ClassifierOutput", "TextClassifier", "load_encoder_config", "new_encoder"]
+__all__ = ["ClassifierOutput", "TextClassifier", "load_encoder_config", "new_encoder", "without_pooler"]
 
 
 @dataclass
@@ -89,7 +89,7 @@ class TextClassifier(PreTrainedModel):
             return cls.from_encoder_config(encoder, taxonomy, tokenizer, **settings)
         encoder_config = load_encoder_config(encoder)
         try:
-            pretrained = AutoModel.from_pretrained(resolve_encoder(encoder), **_without_pooler(encoder_config))
+            pretrained = AutoModel.from_pretrained(resolve_encoder(encoder), **without_pooler(encoder_config))
         except (OSError, ValueError) as error:
             raise encoder_load_error(encoder, error) from error
         if settings.get("pooling", "auto") == "auto":
@@ -177,11 +177,11 @@ def load_encoder_config(encoder: str) -> PreTrainedConfig:
 
 def new_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Return an encoder with new weights, without the pooler."""
-    encoder: PreTrainedModel = AutoModel.from_config(config, **_without_pooler(config))
+    encoder: PreTrainedModel = AutoModel.from_config(config, **without_pooler(config))
     return encoder
 
 
-def _without_pooler(config: Any) -> dict[str, bool]:
+def without_pooler(config: Any) -> dict[str, bool]:
     """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(

@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import TextClassifier
 from hgclr.models.flat import FlatModel
 
-__all__ = ["KEY", "from_stock", "no_stock_form", "to_stock"]
+__all__ = ["KEY", "Pooling", "from_stock", "label_fields", "no_stock_form", "our_config", "shift_of", "to_stock"]
+
+Pooling = Literal["cls", "mean", "max"]
 
 KEY = "hgclr"
-"""Field of the stock configuration with what only we need: label tree, threshold, length, and ε."""
+"""Field of the stock configuration with what only we need: label tree, threshold, length, ε, and shifts of logits."""
 OURS = ("label_parents", "label_names", "threshold", "max_length")
-SCALE = "head_scale"
+LABELS = ("id2label", "label2id", "problem_type")
+SCALE, SHIFT = "head_scale", "logit_shift"
 LINEAR = 2.0**-12
 """Up to here tanh(x) = x in fp32: the next term of its series, x³/3, is below half of x's last bit."""
 HEADS = {
@@ -54,15 +59,19 @@ def no_stock_form(model: TextClassifier) -> str | None:
 
 
 @torch.no_grad()
-def to_stock(model: TextClassifier) -> PreTrainedModel:
+def to_stock(model: TextClassifier, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
+
+    Args:
+        model: the model.
+        shift: added to the logits, (K,); noted in the configuration, so that :func:`from_stock` takes it away again.
 
     Raises:
         ValueError: if there is none, see :func:`no_stock_form`.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
-    stock: Any = AutoModelForSequenceClassification.from_config(_stock_config(model.config))
+    stock: Any = AutoModelForSequenceClassification.from_config(_stock_config(model.config, shift))
     stock.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
     scale = _scale(model.encoder)
     before, after = _head(stock)
@@ -70,6 +79,8 @@ def to_stock(model: TextClassifier) -> PreTrainedModel:
     before.bias.zero_()
     after.weight.copy_(model.classifier.weight / scale)
     after.bias.copy_(model.classifier.bias)
+    if shift is not None:
+        after.bias.add_(torch.from_numpy(shift))
     getattr(stock.config, KEY)[SCALE] = scale
     stock.eval()
     network: PreTrainedModel = stock
@@ -80,13 +91,16 @@ def to_stock(model: TextClassifier) -> PreTrainedModel:
 def from_stock(folder: str | Path) -> FlatModel:
     """Load what :func:`to_stock` made as the model that it was made of, weights to the last bit.
 
+    A shift of the logits is taken away again, which may change the last bit of a bias.
+
     Raises:
         OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
     """
     stock: Any = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True)
     try:
-        config, scale = _our_config(stock.config), float(getattr(stock.config, KEY)[SCALE])
+        config, scale = our_config(stock.config, "cls"), float(getattr(stock.config, KEY)[SCALE])
         before, after = _head(stock)
+        shift = shift_of(stock.config)
     except (KeyError, TypeError) as error:
         raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
@@ -96,24 +110,53 @@ def from_stock(folder: str | Path) -> FlatModel:
     model.encoder, model.classifier = stock.base_model, after
     model.encoder.pooler = None  # which ours have not
     model.classifier.weight.mul_(scale)
+    model.classifier.bias.sub_(shift)
     return model
 
 
-def _stock_config(config: HGCLRConfig) -> PreTrainedConfig:
-    """Return the encoder's configuration with the labels, and with what else we need under a key of its own."""
+def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
+    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`.
+
+    Args:
+        config: ours.
+        shift: what was added to the logits, (K,).
+    """
     ours = {name: getattr(config, name) for name in OURS}
-    labels = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
-    stock: PreTrainedConfig = type(config.text_encoder)(**{**config.text_encoder.to_dict(), **labels, KEY: ours})
-    return stock
+    if shift is not None:
+        ours[SHIFT] = shift.tolist()
+    return {**{name: getattr(config, name) for name in LABELS}, KEY: ours}
 
 
-def _our_config(stock: PreTrainedConfig) -> HGCLRConfig:
-    """Return the configuration that a stock one was made of, but for what matters in training only."""
+def our_config(stock: PreTrainedConfig, pooling: Pooling) -> HGCLRConfig:
+    """Return the configuration that ``label_fields`` were taken from, but for what matters in training only.
+
+    Raises:
+        KeyError, TypeError: if the field :data:`KEY` is not as it was written.
+    """
     fields = stock.to_dict()
     ours = {name: fields[KEY][name] for name in OURS}
-    labels = {name: fields.pop(name) for name in ("id2label", "label2id", "problem_type")}
+    labels = {name: fields.pop(name) for name in LABELS}
     del fields[KEY], fields["architectures"]
-    return HGCLRConfig(encoder_config=type(stock)(**fields), pooling="cls", **ours, **labels)
+    return HGCLRConfig(encoder_config=type(stock)(**fields), pooling=pooling, **ours, **labels)
+
+
+def shift_of(stock: PreTrainedConfig) -> Tensor:
+    """Return what was added to the logits, (K,) or one 0 for all.
+
+    Raises:
+        TypeError: if the field :data:`KEY` is not as it was written.
+    """
+    shift = torch.tensor(getattr(stock, KEY).get(SHIFT, 0.0), dtype=torch.float32)
+    if shift.shape not in ((), (stock.num_labels,)):
+        raise TypeError(f"{SHIFT} has the shape {tuple(shift.shape)}")
+    return shift
+
+
+def _stock_config(config: HGCLRConfig, shift: NDArray[np.float32] | None) -> PreTrainedConfig:
+    """Return the encoder's configuration with the labels, and with what else we need under a key of its own."""
+    fields = {**config.text_encoder.to_dict(), **label_fields(config, shift)}
+    stock: PreTrainedConfig = type(config.text_encoder)(**fields)
+    return stock
 
 
 def _scale(encoder: Any) -> float:

@@ -20,6 +20,8 @@ from hgclr.files import atomic_file
 __all__ = ["FILE", "ModelCard", "write_card"]
 
 FILE = "README.md"
+LIBRARIES: dict[Kind, str] = {"stock": "transformers", "sentence-transformers": "sentence-transformers"}
+"""What loads a folder, where it is not hgclr."""
 TOP_LABELS = 12
 """Labels of the first level that are named."""
 CITATION = """\
@@ -44,6 +46,7 @@ class ModelCard:
         training: how it was trained, if that is known.
         scores: measured ones; those of ``training`` are added.
         licence: identifier of the licence that its owner gives it.
+        folded: whether thresholds are in its bias, for programs that know of none.
     """
 
     kind: Kind
@@ -53,12 +56,13 @@ class ModelCard:
     training: TrainingRecord | None = None
     scores: Sequence[Score] = ()
     licence: str | None = None
+    folded: bool = False
 
     def text(self) -> str:
         """Return the card as Markdown, with the fields that model hubs read in front."""
         sections = {
             "": self._introduction(),
-            "Use": usage(self.kind, self.name),
+            "Use": usage(self.kind, self.name, folded=self.folded),
             "Labels": self._labels(),
             "How it decides": self._deciding(),
             "Training": self._training(),
@@ -76,7 +80,7 @@ class ModelCard:
         """Return the YAML block; a JSON text is a YAML one."""
         onnx = self.kind.startswith("onnx")
         fields = {
-            "library_name": "transformers" if self.kind == "stock" else "hgclr",
+            "library_name": LIBRARIES.get(self.kind, "hgclr"),
             "pipeline_tag": "text-classification",
             "license": self.licence or "other",
             **({} if self.licence else {"license_name": "unspecified"}),

@@ -14,11 +14,10 @@ from transformers import AutoModelForSequenceClassification
 
 from hgclr.errors import InputError
 from hgclr.export.comparing import Difference, compare, sample_batches
-from hgclr.export.opening import open_model
+from hgclr.export.opening import open_model, open_tokenizer
 from hgclr.files import atomic_folder
-from hgclr.inference.finding import find_model
 from hgclr.inference.manifest import write_manifest
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.sentence_transformers import no_modules_form
 from hgclr.models.stock import no_stock_form, to_stock
 
 __all__ = ["TOLERANCE", "StockExport", "export_stock"]
@@ -36,15 +35,19 @@ class StockExport:
         class_name: the class that the folder is loaded in.
         own_class: why that is one of ours, for which hgclr has to be installed; None if it is transformers' own.
         difference: how far its logits are from the model's.
+        folded: whether thresholds are in its bias.
     """
 
     folder: Path
     class_name: str
     own_class: str | None
     difference: Difference
+    folded: bool = False
 
 
-def export_stock(model: str | Path, output: Path, *, texts: Sequence[str] = ()) -> StockExport:
+def export_stock(
+    model: str | Path, output: Path, *, texts: Sequence[str] = (), fold_thresholds: bool = False
+) -> StockExport:
     """Write a model in a class of transformers' own, if one has the same logits, and else in ours.
 
     What was written is loaded again as anybody would load it, and held against the model.
@@ -53,24 +56,36 @@ def export_stock(model: str | Path, output: Path, *, texts: Sequence[str] = ()) 
         model: a folder that ``hgclr train`` wrote, or a hub name.
         output: a new or empty folder, which is written whole or not at all.
         texts: what to hold the two against each other on, besides the label names.
+        fold_thresholds: move the logits so that above one half means above the label's threshold; see
+            :meth:`~hgclr.decisions.settings.Decisions.logit_shift`.
 
     Raises:
-        InputError: if there is no such model, the output is in use or cannot be written, or what was written gives
-            other logits.
+        InputError: if there is no such model, the output is in use or cannot be written, what was written gives other
+            logits, the model pools in a way for which there is another form, or its thresholds cannot be folded.
     """
     loaded, expected = open_model(model, output)
     reason = no_stock_form(expected.model)
-    network = to_stock(expected.model) if reason is None else expected.model
-    tokenizer: Any = load_tokenizer(str(find_model(model)))
-    tokenizer.model_max_length = loaded.max_length  # where the pipeline cuts texts when it is told to
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.backend_tokenizer.enable_truncation(loaded.max_length)
+    if (pooling := expected.model.config.pooling) != "cls" and no_modules_form(expected.model) is None:
+        raise InputError(
+            f"transformers' own classes read the first token, this model's pooling is {pooling}",
+            path=model,
+            remedy="use --to sentence-transformers, or --to onnx",
+        )
+    if fold_thresholds and reason is not None:
+        raise InputError(
+            f"this model would be written in a class of ours, because {reason}: thresholds are not folded into that",
+            path=model,
+            remedy="leave --fold-thresholds out",
+        )
+    shift = loaded.decisions.logit_shift() if fold_thresholds else None
+    network = to_stock(expected.model, shift) if reason is None else expected.model
+    tokenizer = open_tokenizer(model, loaded.max_length)
     try:
         with atomic_folder(output) as folder:
             network.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             loaded.decisions.write(folder)
-            difference = compare(expected, _AutoModel(folder), sample_batches(loaded, texts))
+            difference = compare(expected, _AutoModel(folder), sample_batches(loaded, texts), shift)
             if not difference.logit <= TOLERANCE:  # NaN is not
                 raise InputError(
                     f"this model as {type(network).__name__} gives other logits, by {difference.logit:.2g}",
@@ -80,7 +95,7 @@ def export_stock(model: str | Path, output: Path, *, texts: Sequence[str] = ()) 
             write_manifest(folder)
     except OSError as error:
         raise InputError(f"the export cannot be written: {error.strerror or error}", path=output) from error
-    return StockExport(output, type(network).__name__, reason, difference)
+    return StockExport(output, type(network).__name__, reason, difference, fold_thresholds)
 
 
 class _AutoModel:

@@ -1,0 +1,237 @@
+"""What other forms of the ONNX graph would gain, fp32 and mean pooling, where the last layer is needed for all tokens.
+
+    python benchmarks/graph_variants.py --output benchmarks/results/graph-variants.json
+
+Each form takes turns with the graph that ``hgclr export`` writes, on random tokens without a tokenizer in the way; the
+graph as it is takes part twice, which shows how far apart two equal ones are on this machine. Then the graph as it is
+on batches of several sizes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+from numpy.typing import NDArray
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from hgclr.cli.console import quiet_libraries
+from hgclr.export.onnx.constants import add_constant
+from hgclr.export.onnx.quantising import quantise
+from hgclr.export.onnx.tracing import trace
+from hgclr.inference.backends import session_options
+from hgclr.models import FlatModel
+from hgclr.taxonomy import Taxonomy
+from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
+from untrained import write_untrained
+
+LABELS = 160
+WORDS = 20_000
+"""Entries of the vocabulary that tokens are drawn from."""
+LENGTHS = {"short texts": 12, "abstracts": 205}
+TOKENS = (256, 512, 1024, 2048)
+BASE = "as it is"
+FUSIONS = "optimization.disable_specified_optimizers"
+MICROSOFT = "com.microsoft"
+
+Inputs = dict[str, NDArray[np.int64]]
+
+
+def batch(length: int, tokens: int) -> Inputs:
+    """Return random texts of one length but for one, which is padded."""
+    ids = np.random.default_rng(0).integers(4, WORDS, (tokens // length, length))
+    mask = np.ones_like(ids)
+    mask[-1, -2:] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def attention_parts(node: onnx_ir.Node) -> tuple[list[onnx_ir.Node], list[onnx_ir.Node], list[onnx_ir.Node]]:
+    """Return the reshapes, the additions of a bias and the products that queries, keys and values come from."""
+    reshapes = [value.producer().inputs[0].producer() for value in node.inputs[:3]]
+    additions = [reshape.inputs[0].producer() for reshape in reshapes]
+    return reshapes, additions, [addition.inputs[0].producer() for addition in additions]
+
+
+def side_by_side(values: list[onnx_ir.Value]) -> NDArray[np.float32]:
+    """Return constants as one, joined along their last axis."""
+    return np.concatenate([value.const_value.numpy() for value in values], axis=-1)
+
+
+def replace_attention(graph: onnx_ir.Graph, node: onnx_ir.Node, new: onnx_ir.Node) -> None:
+    """Put a node from (B, L, H) to (B, L, H) in the place of an attention with its transpositions."""
+    back = node.outputs[0].uses()[0].node.outputs[0].uses()[0].node  # Transpose, Reshape
+    graph.insert_before(back, new)
+    new.outputs[0].shape, new.outputs[0].type = back.outputs[0].shape, back.outputs[0].type
+    back.outputs[0].replace_all_uses_with(new.outputs[0])
+
+
+def attention_of(heads_apart: Callable[[onnx_ir.Model, onnx_ir.Node, int], onnx_ir.Node], model: onnx_ir.Model) -> None:
+    """Replace every attention by what a function makes of it."""
+    for number, node in enumerate([node for node in model.graph if node.op_type == "Attention"]):
+        replace_attention(model.graph, node, heads_apart(model, node, number))
+
+
+def three_dimensions(_: onnx_ir.Model, node: onnx_ir.Node, __: int) -> onnx_ir.Node:
+    """Attention that takes its heads apart by itself."""
+    heads = int(node.inputs[0].shape[1])
+    attributes = {"q_num_heads": heads, "kv_num_heads": heads, "scale": node.attributes["scale"].as_float()}
+    inputs = [addition.outputs[0] for addition in attention_parts(node)[1]]
+    return onnx_ir.node("Attention", [*inputs, node.inputs[3]], attributes)
+
+
+def padding_mask(model: onnx_ir.Model) -> onnx_ir.Value:
+    """Return the attention mask in 32 bits, as onnxruntime's own operators take it."""
+    for node in model.graph:
+        if node.name == "mask_32":
+            return node.outputs[0]
+    cast = onnx_ir.node("Cast", [model.graph.inputs[1]], {"to": onnx_ir.DataType.INT32}, name="mask_32")
+    model.graph.insert_before(next(iter(model.graph)), cast)
+    return cast.outputs[0]
+
+
+def multi_head_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) -> onnx_ir.Node:
+    """MultiHeadAttention of onnxruntime, with the biases in it."""
+    model.opset_imports[MICROSOFT] = 1
+    _, additions, products = attention_parts(node)
+    bias = add_constant(model.graph, f"bias_{number}", side_by_side([addition.inputs[1] for addition in additions]))
+    attributes = {"num_heads": int(node.inputs[0].shape[1]), "scale": node.attributes["scale"].as_float()}
+    inputs = [*(product.outputs[0] for product in products), bias, padding_mask(model)]
+    return onnx_ir.node("MultiHeadAttention", inputs, attributes, domain=MICROSOFT)
+
+
+def whole_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) -> onnx_ir.Node:
+    """Attention of onnxruntime, with one product for queries, keys and values, and the biases, in it."""
+    model.opset_imports[MICROSOFT] = 1
+    _, additions, products = attention_parts(node)
+    constants = [
+        add_constant(model.graph, f"{name}_{number}", side_by_side([source.inputs[1] for source in sources]))
+        for name, sources in (("weight", products), ("bias", additions))
+    ]
+    attributes = {"num_heads": int(node.inputs[0].shape[1]), "scale": node.attributes["scale"].as_float()}
+    inputs = [products[0].inputs[0], *constants, padding_mask(model)]
+    return onnx_ir.node("Attention", inputs, attributes, domain=MICROSOFT)
+
+
+def one_product(model: onnx_ir.Model) -> None:
+    """Compute queries, keys and values in one product, then split it."""
+    graph = model.graph
+    for number, node in enumerate([node for node in graph if node.op_type == "Attention"]):
+        _, additions, products = attention_parts(node)
+        weight = add_constant(graph, f"weight_{number}", side_by_side([product.inputs[1] for product in products]))
+        bias = add_constant(graph, f"bias_{number}", side_by_side([addition.inputs[1] for addition in additions]))
+        product = onnx_ir.node("MatMul", [products[0].inputs[0], weight])
+        addition = onnx_ir.node("Add", [product.outputs[0], bias])
+        split = onnx_ir.node("Split", [addition.outputs[0]], {"axis": -1, "num_outputs": 3}, num_outputs=3)
+        for new in (product, addition, split):
+            graph.insert_before(products[0], new)
+        for part, old in zip(split.outputs, additions, strict=True):
+            part.shape, part.type = old.outputs[0].shape, old.outputs[0].type
+            old.outputs[0].replace_all_uses_with(part)
+
+
+REWRITES: dict[str, Callable[[onnx_ir.Model], object]] = {
+    BASE: lambda _: None,
+    "as it is, again": lambda _: None,
+    "addition and norm fused (SkipLayerNormalization)": lambda _: None,
+    "attention without transpositions": partial(attention_of, three_dimensions),
+    "one product for queries, keys and values": one_product,
+    "onnxruntime's MultiHeadAttention": partial(attention_of, multi_head_attention),
+    "onnxruntime's Attention": partial(attention_of, whole_attention),
+}
+
+
+def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> onnxruntime.InferenceSession:
+    """Return what runs a graph, of which nothing is left that leads nowhere."""
+    RemoveUnusedNodesPass()(model)
+    options = session_options()
+    if fused_norms:
+        options.add_session_config_entry(FUSIONS, "")
+    return onnxruntime.InferenceSession(
+        onnx_ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = 1024, rounds: int = 21) -> dict[str, Any]:
+    """Return how many times as fast as the graph as it is each form and each size of batch is.
+
+    Args:
+        encoder: under a head of random weights.
+        tokens: in a batch, where forms are compared.
+        rounds: turns that are timed.
+
+    Raises:
+        ValueError: if a form gives other logits.
+    """
+    taxonomy = Taxonomy([f"label {index}" for index in range(LABELS)], [-1] * LABELS)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = write_untrained(encoder, taxonomy, Path(scratch, "model"), pooling="mean")
+        network = FlatModel.from_pretrained(folder).eval()
+    sessions = {}
+    for name, rewrite in REWRITES.items():
+        model = trace(network)
+        rewrite(model)
+        sessions[name] = session(model, fused_norms="SkipLayer" in name)
+    small = trace(network)
+    quantise(small)
+    result: dict[str, Any] = {"forms": {}, "tokens_at_a_time": {}}
+    for kind, length in LENGTHS.items():
+        inputs = batch(length, tokens)
+        logits = {name: one.run(None, inputs)[0] for name, one in sessions.items()}
+        if apart := [name for name, found in logits.items() if np.abs(found - logits[BASE]).max() > 1e-4]:
+            raise ValueError(f"{', '.join(apart)} and {BASE} disagree")
+        seconds = in_turns({name: partial(one.run, None, inputs) for name, one in sessions.items()}, rounds)
+        result["forms"][kind] = {
+            name: {**ratio(values, seconds[BASE]), "seconds": spread(values)} for name, values in seconds.items()
+        }
+        for runtime, one in (("fp32", sessions[BASE]), ("int8", session(small))):
+            batches = {size: batch(length, size) for size in TOKENS}
+            # Batches take turns, each as often as makes the same number of texts.
+            turns = in_turns(
+                {
+                    str(size): partial(_repeat, partial(one.run, None, inputs), max(TOKENS) // size)
+                    for size, inputs in batches.items()
+                },
+                rounds,
+            )
+            work = {str(size): inputs["input_ids"].size * (max(TOKENS) // size) for size, inputs in batches.items()}
+            per_token = {size: [value / work[size] for value in values] for size, values in turns.items()}
+            result["tokens_at_a_time"][f"{kind}, {runtime}"] = {
+                size: {**ratio(values, per_token[str(tokens)]), "seconds_per_token": spread(values)}
+                for size, values in per_token.items()
+            }
+    setting = {"encoder": encoder, "labels": LABELS, "tokens": tokens, "lengths": LENGTHS, "rounds": rounds}
+    return {**result, "setting": setting, **provenance()}
+
+
+def _repeat(work: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        work()
+
+
+def main() -> None:
+    """Run the rounds, write the result and print the tables."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--tokens", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    quiet_libraries()
+    onnxruntime.set_default_logger_severity(3)  # it warns of the option that is set anew
+    result = run(encoder=arguments.encoder, tokens=arguments.tokens, rounds=arguments.rounds)
+    write(result, arguments.output)
+    for title, table in (("Forms of the graph", "forms"), ("Tokens at a time", "tokens_at_a_time")):
+        columns = result[table]
+        names = next(iter(columns.values()))
+        rows = [(name, *(f"{column[name]['median']:.2f} x" for column in columns.values())) for name in names]
+        show(title, ("", *columns), rows)
+
+
+if __name__ == "__main__":
+    main()
