@@ -20,7 +20,7 @@ def config(make_encoder, toy_data: Path, tmp_path: Path) -> Path:
     path = tmp_path / "toy.yaml"
     path.write_text(
         f"data:\n  path: {toy_data}\n"
-        f"model:\n  encoder: {make_encoder('bert')}\n"
+        f"model:\n  encoder: {make_encoder('bert')}\n  architecture: hgclr\n"
         "training:\n  epochs: 1\n  learning_rate: 3.0e-3\n  precision: fp32\n"
     )
     return path
