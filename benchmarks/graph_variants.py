@@ -3,8 +3,7 @@
     python benchmarks/graph_variants.py --output benchmarks/results/graph-variants.json
 
 Each form takes turns with the graph that ``hgclr export`` writes, on random tokens without a tokenizer in the way; the
-graph as it is takes part twice, which shows how far apart two equal ones are on this machine. Then the graph as it is
-on batches of several sizes.
+graph as it is takes part twice, which shows how far apart two equal ones are on this machine.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.export.onnx.constants import add_constant
-from hgclr.export.onnx.quantising import quantise
 from hgclr.export.onnx.tracing import trace
-from hgclr.inference.backends import session_options
+from hgclr.inference.backends import GRAPH_TOKENS, session_options
 from hgclr.models import FlatModel
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
@@ -35,7 +33,6 @@ LABELS = 160
 WORDS = 20_000
 """Entries of the vocabulary that tokens are drawn from."""
 LENGTHS = {"short texts": 12, "abstracts": 205}
-TOKENS = (256, 512, 1024, 2048)
 BASE = "as it is"
 FUSIONS = "optimization.disable_specified_optimizers"
 MICROSOFT = "com.microsoft"
@@ -157,12 +154,12 @@ def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> onnxruntime.I
     )
 
 
-def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = 1024, rounds: int = 21) -> dict[str, Any]:
-    """Return how many times as fast as the graph as it is each form and each size of batch is.
+def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = GRAPH_TOKENS, rounds: int = 21) -> dict[str, Any]:
+    """Return how many times as fast as the graph as it is each form is.
 
     Args:
         encoder: under a head of random weights.
-        tokens: in a batch, where forms are compared.
+        tokens: in a batch.
         rounds: turns that are timed.
 
     Raises:
@@ -177,9 +174,7 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = 1024, rounds: int = 
         model = trace(network)
         rewrite(model)
         sessions[name] = session(model, fused_norms="SkipLayer" in name)
-    small = trace(network)
-    quantise(small)
-    result: dict[str, Any] = {"forms": {}, "tokens_at_a_time": {}}
+    result: dict[str, Any] = {"forms": {}}
     for kind, length in LENGTHS.items():
         inputs = batch(length, tokens)
         logits = {name: one.run(None, inputs)[0] for name, one in sessions.items()}
@@ -189,36 +184,16 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = 1024, rounds: int = 
         result["forms"][kind] = {
             name: {**ratio(values, seconds[BASE]), "seconds": spread(values)} for name, values in seconds.items()
         }
-        for runtime, one in (("fp32", sessions[BASE]), ("int8", session(small))):
-            batches = {size: batch(length, size) for size in TOKENS}
-            # Batches take turns, each as often as makes the same number of texts.
-            turns = in_turns(
-                {
-                    str(size): partial(_repeat, partial(one.run, None, inputs), max(TOKENS) // size)
-                    for size, inputs in batches.items()
-                },
-                rounds,
-            )
-            work = {str(size): inputs["input_ids"].size * (max(TOKENS) // size) for size, inputs in batches.items()}
-            per_token = {size: [value / work[size] for value in values] for size, values in turns.items()}
-            result["tokens_at_a_time"][f"{kind}, {runtime}"] = {
-                size: {**ratio(values, per_token[str(tokens)]), "seconds_per_token": spread(values)}
-                for size, values in per_token.items()
-            }
     setting = {"encoder": encoder, "labels": LABELS, "tokens": tokens, "lengths": LENGTHS, "rounds": rounds}
+    setting["threads"] = session_options().intra_op_num_threads
     return {**result, "setting": setting, **provenance()}
-
-
-def _repeat(work: Callable[[], object], times: int) -> None:
-    for _ in range(times):
-        work()
 
 
 def main() -> None:
     """Run the rounds, write the result and print the tables."""
     parser = arguments_of(__doc__)
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--tokens", type=int, default=1024)
+    parser.add_argument("--tokens", type=int, default=GRAPH_TOKENS)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--output", type=Path, help="JSON file to write")
     arguments = parser.parse_args()
@@ -226,11 +201,9 @@ def main() -> None:
     onnxruntime.set_default_logger_severity(3)  # it warns of the option that is set anew
     result = run(encoder=arguments.encoder, tokens=arguments.tokens, rounds=arguments.rounds)
     write(result, arguments.output)
-    for title, table in (("Forms of the graph", "forms"), ("Tokens at a time", "tokens_at_a_time")):
-        columns = result[table]
-        names = next(iter(columns.values()))
-        rows = [(name, *(f"{column[name]['median']:.2f} x" for column in columns.values())) for name in names]
-        show(title, ("", *columns), rows)
+    columns = result["forms"]
+    rows = [(name, *(f"{column[name]['median']:.2f} x" for column in columns.values())) for name in REWRITES]
+    show("Forms of the graph", ("", *columns), rows)
 
 
 if __name__ == "__main__":

@@ -125,8 +125,8 @@ def score_label_by_label(model: HGCLRModel, batches: Iterator[dict[str, Tensor]]
     labels = model.config.label_count
     true, predicted, gold = [0] * labels, [0] * labels, [0] * labels
     for batch in batches:
-        hidden = model.encoder(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[:, 0]
-        probabilities = torch.sigmoid(model.classifier(hidden)).tolist()
+        vectors = model.encode(batch["attention_mask"], input_ids=batch["input_ids"])
+        probabilities = torch.sigmoid(model.classifier(vectors)).tolist()
         for row, answers in zip(probabilities, batch["labels"].tolist(), strict=True):
             for label in range(labels):
                 given = row[label] > 0.5

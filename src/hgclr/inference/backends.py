@@ -15,7 +15,9 @@ __all__ = ["Backend", "OnnxBackend", "TorchBackend", "session_options"]
 
 
 PROCESSOR_TOKENS = 1024
-"""Tokens in a batch on a processor: more fit no cache, and only add padding."""
+"""Tokens in a batch of torch on a processor: more fit no cache, and only add padding."""
+GRAPH_TOKENS = 512
+"""Tokens in a batch of onnxruntime, where a call costs less than in torch: smaller batches fit the cache better."""
 ACCELERATOR_TOKENS = 16384
 """Tokens in a batch on an accelerator, which wants more work at a time."""
 
@@ -84,7 +86,7 @@ class OnnxBackend:
         MissingExtraError: if onnxruntime is not installed.
     """
 
-    batch_tokens = PROCESSOR_TOKENS
+    batch_tokens = GRAPH_TOKENS
 
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
