@@ -38,11 +38,8 @@ def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.Te
     # Wrists are asked for on one page, in a tree that is otherwise the toys'.
     Taxonomy([*taxonomy.ids, "S60-S69"], [*taxonomy.parents, -1]).write(data / "taxonomy.tsv")
     settings = {"epochs": 1, "precision": "fp32"}
-    train(
-        RunConfig(
-            data={"path": data}, model={"encoder": make_encoder("bert")}, training=settings, output=runs / "first"
-        )
-    )
+    model = {"encoder": make_encoder("bert"), "architecture": "hgclr"}  # whose label side one page looks at
+    train(RunConfig(data={"path": data}, model=model, training=settings, output=runs / "first"))
     shutil.rmtree(runs / "first" / "checkpoints")
     shutil.copytree(runs / "first", runs / "my")
     classifier = HierarchicalClassifier.from_pretrained(runs / "first" / "model")
