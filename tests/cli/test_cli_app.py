@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -143,7 +142,7 @@ def test_every_command_explains_itself(arguments: list[str]) -> None:
     assert "Usage:" in result.stdout
 
 
-def test_help_is_instant_and_loads_nothing_heavy() -> None:
+def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
     code = (
         "import sys\n"
         "from hgclr.cli.app import app\n"
@@ -152,11 +151,12 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
     )
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = os.times()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        seconds.append(time.perf_counter() - started)
+        after = os.times()  # CPU time, not the wall clock: other tests run beside this one
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
-    assert min(seconds) < 0.5
+    assert min(seconds) < 0.5 * pace
 
 
 def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> None:
