@@ -5,13 +5,12 @@
 
 One encoder under two heads of random weights, which differ in ``pooling`` alone; all take turns in one process on the
 same documents, from raw text to labels. A graph for ``cls`` computes the last layer for the first token alone; one for
-``mean`` needs it for all. With ``mean`` the graphs also run in batches of other sizes than their own.
+``mean`` needs it for all.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,6 @@ from prediction_speed import INT8, ONNX, TORCH, sample
 from untrained import write_untrained
 
 POOLINGS = ("cls", "mean")
-TOKENS = (256, 1024)
-"""Other sizes of a batch, in tokens."""
-
-
-def predict_in_batches(classifier: HierarchicalClassifier, texts: Sequence[str], tokens: int) -> None:
-    """Predict with another size of a batch than the backend's own."""
-    own = classifier.backend.batch_tokens
-    classifier.backend.batch_tokens = tokens
-    classifier.predict(texts)
-    classifier.backend.batch_tokens = own
 
 
 def run(
@@ -63,15 +52,7 @@ def run(
             export_onnx(model, place / "int8", int8=True)
             for runtime, name in ((TORCH, "torch"), (ONNX, "fp32"), (INT8, "int8")):
                 classifiers[f"{runtime}, {pooling}"] = HierarchicalClassifier.from_pretrained(place / name)
-    contenders: dict[str, Callable[[], object]] = {
-        name: partial(classifier.predict, texts) for name, classifier in classifiers.items()
-    }
-    for runtime in (ONNX, INT8):
-        for tokens in TOKENS:
-            contenders[f"{runtime}, mean, {tokens} tokens"] = partial(
-                predict_in_batches, classifiers[f"{runtime}, mean"], texts, tokens
-            )
-    seconds = in_turns(contenders, rounds)
+    seconds = in_turns({name: partial(classifier.predict, texts) for name, classifier in classifiers.items()}, rounds)
     tokenizer = classifiers[f"{TORCH}, mean"].tokenizer
     return {
         "documents_per_second": {
@@ -79,13 +60,6 @@ def run(
         },
         "mean_to_cls": {
             runtime: ratio(seconds[f"{runtime}, mean"], seconds[f"{runtime}, cls"]) for runtime in (TORCH, ONNX, INT8)
-        },
-        "other_batches_to_mean": {
-            f"{runtime}, mean, {tokens} tokens": ratio(
-                seconds[f"{runtime}, mean, {tokens} tokens"], seconds[f"{runtime}, mean"]
-            )
-            for runtime in (ONNX, INT8)
-            for tokens in TOKENS
         },
         "seconds": seconds,
         "setting": {
@@ -125,14 +99,11 @@ def main() -> None:
         (
             name.removeprefix("ours, "),
             f"{rate['median']:.1f} ({rate['lowest']:.1f}-{rate['highest']:.1f})",
-            *(
-                f"{table[name]['median']:.2f} x" if name in table else ""
-                for table in (compared, result["other_batches_to_mean"])
-            ),
+            f"{compared[name]['median']:.2f} x" if name in compared else "",
         )
         for name, rate in result["documents_per_second"].items()
     ]
-    show("Pooling", ("", "documents/s", "of cls", "of its own batches"), rows)
+    show("Pooling", ("", "documents/s", "of cls"), rows)
 
 
 if __name__ == "__main__":
