@@ -90,8 +90,10 @@ def bulk(result: dict[str, Any]) -> pyplot.Figure:
     return figure
 
 
-LADDER = ("names", "head", "default")
-"""The rungs of effort, from the label tree alone to full training."""
+LADDER = {"names": "names", "head": "head", "default": "full"}
+"""The rungs of effort, from the label tree alone to full training, by their rows."""
+OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cls-long": "first token, 2 x epochs"}
+"""What stands beside them."""
 
 
 def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
@@ -105,24 +107,23 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
                 found[key] = (points[0]["seconds"]["mean"], scores["mean"], scores["sd"] or 0.0)
         rungs = [found[key] for key in LADDER if key in found]
         axes.plot([rung[0] for rung in rungs], [rung[1] for rung in rungs], color=OURS, zorder=1)
-        for key, (seconds, mean, spread) in found.items():
+        for key, title in (LADDER | OTHERS).items():
+            if key not in found:
+                continue
+            seconds, mean, spread = found[key]
             colour = OURS if key in LADDER else "#8a8a8a"
             axes.errorbar(seconds, mean, yerr=spread, fmt="o", color=colour, ecolor=colour, zorder=2)
-            below = key not in LADDER
+            place = (0, 8) if key in LADDER else (7, -3)
+            side = "center" if key in LADDER else "left"
             axes.annotate(
-                result["rows"][key],
-                (seconds, mean),
-                xytext=(0, -12 if below else 8),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color=colour,
+                title, (seconds, mean), xytext=place, textcoords="offset points", ha=side, fontsize=9, color=colour
             )
         documents = next(points[0]["documents"] for points in result["points"].values() if points)
         axes.set_title(f"{name}, {documents:,} documents", loc="left")
-        axes.set(xscale="log", xlabel="seconds of training, two cores", ylabel="test Macro-F1, decisions tuned")
+        axes.set(xscale="log", xlabel="seconds of training, one busy core", ylabel="test Macro-F1, decisions tuned")
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.margins(x=0.25, y=0.2)
+        axes.xaxis.set_minor_formatter("")
+        axes.set(xlim=(3, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))
     figure.tight_layout()
     return figure
 
