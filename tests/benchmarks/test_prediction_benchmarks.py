@@ -10,7 +10,6 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-import batch_tokens
 import bulk_prediction
 import evaluation_speed
 import graph_variants
@@ -81,19 +80,6 @@ def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, t
         )
     assert result["setting"]["documents"] == 6
     assert 2 < result["setting"]["tokens_per_document"] <= 24
-
-
-def test_batch_tokens_counts_the_same_texts_at_every_size(make_encoder, toy_data: Path) -> None:
-    result = batch_tokens.run(
-        toy_data, encoder=make_encoder("bert"), documents=20, rounds=2, group=8, tokens=(16, 64), max_length=24
-    )
-    assert set(result["runtimes"]) == {"torch", "onnx", "onnx-int8"}
-    for found in result["runtimes"].values():
-        assert found["64"]["median"] == 1  # of itself
-        assert found["16"]["lowest"] > 0
-    padded = {size: batches["padded"] for size, batches in result["batches"].items()}
-    assert 1 <= padded["16"] <= padded["64"] <= 1 + 64 / 32
-    assert result["batches"]["16"]["number"] > result["batches"]["64"]["number"] >= 3
 
 
 def test_other_forms_of_the_graph_give_the_same_logits(make_encoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,7 @@ __all__ = ["Backend", "OnnxBackend", "TorchBackend", "session_options"]
 
 
 PROCESSOR_TOKENS = 1024
-"""Tokens in a batch of torch on a processor: more fit no cache, and only add padding."""
-GRAPH_TOKENS = 512
-"""Tokens in a batch of onnxruntime, where a call costs less than in torch: smaller batches fit the cache better."""
+"""Tokens in a batch on a processor: more fit no cache, and only add padding."""
 ACCELERATOR_TOKENS = 16384
 """Tokens in a batch on an accelerator, which wants more work at a time."""
 
@@ -86,7 +84,7 @@ class OnnxBackend:
         MissingExtraError: if onnxruntime is not installed.
     """
 
-    batch_tokens = GRAPH_TOKENS
+    batch_tokens = PROCESSOR_TOKENS
 
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
