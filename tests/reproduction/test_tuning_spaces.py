@@ -19,7 +19,12 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 def make_run(model: dict | None = None, training: dict | None = None, data: Path = Path("data")) -> RunConfig:
     return RunConfig.model_validate(
-        {"data": {"path": data}, "model": model or {}, "training": training or {}, "output": "out"}
+        {
+            "data": {"path": data},
+            "model": {"architecture": "hgclr"} | (model or {}),
+            "training": training or {},
+            "output": "out",
+        }
     )
 
 
