@@ -130,7 +130,7 @@ class HierarchicalClassifier:
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities, (n, K), for consecutive windows of the texts, calibrated if the model is."""
         for logits in self.logits(texts):
-            yield sigmoid(logits) if self.decisions.calibration is None else self.decisions.calibration(logits)
+            yield self.decisions.probabilities(logits)
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield logits, (n, K), for consecutive windows of the texts.
