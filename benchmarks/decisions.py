@@ -24,11 +24,11 @@ from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
-from hgclr.evaluation.calibration_error import CalibrationScores
-from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.classifier import sigmoid
 from hgclr.inference.outputs import read_outputs
+from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, write
 

@@ -2,7 +2,7 @@
 
     python benchmarks/evaluation_speed.py --output benchmarks/results/evaluation-speed.json
 
-Random decisions stream through :class:`~hgclr.evaluation.metrics.MultiLabelScores` block by block; making them is not
+Random decisions stream through :class:`~hgclr.metrics.scores.MultiLabelScores` block by block; making them is not
 timed. Memory is what the counting of a block takes beyond the block, and what is left between the blocks: the counts.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.evaluation.metrics import MultiLabelScores
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, spread, write
 from trees import random_tree

@@ -18,7 +18,8 @@ import numpy as np
 from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
-from hgclr.explaining import AttentionRelevance, explain
+from hgclr.evaluation.explanation import explain
+from hgclr.evaluation.relevance import AttentionRelevance
 from hgclr.inference import HierarchicalClassifier
 from measuring import arguments_of, provenance, show, write
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from hgclr.cli.console import quiet_libraries
-from hgclr.export.onnx.constants import add_constant
-from hgclr.export.onnx.tracing import trace
+from hgclr.export.onnx import trace
+from hgclr.export.onnx_graph import add_constant
 from hgclr.inference.backends import session_options
 from hgclr.models import FlatModel
 from hgclr.taxonomy import Taxonomy

@@ -26,9 +26,8 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import ARCHITECTURES
-from hgclr.models.saving import load_tokenizer
-from hgclr.training.acceleration import accelerate_on_processor
-from hgclr.training.trainer import Collator
+from hgclr.models.base import load_tokenizer
+from hgclr.training.trainer import Collator, accelerate_on_processor
 from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
 from trees import random_tree
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hgclr.hardware import machine
-from hgclr.reproduction.provenance import command_line
+from hgclr.provenance import command_line
 
 __all__ = [
     "arguments_of",

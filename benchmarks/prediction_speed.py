@@ -28,11 +28,11 @@ import published_style
 from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.folder import Document
-from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import no_stock_form, to_stock
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write

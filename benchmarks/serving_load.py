@@ -51,7 +51,7 @@ _classifier: HierarchicalClassifier
 def load_bare(model: Path) -> None:
     """Load the model in the process of the bare backend."""
     global _classifier
-    from hgclr.cli.opening import open_classifier
+    from hgclr.cli.console import open_classifier
 
     _classifier = open_classifier(str(model))
     _classifier.predict(["a text to warm up with"])

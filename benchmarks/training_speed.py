@@ -27,9 +27,8 @@ from hgclr.config import PRESETS
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import HGCLRModel
-from hgclr.models.saving import load_tokenizer
-from hgclr.training.acceleration import accelerate_on_processor
-from hgclr.training.trainer import Collator
+from hgclr.models.base import load_tokenizer
+from hgclr.training.trainer import Collator, accelerate_on_processor
 from measuring import arguments_of, one_round, provenance, show, spread, write
 from published_style import PublishedStyle, pad_to_512
 

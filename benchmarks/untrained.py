@@ -16,7 +16,7 @@ def write_untrained(
     import torch
 
     from hgclr.models import FlatModel
-    from hgclr.models.saving import load_tokenizer, save
+    from hgclr.models.base import load_tokenizer, save
 
     torch.manual_seed(0)
     tokenizer = load_tokenizer(encoder)

@@ -17,8 +17,7 @@ import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.serving.app import create_app
-from hgclr.serving.running import listen
+from hgclr.serving.app import create_app, listen
 
 IMAGES = Path(__file__).parent / "images"
 TEXT = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.free_memory import _processor_memory, free_memory
+from hgclr.hardware import _processor_memory, free_memory
 
 GIGABYTE = 10**9
 

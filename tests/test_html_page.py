@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hgclr.html_page import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
+from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
 
 NASTY = "<b>&\"'"
 

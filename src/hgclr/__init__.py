@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hgclr.errors import HGCLRError as HGCLRError
     from hgclr.errors import InputError as InputError
     from hgclr.estimator import HGCLRClassifier as HGCLRClassifier
-    from hgclr.evaluation.metrics import MultiLabelScores as MultiLabelScores
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
+    from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
     from hgclr.models import FlatModel as FlatModel
     from hgclr.models import HGCLRModel as HGCLRModel
     from hgclr.taxonomy import Taxonomy as Taxonomy
@@ -31,7 +31,7 @@ _HOMES = {
     "HGCLRModel": "hgclr.models",
     "HierarchicalClassifier": "hgclr.inference",
     "InputError": "hgclr.errors",
-    "MultiLabelScores": "hgclr.evaluation.metrics",
+    "MultiLabelScores": "hgclr.metrics.scores",
     "RunConfig": "hgclr.training",
     "Taxonomy": "hgclr.taxonomy",
     "train": "hgclr.training",

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -18,17 +19,14 @@ from typing import Literal
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_file, cache_dir
 
-__all__ = ["MAIN_PACKAGES", "Precision", "Probe", "bf16_probe", "choose_precision", "machine"]
+__all__ = ["Precision", "Probe", "bf16_probe", "choose_precision", "free_memory", "machine"]
 
 logger = logging.getLogger(__name__)
-
 Precision = Literal["fp32", "bf16", "fp16"]
-
 MAIN_PACKAGES = ("numpy", "tokenizers", "safetensors", "torch", "transformers", "accelerate", "datasets")
 BF16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # as Linux calls them; the last is ARM's
 WORTHWHILE = 1.2  # how many times as fast as fp32 bf16 must be to be chosen
 PATIENCE = 120  # seconds for a probe that needs two or three
-
 # Times a layer of an encoder, forward and backward, as the trainer runs it: fp32 weights under autocast.
 # One thread, processor time, turns, and the best of many: so that the answer, on which the weights of a
 # training run depend, does not change with what else the machine is doing.
@@ -244,3 +242,66 @@ def _commit() -> tuple[str | None, bool | None]:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+# The files of a control group, by version: its limit, what it uses, and the word for what of that is only cached files.
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+
+def free_memory() -> int | None:
+    """Return the bytes that are free on the accelerator, or without one on this machine; None where it does not say.
+
+    Raises:
+        MissingExtraError: if torch, which knows of accelerators, is not installed.
+    """
+    require_extra("torch", extra="train", capability="Looking for free memory")
+    import torch
+
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    if torch.backends.mps.is_available():
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    if torch.accelerator.is_available():
+        return None
+    return _processor_memory(Path("/"))
+
+
+def _processor_memory(root: Path) -> int | None:
+    """Return what the system has to give, or the control group of this process (a container's) if that is less.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
+    known = [int(found[1]) * 1024] if found else []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, own = line.split(":", 2)
+        version = 2 if controllers == "" else 1 if "memory" in controllers.split(",") else None
+        if version is not None:
+            top = root / "sys/fs/cgroup" / ("memory" if version == 1 else "")
+            # A container may see its own group at the top, whatever the path says; a limit above holds as well.
+            own_folder = top / own.lstrip("/")
+            folders = [own_folder, *own_folder.parents]
+            known += [free for folder in folders if folder.is_relative_to(top) for free in _group(folder, version)]
+    return min(known, default=None)
+
+
+def _group(folder: Path, version: int) -> list[int]:
+    """Return what a control group may still take, if it has a limit; files that it has cached can be let go."""
+    limit, used, cached = _FILES[version]
+    try:
+        numbers = int(_read(folder / limit)), int(_read(folder / used))
+    except ValueError:  # no such file, or "max"
+        return []
+    found = re.search(rf"^{cached} (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
+    return [max(0, numbers[0] - numbers[1] + (int(found[1]) if found else 0))]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -18,7 +18,7 @@ import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 
 def write_model(encoder: str, taxonomy, folder: Path, pooling: str) -> Path:

@@ -15,7 +15,7 @@ import torch
 import serving_client
 import serving_load
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 
 class Answering:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from toy_service import make_classifier, serving, word_weights
-from watched_page import Watched
 
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
+from support.toy_service import make_classifier, serving, word_weights
+from support.watched_page import Watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from watched_page import Watched
+
+from support.watched_page import Watched
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from toy_service import make_classifier, serving
 
 from hgclr.taxonomy import Taxonomy
+from support.toy_service import make_classifier, serving
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 

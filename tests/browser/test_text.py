@@ -9,9 +9,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from watched_page import Watched
 
 from hgclr.decisions.decoding import RULES
+from support.watched_page import Watched
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.bulk.formats import target_of
+from hgclr.bulk.chunks import target_of
 from hgclr.bulk.inputs import find_inputs, pair_with_targets
 from hgclr.errors import InputError
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from bulk_cases import check_lines, expected, read_lines, text_of, write_lines, write_model
 
 from hgclr.bulk import predict_files
 from hgclr.errors import InputError
+from support.bulk_cases import check_lines, expected, read_lines, text_of, write_lines, write_model
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from bulk_cases import check_lines, read_lines, write_lines, write_model
 
 from hgclr.bulk import BulkResult, chunks, predict_files
-from hgclr.bulk.record import FILE, RunRecord
+from hgclr.bulk.job import FILE, RunRecord
 from hgclr.errors import InputError
+from support.bulk_cases import check_lines, read_lines, write_lines, write_model
 
 ROWS = 30
 

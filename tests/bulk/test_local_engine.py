@@ -8,12 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bulk_cases import check_lines, die, read_lines, write_lines, write_model
 
 from hgclr.bulk import Progress, chunks, local, predict_files
-from hgclr.bulk.labelling import Labelling
+from hgclr.bulk.chunks import Labelling
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
+from support.bulk_cases import check_lines, die, read_lines, write_lines, write_model
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_progress_tells_rows_and_files(model: Path, tmp_path: Path, monkeypatch:
 
 
 def test_a_torch_model_works_too(make_encoder, taxonomy, tmp_path: Path) -> None:
-    from toy import TEXTS, make_model
+    from support.toy import TEXTS, make_model
 
     trained, tokenizer = make_model(make_encoder, taxonomy)
     trained.deployed().save_pretrained(tmp_path / "model")

@@ -12,15 +12,15 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-import bulk_cases
 import ray
-from bulk_cases import SlowLabelling, check_lines, read_lines, text_of, write_lines, write_model
 from ray.cluster_utils import Cluster
 
-from hgclr.bulk import chunks, on_ray, predict_files, running
-from hgclr.bulk.chunks import read_chunks
-from hgclr.bulk.labelling import Labelling
+from hgclr.bulk import chunks, on_ray, predict_files
+from hgclr.bulk import job as running
+from hgclr.bulk.chunks import Labelling, read_chunks
 from hgclr.errors import HGCLRError, InputError
+from support import bulk_cases
+from support.bulk_cases import SlowLabelling, check_lines, read_lines, text_of, write_lines, write_model
 
 ROWS = 2000
 FILES = 4

@@ -15,11 +15,10 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from hgclr.auditing.dealing import deal
 from hgclr.cli.app import app
 from hgclr.cli.calibrate import calibrate
 from hgclr.cli.options import Rule
-from hgclr.cli.rendering import prediction_tree
+from hgclr.cli.tables import prediction_tree
 from hgclr.data import DataFolder
 from hgclr.decisions import tuning
 from hgclr.decisions.calibration import METHODS
@@ -27,11 +26,12 @@ from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
+from hgclr.evaluation.audit_rows import deal
 from hgclr.inference import HierarchicalClassifier, evaluate
+from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.inference.outputs import read_outputs
-from hgclr.inference.predictions import PredictedLabel, Prediction
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
+from hgclr.evaluation.report_content import report_content
+from hgclr.evaluation.report_data import Collector
+from hgclr.evaluation.report_plots import json_file
 from hgclr.files import write_files
 from hgclr.hardware import machine
-from hgclr.reporting.collecting import Collector
-from hgclr.reporting.content import report_content
-from hgclr.reporting.writing import json_file
 from hgclr.taxonomy import Taxonomy
 
 

@@ -18,7 +18,7 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     import torch
 
     from hgclr.models import HGCLRModel
-    from hgclr.models.saving import load_tokenizer
+    from hgclr.models.base import load_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
     tokenizer = load_tokenizer(make_encoder("bert"))

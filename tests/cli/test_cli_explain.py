@@ -16,12 +16,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.cli.explanation_rendering import show_explanations
-from hgclr.explaining import ExplainedLabel, Explanation, Stability, explain
-from hgclr.explaining.words import Word
+from hgclr.cli.tables import show_explanations
+from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explain
+from hgclr.evaluation.words import Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.models import HGCLRModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXT = "Laser of the <laser>, a prism"
 # An installation without the training stack: whatever asks for these modules is told that they do not exist.

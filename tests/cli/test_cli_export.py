@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 # An installation without the training stack: whatever asks for these modules is told that they do not exist.
 WITHOUT_TORCH = """

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hgclr.cli import figures
 from hgclr.cli.app import Commands
 from hgclr.models import FlatModel, HGCLRModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
 app = typer.Typer(cls=Commands)

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hgclr.cli.app import app
-from published_program import PublishedProgram
+from support.published_program import PublishedProgram
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.cli.bulk_prediction import is_bulk
+from hgclr.cli.predict import is_bulk
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bulk"))
-from bulk_cases import check_lines, expected, read_lines, write_lines, write_model
+from support.bulk_cases import check_lines, expected, read_lines, write_lines, write_model
 
 
 @pytest.fixture

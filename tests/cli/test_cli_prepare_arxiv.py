@@ -95,7 +95,7 @@ def test_bad_options(source: Path, tmp_path: Path) -> None:
 
 
 def test_an_interruption_leaves_nothing(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hgclr.data.corpora.arxiv import building as arxiv
+    from hgclr.corpora import arxiv
 
     def interrupted(*arguments: object):
         for count, item in enumerate(records(*arguments)):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.reproduction.tables.layout import TABLES
+from hgclr.paper.systems import TABLES
 
 
 def run(*words: object):

@@ -17,7 +17,7 @@ from hgclr.cli.taxonomy.options import FileFormat as OfferedFormat
 from hgclr.cli.taxonomy.show import ROWS
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.reading import FileFormat
+from hgclr.taxonomy.tree import FileFormat
 
 app = typer.Typer()
 app.add_typer(command.app, name="taxonomy")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hgclr.data import DataFolder
-from hgclr.data.checking import CheckReport, check, text_hash
-from hgclr.data.describing.findings import findings
+from hgclr.data.check import CheckReport, check, findings
+from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
 
 TAXONOMY = "Root\tA\tB\nA\tA1\tA2\n"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder, Document
-from hgclr.data.cells import LabelReader
+from hgclr.data.rows import LabelReader
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 

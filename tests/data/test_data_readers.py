@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.data import arrow, readers
+from hgclr.data import readers
+from hgclr.data import readers as arrow
 from hgclr.data.readers import json_rows, read_rows, table_rows
 from hgclr.data.rows import BadRow, Row
 from hgclr.errors import InputError, MissingExtraError

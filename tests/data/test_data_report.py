@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hgclr.data import DataFolder
-from hgclr.data.checking import CheckReport, check
-from hgclr.data.describing import report as module
-from hgclr.data.describing.plots import draw_plots
-from hgclr.data.describing.report import check_output, report_page, write_plots, write_report
-from hgclr.data.describing.statistics import describe
+from hgclr.data import report as module
+from hgclr.data.check import CheckReport, check
+from hgclr.data.plots import draw_plots
+from hgclr.data.report import check_output, report_page, write_plots, write_report
+from hgclr.data.statistics import describe
 from hgclr.errors import InputError, MissingExtraError
 
 PLOTS = {"labels-per-level.png", "label-frequency.png", "text-length.png", "labels-per-document.png"}

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.checking import check
-from hgclr.data.splitting import split_data
-from hgclr.data.splitting.stratifying import LabelledTexts, deal_at_random, deal_evenly, give_train_every_label
+from hgclr.data.check import check
+from hgclr.data.split import LabelledTexts, deal_at_random, deal_evenly, give_train_every_label, split_data
 from hgclr.errors import InputError, MissingExtraError
 
 pytest.importorskip("iterstrat")
@@ -196,7 +195,7 @@ def test_a_table_that_is_too_large_is_refused() -> None:
 
 
 def test_long_work_is_announced(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hgclr.data.splitting.stratifying.SECONDS_PER_CELL", 10.0)
+    monkeypatch.setattr("hgclr.data.split.SECONDS_PER_CELL", 10.0)
     pairs = LabelledTexts(10, 1, np.arange(10), np.zeros(10, dtype=np.int64))
     with caplog.at_level(logging.WARNING):
         deal_evenly(pairs, np.array([0.8, 0.1, 0.1]), seed=0)

@@ -15,13 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.describing.agreement import agreement
-from hgclr.data.describing.branches import subtree_sums, unused_branches
-from hgclr.data.describing.histogram import Histogram
-from hgclr.data.describing.statistics import Statistics, describe
-from hgclr.data.describing.statistics_json import statistics_json
-from hgclr.data.describing.surveying import SplitSurvey
-from hgclr.data.describing.token_lengths import token_lengths
+from hgclr.data.statistics import Statistics, describe, statistics_json, subtree_sums, unused_branches
+from hgclr.data.survey import SplitSurvey, agreement, token_lengths
+from hgclr.data.texts import Histogram
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from decision_cases import REPEATABLE, forests
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -16,8 +15,9 @@ from sklearn.isotonic import IsotonicRegression
 from hgclr.decisions import calibration
 from hgclr.decisions.calibration import METHODS, Isotonic, Temperatures, fit, from_json, sigmoid, silent_levels
 from hgclr.errors import InputError
-from hgclr.evaluation.calibration_error import CalibrationScores
+from hgclr.metrics.calibration import CalibrationScores
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import REPEATABLE, forests
 
 TREE = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decision_cases import REPEATABLE, Case, cases, path
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import REPEATABLE, Case, cases, path
 
 TREE = Taxonomy(["a", "a1", "b"], [-1, 0, -1])
 REMEDY = "; run hgclr calibrate again, or delete the file"

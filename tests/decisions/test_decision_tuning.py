@@ -19,10 +19,10 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import ThresholdTuner, f1
 from hgclr.decisions.tuning import Calibrated, Outputs, calibrate
 from hgclr.errors import InputError
-from hgclr.evaluation.calibration_error import CalibrationScores
-from hgclr.level_order import monotone
+from hgclr.metrics.calibration import CalibrationScores
 from hgclr.taxonomy import Taxonomy
-from toy import random_tree
+from hgclr.taxonomy.level_order import monotone
+from support.toy import random_tree
 
 TREE = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])
 

@@ -14,11 +14,11 @@ from hgclr.data import DataFolder
 from hgclr.decisions.calibration import Temperatures
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier, evaluate
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge", "a boat", "goal", "acid salt of the court"]

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decision_cases import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hgclr.decisions.decoding import RULES, Decoder
+from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy, level_order
+from hgclr.taxonomy.level_order import monotone
+from support.decision_cases import (
     LITERAL,
     REPEATABLE,
     Case,
@@ -18,15 +26,6 @@ from decision_cases import (
     path,
     path_score,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from hgclr import level_order
-from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.decisions.settings import Decisions
-from hgclr.errors import InputError
-from hgclr.level_order import monotone
-from hgclr.taxonomy import Taxonomy
 
 KEEPING = [rule for rule in RULES if rule != "threshold"]
 

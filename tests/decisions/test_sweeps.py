@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from decision_cases import REPEATABLE, forests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.decisions.sweeps import STEPS, BestPathSweep, DecodedSweep, RuleSweep
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import REPEATABLE, forests
 
 RULES: list[Rule] = ["threshold", "closure", "drop-orphans", "top-down", "min-parent"]
 

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from decision_cases import REPEATABLE, forests
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
@@ -17,6 +16,7 @@ from hgclr.decisions.sweeps import STEPS
 from hgclr.decisions.thresholds import METRICS, ThresholdTuner, f1, scopes_of
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import REPEATABLE, forests
 
 Problem = tuple[Taxonomy, np.ndarray, np.ndarray]
 

@@ -29,9 +29,9 @@ def default_encoder(make_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that examples read, under the names that the pages use."""
     from hgclr import DataFolder, HierarchicalClassifier, RunConfig, Taxonomy, train
+    from hgclr.evaluation.report import report
     from hgclr.export.sentence_transformers import export_sentence_transformers
     from hgclr.export.stock import export_stock
-    from hgclr.reporting import report
 
     folder = tmp_path_factory.mktemp("workshop")
     data, runs = Path(shutil.copytree(toy_data, folder / "my-data")), folder / "runs"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import typer
-from doc_pages import DOCS, PAGES, ROOT, blocks, commands, inline_code, name_of
 
 from hgclr.cli.app import app
+from support.doc_pages import DOCS, PAGES, ROOT, blocks, commands, inline_code, name_of
 
 PROGRAM: Any = typer.main.get_command(app)
 SHELL = ("", "sh")

@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from doc_pages import DOCS, PAGES, ROOT, blocks, name_of
+
+from support.doc_pages import DOCS, PAGES, ROOT, blocks, name_of
 
 # These have a test of their own, which looks closer at what they print.
 ELSEWHERE = {DOCS / "how-to" / "scikit-learn.md": "tests/estimator/test_estimator_docs.py"}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doc_pages import DOCS, PAGES, Block, blocks, name_of
 
 from hgclr.config import method_settings
-from hgclr.reproduction.tuning import read_space
 from hgclr.training import RunConfig
+from hgclr.tuning.space import read_space
+from support.doc_pages import DOCS, PAGES, Block, blocks, name_of
 
 RUN_FILES = [
     (page, block)

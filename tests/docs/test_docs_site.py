@@ -14,7 +14,6 @@ import pytest
 import typer
 import yaml
 from command_pages import command_pages
-from doc_pages import DOCS, PAGES, ROOT, name_of
 from docstrings import argument_texts, without_roles
 from outside_links import LINK, show_paths
 from setting_page import settings_page
@@ -22,6 +21,7 @@ from setting_page import settings_page
 from hgclr.cli.app import app
 from hgclr.config import HGCLRConfig
 from hgclr.training.settings import DataSettings, ModelSettings, TrainingSettings
+from support.doc_pages import DOCS, PAGES, ROOT, name_of
 
 WRITTEN = {"reference/settings.md", *(f"reference/commands/{name}.md" for name in command_pages())}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from doc_pages import DOCS, Block, blocks, commands
 from typer.testing import CliRunner
 
 from hgclr import hardware
@@ -21,6 +20,7 @@ from hgclr.cli import doctor
 from hgclr.cli.app import app
 from hgclr.cli.doctor import Finding
 from hgclr.hardware import Probe
+from support.doc_pages import DOCS, Block, blocks, commands
 
 PAGE = DOCS / "tutorial" / "index.md"
 SHELL = [block for block in blocks(PAGE) if block.language == "sh"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_corpus import Corpus, corpus
 
 from hgclr.estimator import HGCLRClassifier
+from support.toy_corpus import Corpus, corpus
 
 
 @pytest.fixture(scope="session")

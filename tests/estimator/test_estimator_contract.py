@@ -16,11 +16,11 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from sklearn.utils import estimator_checks, get_tags
-from toy_corpus import LABELS, Corpus, corpus
 
 from hgclr import Taxonomy, hardware
 from hgclr.errors import MissingExtraError
 from hgclr.estimator import HGCLRClassifier
+from support.toy_corpus import LABELS, Corpus, corpus
 
 CHECKS = [
     estimator_checks.check_estimator_cloneable,

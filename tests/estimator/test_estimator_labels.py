@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn.metrics import accuracy_score, f1_score
-from toy_corpus import LABELS, TREE, Corpus
 
 from hgclr import Taxonomy
 from hgclr.estimator import HGCLRClassifier, label_matrix, label_tree
+from support.toy_corpus import LABELS, TREE, Corpus
 
 NAMES = st.text(alphabet="abc", min_size=1, max_size=2)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)

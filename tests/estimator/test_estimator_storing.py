@@ -13,10 +13,10 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
-from toy_corpus import TREE, Corpus
 
 from hgclr import HierarchicalClassifier, Taxonomy
 from hgclr.estimator import HGCLRClassifier
+from support.toy_corpus import TREE, Corpus
 
 READER = """
 import pickle, sys, numpy

@@ -9,9 +9,9 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from toy_corpus import LABELS, TREE, Corpus
 
 from hgclr.estimator import HGCLRClassifier, label_matrix
+from support.toy_corpus import LABELS, TREE, Corpus
 
 
 def shout(texts: list[str]) -> list[str]:

@@ -16,8 +16,7 @@ from markdown_it import MarkdownIt
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.export.card import ModelCard, Score, TrainingRecord, read_scores, read_training, write_card
-from hgclr.export.card.markdown import escape, table
+from hgclr.export.card import ModelCard, Score, TrainingRecord, escape, read_scores, read_training, table, write_card
 from hgclr.taxonomy import Taxonomy
 
 SCORES = {"documents": 50, "micro": {"f1": 0.5}, "macro": {"f1": 0.25}}

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from hgclr.errors import InputError
-from hgclr.export.onnx import export_onnx, exporting
+from hgclr.export import onnx as exporting
+from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 INT8_TOLERANCE = 0.05  # in a probability, for the tiny random models of these tests
 SHAPES = [(1, 1), (1, 2), (2, 1), (1, 64), (3, 17), (5, 40), (13, 3)]

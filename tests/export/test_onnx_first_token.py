@@ -11,10 +11,10 @@ import onnxruntime
 import pytest
 import torch
 
-from hgclr.export.onnx.first_token import keep_first_token
-from hgclr.export.onnx.tracing import trace
+from hgclr.export.onnx import trace
+from hgclr.export.onnx_graph import keep_first_token
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 
 WIDTH = 6
 

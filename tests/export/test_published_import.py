@@ -17,8 +17,8 @@ from hgclr.errors import InputError
 from hgclr.export.published import import_published, read_published
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel, HGCLRModel
-from literal import path_edges, training_step
-from published_program import NAMES, PARENTS, POSITIONS, WIDTH, PublishedProgram
+from support.literal import path_edges, training_step
+from support.published_program import NAMES, PARENTS, POSITIONS, WIDTH, PublishedProgram
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
 GOLD = [[0, 2, 5], [1, 4], [1, 4, 6], [0]]

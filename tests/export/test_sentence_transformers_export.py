@@ -21,7 +21,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel, HiAGMTPModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]
 

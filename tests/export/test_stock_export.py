@@ -17,11 +17,12 @@ import torch
 from hgclr.decisions.calibration import Isotonic, Temperatures
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
+from hgclr.export import stock as exporting
 from hgclr.export.onnx import export_onnx
-from hgclr.export.stock import export_stock, exporting
+from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.inference.batches import PADDING, batches_by_length, longest_first, one_ahead, pad, windows
+from hgclr.inference.backends import PADDING, batches_by_length, longest_first, one_ahead, pad, windows
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True)
 LENGTHS = st.lists(st.integers(1, 90), max_size=60)
@@ -111,6 +111,6 @@ def test_the_thread_ends_when_the_caller_stops_early() -> None:
 
 
 def test_an_abandoned_generator_does_not_hold_up_the_interpreter() -> None:
-    code = "from hgclr.inference.batches import one_ahead\nmade = one_ahead(str, range(100))\nprint(next(made))"
+    code = "from hgclr.inference.backends import one_ahead\nmade = one_ahead(str, range(100))\nprint(next(made))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("0\n", "")

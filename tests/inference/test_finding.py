@@ -15,9 +15,9 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
-from hgclr.inference.finding import find_model
+from hgclr.inference.loading import find_model
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism", "a boat in a lake"]
 REVISION = "0123456789abcdef0123456789abcdef01234567"

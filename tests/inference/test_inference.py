@@ -21,7 +21,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
 from hgclr.models import HGCLRModel
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 

@@ -18,7 +18,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import is_onnx, load
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 REMEDY = "write the folder again with hgclr export"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.inference import predictions
-from hgclr.inference.predictions import PredictionMaker, reading_order
+from hgclr.inference import classifier as predictions
+from hgclr.inference.classifier import PredictionMaker, reading_order
 from hgclr.taxonomy import Taxonomy
 
 NAMES = ["a", "b", "c", "aa", "Z", "é", *map(str, range(9))]

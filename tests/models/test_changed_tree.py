@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from hgclr.errors import InputError
 from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models.base import load_tokenizer
 from hgclr.models.changed_tree import carry_over
-from hgclr.models.saving import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare
 

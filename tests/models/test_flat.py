@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hgclr.models import FlatModel, label_names
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 from hgclr.training import RunConfig
-from hgclr.training.preparing import new_model
+from hgclr.training.preparation import new_model
 
 
 @pytest.fixture

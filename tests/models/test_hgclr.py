@@ -14,8 +14,8 @@ from hgclr.errors import InputError
 from hgclr.models import FlatModel, HGCLRModel, label_names
 from hgclr.nn import label_attention
 from hgclr.taxonomy import Taxonomy
-from literal import training_step
-from toy import TEXTS, batch_of, make_model, noise_for, still
+from support.literal import training_step
+from support.toy import TEXTS, batch_of, make_model, noise_for, still
 
 
 def test_the_published_preset_equals_a_literal_second_implementation(make_encoder, taxonomy) -> None:

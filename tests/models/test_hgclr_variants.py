@@ -10,7 +10,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from hgclr.config import PRESETS
 from hgclr.models import FlatModel, HGCLRModel
-from toy import GOLD, TEXTS, batch_of, make_model, noise_for, still
+from support.toy import GOLD, TEXTS, batch_of, make_model, noise_for, still
 
 LONG = [" ".join([text] * 40) for text in TEXTS]
 LABEL_SIDE = ("label_encoder.", "token_label_attention.", "name_tokens")

@@ -14,11 +14,11 @@ from torch import Tensor
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import ARCHITECTURES, HiAGMLAModel, HiAGMTPModel, load_deployed
+from hgclr.models.base import save
 from hgclr.models.hiagm import HiAGM, edge_prior
-from hgclr.models.saving import save
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from toy import TEXTS, batch_of
+from support.toy import TEXTS, batch_of
 
 KINDS = ["hiagm-tp", "hiagm-la"]
 STRUCTURES = ["gcn", "tree-lstm"]

@@ -13,10 +13,10 @@ from transformers import TrainerCallback
 
 from hgclr.models import HiAGMTPModel, HiMatchModel, label_names
 from hgclr.models.hiagm import edge_prior
-from hgclr.nn.matching import draw_labels
+from hgclr.models.himatch import draw_labels
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
+from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_structure.", "label_joint.", "text_joint.")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from hgclr.models import HiAGMLAModel, HTCInfoMaxModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
+from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
 

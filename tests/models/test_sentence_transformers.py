@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hgclr.models import FlatModel, HiAGMTPModel, TextClassifier, load_deployed
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 from hgclr.models.sentence_transformers import from_modules, no_modules_form, read_modules, write_modules
 from hgclr.models.textrcnn import TextRCNNConfig
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from hgclr.models import FlatModel, HiAGMTPModel, TextClassifier, load_deployed
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import from_stock, no_stock_form, to_stock
 
 KINDS = ["bert", "roberta", "mpnet", "xlm-roberta", "camembert"]

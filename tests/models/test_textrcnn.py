@@ -15,14 +15,14 @@ from transformers import AutoModel
 from hgclr.config import PRESETS
 from hgclr.data.vocabulary import word_tokenizer
 from hgclr.errors import InputError
-from hgclr.export.onnx.tracing import trace
+from hgclr.export.onnx import trace
 from hgclr.inference.backends import OnnxBackend
 from hgclr.models import FlatModel, HGCLRModel
-from hgclr.models.positions import position_count
+from hgclr.models.base import position_count
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
-from hgclr.nn.dropout import ProcessorDropout
-from hgclr.training.acceleration import accelerate_on_processor
-from hgclr.training.preparing import count_parameters
+from hgclr.nn.attention import ProcessorDropout
+from hgclr.training.preparation import count_parameters
+from hgclr.training.trainer import accelerate_on_processor
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]
 SIZES = {"vocab_size": 40, "word_width": 10, "recurrent_width": 6, "filters": 4}

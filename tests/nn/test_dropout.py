@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hgclr.nn.dropout import ProcessorDropout, keep_mask, kept_share
+from hgclr.nn.attention import ProcessorDropout, keep_mask, kept_share
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from hgclr.nn import regularisation
-from hgclr.nn.hierarchy_gcn import HierarchyGCN
-from hgclr.nn.regularisation import recursive_regularisation
+from hgclr.models import hiagm as regularisation
+from hgclr.models.hiagm import recursive_regularisation
+from hgclr.nn.tree_encoders import HierarchyGCN
 from hgclr.taxonomy import Taxonomy
-from toy import check_every_parameter_gets_a_gradient, random_tree
+from support.toy import check_every_parameter_gets_a_gradient, random_tree
 
 WIDTH = 6
 

@@ -13,7 +13,7 @@ from hgclr.nn import label_attention
 from hgclr.nn.label_attention import TreeAttention, attention_span
 from hgclr.nn.label_encoder import Graphormer, GraphormerLayer
 from hgclr.taxonomy import Taxonomy
-from toy import random_tree
+from support.toy import random_tree
 
 
 def graph_of(tree: Taxonomy) -> networkx.Graph:

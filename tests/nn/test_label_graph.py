@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from hgclr.errors import MissingExtraError
-from hgclr.nn.label_encoder import LabelEmbedding
-from hgclr.nn.label_graph import TreeConvolution
+from hgclr.nn.label_encoder import LabelEmbedding, TreeConvolution
 from hgclr.taxonomy import Taxonomy
 
 TREES = {

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.nn.matching import Drawn, JointProjection, distances, draw_labels, joint_loss, matching_loss
+from hgclr.models.himatch import Drawn, JointProjection, distances, draw_labels, joint_loss, matching_loss
 
 #            0 ─ 1, 2, 3       4 ─ 5       6
 PARENTS = torch.tensor([-1, 0, 0, 0, -1, 4, -1])

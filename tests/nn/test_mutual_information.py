@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hgclr.nn.mutual_information import (
+from hgclr.models.htcinfomax import (
     InformationGate,
     PriorDiscriminator,
     TextLabelDiscriminator,

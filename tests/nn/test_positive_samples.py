@@ -7,14 +7,7 @@ import math
 import pytest
 import torch
 
-from hgclr.nn.positive_samples import (
-    KeepAtRandom,
-    KeepByFraction,
-    KeepByThreshold,
-    adversarial_move,
-    compact,
-    keep_weights,
-)
+from hgclr.nn.contrast import KeepAtRandom, KeepByFraction, KeepByThreshold, adversarial_move, compact, keep_weights
 
 
 def test_the_gradient_reaches_the_probability_exactly_where_a_token_is_kept() -> None:

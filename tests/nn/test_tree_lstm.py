@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from hgclr.errors import InputError
-from hgclr.nn.tree_lstm import BiTreeLSTM
+from hgclr.nn.tree_encoders import BiTreeLSTM
 from hgclr.taxonomy import Taxonomy
-from toy import check_every_parameter_gets_a_gradient, random_tree
+from support.toy import check_every_parameter_gets_a_gradient, random_tree
 
 WIDTH = 6
 HALF = 3

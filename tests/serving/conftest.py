@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
 
 import httpx
-from fake_service import fake_service
+
+from support.fake_service import fake_service
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,9 @@ from dataclasses import replace
 import httpx
 import numpy as np
 import pytest
-from fake_service import PATIENCE, GatedBackend, fake_service, metric, until
 from fastapi import FastAPI
+
+from support.fake_service import PATIENCE, GatedBackend, fake_service, metric, until
 
 
 @contextmanager

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import schemathesis
-from fake_service import PATIENCE, make_classifier
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from hgclr.serving.app import create_app
 from hgclr.serving.settings import Settings
+from support.fake_service import PATIENCE, make_classifier
 
 KEY = "a-key-for-the-test"
 EXAMPLES = settings(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import typer
-from fake_service import TREE, make_classifier
 from typer.testing import CliRunner, Result
 
 from hgclr.cli.serve import serve
 from hgclr.errors import InputError
 from hgclr.serving.settings import Settings
+from support.fake_service import TREE, make_classifier
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def start(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.delenv("HGCLR_API_KEY", raising=False)
     monkeypatch.delenv("HGCLR_API_KEY_FILE", raising=False)
-    monkeypatch.setattr("hgclr.serving.running.run", run)
-    monkeypatch.setattr("hgclr.cli.opening.open_classifier", lambda _: make_classifier())
+    monkeypatch.setattr("hgclr.serving.app.run", run)
+    monkeypatch.setattr("hgclr.cli.console.open_classifier", lambda _: make_classifier())
     return command
 
 
@@ -107,7 +107,7 @@ def test_the_key_is_no_option() -> None:
 
 
 def test_an_address_that_is_taken_is_told_before_the_model_is_loaded(start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hgclr.cli.opening.open_classifier", lambda _: pytest.fail("it was loaded"))
+    monkeypatch.setattr("hgclr.cli.console.open_classifier", lambda _: pytest.fail("it was loaded"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(InputError, match=rf"cannot listen on 127.0.0.1:{port}: .*; choose another with --host"):

@@ -8,10 +8,10 @@ import threading
 
 import httpx
 import pytest
-from fake_service import LONGEST, PATIENCE, TREE, GatedBackend, fake_service, make_classifier, metric, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from hgclr.serving.app import create_app
+from support.fake_service import LONGEST, PATIENCE, TREE, GatedBackend, fake_service, make_classifier, metric, until
 
 
 def test_it_is_ready_only_once_it_is_warm() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fake_service import fake_service, make_classifier
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 
 from hgclr.errors import InputError
 from hgclr.serving.app import create_app
 from hgclr.serving.settings import Settings, read_key
+from support.fake_service import fake_service, make_classifier
 
 KEY = "right-key-0123456789"
 OPEN = {"/livez", "/readyz", "/metrics"}

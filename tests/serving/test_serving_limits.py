@@ -9,16 +9,15 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from fake_service import WordBackend, fake_service, make_classifier
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.serving.app import create_app
-from hgclr.serving.body_limit import BodyLimit
-from hgclr.serving.problems import Problem
+from hgclr.serving.messages import Problem
+from hgclr.serving.middleware import BodyLimit, parse
 from hgclr.serving.settings import Settings
-from hgclr.serving.strict_json import parse
+from support.fake_service import WordBackend, fake_service, make_classifier
 
 JSON = {"Content-Type": "application/json"}
 
@@ -74,7 +73,7 @@ def test_a_body_that_is_announced_too_small_is_counted() -> None:
 
 
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hgclr.serving.body_limit.HELD", 2)
+    monkeypatch.setattr("hgclr.serving.middleware.HELD", 2)
     answers = []
 
     async def app(scope, receive, send) -> None:

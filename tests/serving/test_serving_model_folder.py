@@ -12,13 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
-from fake_service import TREE
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file, atomic_folder
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
+from support.fake_service import TREE
 
 
 @pytest.fixture(scope="module")

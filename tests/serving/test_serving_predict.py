@@ -7,7 +7,18 @@ import threading
 import httpx
 import numpy as np
 import pytest
-from fake_service import LONGEST, PATIENCE, TREE, WORDS, GatedBackend, WordBackend, fake_service, make_classifier, until
+
+from support.fake_service import (
+    LONGEST,
+    PATIENCE,
+    TREE,
+    WORDS,
+    GatedBackend,
+    WordBackend,
+    fake_service,
+    make_classifier,
+    until,
+)
 
 TEXTS = ["atom", "", "lens of a laser", "judge " * 30, "goal boat judge", "court court court court"]
 
@@ -149,7 +160,7 @@ def test_batches_stay_within_the_token_budget() -> None:
 
 
 def test_too_many_probabilities_are_refused(monkeypatch: pytest.MonkeyPatch, client: httpx.Client) -> None:
-    monkeypatch.setattr("hgclr.serving.predicting.PROBABILITIES", 10)
+    monkeypatch.setattr("hgclr.serving.settings.PROBABILITIES", 10)
     answer = client.post("/predict", json={"texts": ["a", "b", "c"], "probabilities": True})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "probabilities"

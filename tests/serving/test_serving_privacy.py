@@ -9,10 +9,10 @@ import re
 
 import httpx
 import pytest
-from fake_service import fake_service, make_classifier
 
 from hgclr.cli.serve import serve
 from hgclr.serving.app import create_app
+from support.fake_service import fake_service, make_classifier
 
 SECRET = "lens Geheimnis"
 
@@ -38,7 +38,7 @@ def test_an_unexpected_error_is_answered_and_its_message_kept(
     def fail(*_: object) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("hgclr.serving.predicting._predictions", lambda *_, **__: fail())
+    monkeypatch.setattr("hgclr.serving.routes._predictions", lambda *_, **__: fail())
     with fake_service() as (client, _):
         answer = client.post("/predict", json={"text": "atom"}, headers={"X-Request-Id": "mine"})
     assert answer.status_code == 500

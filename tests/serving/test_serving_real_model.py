@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fake_service import served
 
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 from hgclr.serving.app import create_app
 from hgclr.serving.settings import Settings
+from support.fake_service import served
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 40, "a boat", "goal of the match"] * 4
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fake_service import PATIENCE, until
+
+from support.fake_service import PATIENCE, until
 
 PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-from fake_service import WordBackend, make_classifier
+from support.fake_service import WordBackend, make_classifier
 from hgclr.serving.app import create_app
 from hgclr.serving.running import listen, run
 from hgclr.serving.settings import Settings

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hgclr.decisions.settings import Decisions
-from hgclr.serving.waiting_room import RoomFullError, Ticket, WaitingRoom
+from hgclr.serving.batch_queue import RoomFullError, Ticket, WaitingRoom
 from hgclr.taxonomy import Taxonomy
 
 DECISIONS = Decisions(Taxonomy(["a"], [-1]))

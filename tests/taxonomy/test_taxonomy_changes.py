@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.change_files import read_changes, write_changes
-from hgclr.taxonomy.changes import TreeChanges, compare
-from hgclr.taxonomy.model_tree import read_model_tree
-from hgclr.taxonomy.suggesting import suggest
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes, write_changes
+from hgclr.taxonomy.suggestions import suggest
+from hgclr.taxonomy.tree import read_model_tree
 
 
 def tree(text: str) -> Taxonomy:

@@ -10,9 +10,9 @@ import torch
 from transformers import AutoTokenizer
 
 from hgclr.models import FlatModel, HGCLRModel
-from hgclr.nn.dropout import ProcessorDropout
-from hgclr.training import acceleration
-from hgclr.training.acceleration import accelerate_on_processor
+from hgclr.nn.attention import ProcessorDropout
+from hgclr.training import trainer as acceleration
+from hgclr.training.trainer import accelerate_on_processor
 
 KINDS = ["bert", "mpnet", "roberta", "distilbert", "electra"]
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]
@@ -45,7 +45,7 @@ def test_loss_and_gradient_are_the_same_when_nothing_is_dropped(pair, monkeypatc
     def ones(shape, rate):
         return torch.ones(*shape, dtype=torch.uint8)
 
-    for place in ("hgclr.nn.dropout", "hgclr.nn.attention"):
+    for place in ("hgclr.nn.attention", "hgclr.nn.attention"):
         monkeypatch.setattr(f"{place}.keep_mask", ones)
         monkeypatch.setattr(f"{place}.kept_share", lambda _: 1.0)
     for module in plain.modules():

@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression
 
 from hgclr.data.folder import Document
+from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatModel
-from hgclr.models.saving import load_tokenizer
+from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, frozen, train
 from hgclr.training.frozen import fit_head
-from hgclr.training.preparing import tokenize_documents
 from hgclr.training.trainer import Collator
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.data.label_documents import label_documents, label_texts
+from hgclr.data.folder import label_documents, label_texts
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from hgclr.training.preparing import label_counts, new_model, tokenize_all, with_label_documents
+from hgclr.training.preparation import label_counts, new_model, tokenize_all, with_label_documents
 
 
 def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:

@@ -9,8 +9,7 @@ import pytest
 from hgclr.config import PRESETS, HGCLRConfig, method_settings
 from hgclr.errors import InputError
 from hgclr.training import RunConfig
-from hgclr.training.recipes import make_recipe
-from hgclr.training.settings import TrainingSettings
+from hgclr.training.settings import TrainingSettings, make_recipe
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRModel
 from hgclr.training import RunConfig, train
-from hgclr.training.preparing import new_model, started_model, tokenize_all
+from hgclr.training.preparation import new_model, started_model, tokenize_all
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:

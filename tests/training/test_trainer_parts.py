@@ -14,11 +14,18 @@ from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
 from hgclr.models import HGCLRModel
-from hgclr.training.callbacks import CollapseWatch, EarlyStop
-from hgclr.training.checkpoints import latest_complete, mark_complete
-from hgclr.training.preparing import base_rates, label_counts
+from hgclr.training.preparation import base_rates, label_counts
 from hgclr.training.run import history
-from hgclr.training.trainer import Collator, HierarchicalTrainer, SortedByLength, StreamingScores
+from hgclr.training.trainer import (
+    CollapseWatch,
+    Collator,
+    EarlyStop,
+    HierarchicalTrainer,
+    SortedByLength,
+    StreamingScores,
+    latest_complete,
+    mark_complete,
+)
 
 
 def evaluations(callback: EarlyStop, scores: list[tuple[float, float]]) -> int | None:

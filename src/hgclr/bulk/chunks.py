@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hgclr.bulk.formats import format_of
-from hgclr.data.columns import require_columns
-from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, Row
+from hgclr.data.readers import SUFFIXES, read_rows
+from hgclr.data.rows import BadRow, Row, require_columns
+from hgclr.decisions.decoding import Rule
+from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, require_extra
-from hgclr.inference.classifier import check_text
+from hgclr.inference.classifier import HierarchicalClassifier, check_text
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ROWS", "Chunk", "read_chunks"]
+__all__ = [
+    "Answer",
+    "Chunk",
+    "FileFormat",
+    "Label",
+    "Labelling",
+    "format_of",
+    "read_chunks",
+    "spread",
+    "target_of",
+    "usable_texts",
+]
+
+FileFormat = Literal["jsonl", "csv", "parquet"]
+"""What results can be asked for; without being asked they have the format of their input."""
+FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The format of one file.
+
+    Args:
+        name: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
+        gzipped: whether it is packed with gzip.
+    """
+
+    name: str
+    gzipped: bool
+
+    @property
+    def suffix(self) -> str:
+        """Return how the names of such files end."""
+        return f".{self.name}.gz" if self.gzipped else f".{self.name}"
+
+
+def format_of(path: Path) -> Kind:
+    """Return the format of a file, which its name tells.
+
+    Raises:
+        InputError: if it does not.
+    """
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
+    return Kind(name.removesuffix(".gz").rpartition(".")[2], name.endswith(".gz"))
+
+
+def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:
+    """Return where the result of a file goes: a file of the same name, with another ending for another format."""
+    kind = format_of(source)
+    if wanted is None or wanted == kind.name:
+        return folder / source.name
+    stem = source.name[: -len(kind.suffix)]
+    return folder / (stem + Kind(wanted, kind.gzipped and wanted != "parquet").suffix)
+
 
 ROWS = 1024
 """Rows in a chunk: enough for batches of similar length, few enough to be dealt out evenly."""
@@ -138,3 +193,55 @@ def _parquet_chunk(batch: pyarrow.RecordBatch, path: Path, first: int, text_colu
         chunk.texts.append(text)
         chunk.problems.append(problem)
     return chunk
+
+
+Answer = dict[str, list[dict[str, Any]]]
+"""The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
+NO_ANSWER: Answer = {"predictions": []}
+Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
+"""What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
+called with the files that the engine was started with, in their order, each once and to its end."""
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """A model and how to decide.
+
+    Args:
+        model: its folder or hub name.
+        threshold, decode, paths, sure: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+    """
+
+    model: str
+    threshold: float | None = None
+    decode: Rule | None = None
+    paths: int | None = None
+    sure: float | None = None
+
+    def open(self, device: str | None = None) -> HierarchicalClassifier:
+        """Load the model; see :meth:`hgclr.inference.HierarchicalClassifier.from_pretrained`."""
+        return HierarchicalClassifier.from_pretrained(self.model, device=device)
+
+    def decisions(self, classifier: HierarchicalClassifier) -> Decisions:
+        """Return how labels are decided in the end."""
+        return classifier.decisions.changed(
+            rule=self.decode, threshold=self.threshold, paths=self.paths, sure=self.sure
+        )
+
+    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
+        """Return the labels of texts."""
+        found = classifier.predict(
+            texts, threshold=self.threshold, decode=self.decode, paths=self.paths, sure=self.sure
+        )
+        return [prediction.to_json() for prediction in found]
+
+
+def usable_texts(chunk: Chunk) -> list[str]:
+    """Return the texts of a chunk that can be labelled."""
+    return [text for text in chunk.texts if text is not None]
+
+
+def spread(chunk: Chunk, answers: Sequence[Answer]) -> list[Answer]:
+    """Return an answer for every row of a chunk, from those to its usable texts."""
+    given = iter(answers)
+    return [NO_ANSWER if text is None else next(given) for text in chunk.texts]

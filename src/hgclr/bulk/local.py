@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.labelling import Answer, Label, Labelling, spread, usable_texts
+from hgclr.bulk.chunks import Answer, Chunk, Label, Labelling, read_chunks, spread, usable_texts
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 
-__all__ = ["AHEAD", "WORTH", "choose_workers", "in_process", "in_processes"]
+__all__ = ["WORTH", "choose_workers", "in_process", "in_processes"]
 
 AHEAD = 2
 """Chunks for each process that are read before their turn, so that none waits for work."""

@@ -25,8 +25,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.labelling import Answer, Label, Labelling, spread, usable_texts
+from hgclr.bulk.chunks import Answer, Chunk, Label, Labelling, read_chunks, spread, usable_texts
 from hgclr.errors import HGCLRError, require_extra
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import is_onnx
@@ -34,7 +33,7 @@ from hgclr.inference.loading import is_onnx
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["BLOCK_BYTES", "on_ray"]
+__all__ = ["on_ray"]
 
 BLOCK_BYTES = 2**18
 """Bytes of texts that are labelled by one task: some thousand phrases, or some hundred abstracts."""

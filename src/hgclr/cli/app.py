@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 from hgclr.cli import (
     audit,
     calibrate,
-    compare,
     data,
     doctor,
     encoders,
@@ -18,7 +17,6 @@ from hgclr.cli import (
     explain,
     export,
     figures,
-    import_published,
     predict,
     quickstart,
     reproduce,
@@ -27,6 +25,8 @@ from hgclr.cli import (
     train,
     tune,
 )
+from hgclr.cli import evaluate as compare
+from hgclr.cli import export as import_published
 from hgclr.errors import HGCLRError
 
 __all__ = ["app"]

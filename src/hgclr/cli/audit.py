@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import JsonFile
-from hgclr.cli.reading_options import Reading, reading_options
+from hgclr.cli.options import JsonFile, Reading, reading_options
 
 if TYPE_CHECKING:
-    from hgclr.auditing import Audit
+    from hgclr.evaluation.audit_results import Audit
 
 __all__ = ["audit"]
 
@@ -76,9 +75,9 @@ def audit(
     """
     from rich.console import Console
 
-    from hgclr.auditing.files import check_output, write_audit, write_csv, write_json
-    from hgclr.cli.audit_tables import print_audit
+    from hgclr.cli.tables import print_audit
     from hgclr.errors import InputError
+    from hgclr.evaluation.audit_results import check_output, write_audit, write_csv, write_json
 
     if output is not None:
         check_output(output)
@@ -117,9 +116,8 @@ def audit(
 
 def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, skip_bad_rows: bool) -> Audit:
     """Audit with one model."""
-    from hgclr.auditing import audit as audit_split
-    from hgclr.cli.console import progress_bar
-    from hgclr.cli.opening import open_classifier
+    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.evaluation.audit import audit as audit_split
 
     classifier = open_classifier(model)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
@@ -140,9 +138,9 @@ def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: i
     from hgclr.errors import require_extra
 
     require_extra("torch", extra="train", capability="Training a model for each fold")
-    from hgclr.auditing.folds import audit_folds
     from hgclr.cli.console import quiet_libraries
-    from hgclr.cli.fold_progress import fold_progress
+    from hgclr.cli.progress import fold_progress
+    from hgclr.evaluation.audit_folds import audit_folds
     from hgclr.training import RunConfig
 
     quiet_libraries()

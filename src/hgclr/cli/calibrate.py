@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hgclr.cli.options import Model, Paths, Rule
-from hgclr.cli.reading_options import Reading, reading_options
+from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,9 +88,8 @@ def calibrate(
     """
     from rich.console import Console
 
-    from hgclr.cli.calibration_tables import candidate_table, print_calibrated
-    from hgclr.cli.console import progress_bar
-    from hgclr.cli.opening import open_classifier
+    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.cli.tables import candidate_table, print_calibrated
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
@@ -164,13 +162,13 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     """Yield what the models of the folds say of the documents that they were not trained on."""
     import numpy as np
 
-    from hgclr.auditing.folds import train_folds
     from hgclr.cli.console import quiet_libraries
-    from hgclr.cli.fold_progress import fold_progress
+    from hgclr.cli.progress import fold_progress
     from hgclr.decisions.tuning import Outputs
     from hgclr.errors import InputError
+    from hgclr.evaluation.audit_folds import train_folds
     from hgclr.inference.outputs import outputs_of
-    from hgclr.training.preparing import data_folder
+    from hgclr.training.preparation import data_folder
 
     quiet_libraries()
     folder = data_folder(run, run.data.taxonomy)

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["progress_bar", "quiet_libraries", "show_log", "standard_error"]
+    from hgclr.inference import HierarchicalClassifier
+
+__all__ = ["open_classifier", "progress_bar", "quiet_libraries", "show_log", "standard_error"]
 
 
 def standard_error() -> Console:
@@ -62,3 +64,15 @@ def quiet_libraries() -> None:
     datasets.disable_progress_bars()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+
+
+def open_classifier(model: str) -> HierarchicalClassifier:
+    """Load a model; torch and transformers, whose import takes seconds, only for one that needs them."""
+    from hgclr.errors import require_extra
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.loading import find_model, is_onnx
+
+    if not is_onnx(find_model(model)):
+        require_extra("torch", extra="train", capability="A model that is no ONNX folder")
+        quiet_libraries()
+    return HierarchicalClassifier.from_pretrained(model)

@@ -63,13 +63,12 @@ def explain(
     """
     from rich.console import Console
 
-    from hgclr.cli.console import standard_error
-    from hgclr.cli.explanation_rendering import show_explanations
-    from hgclr.cli.opening import open_classifier
+    from hgclr.cli.console import open_classifier, standard_error
+    from hgclr.cli.tables import show_explanations
     from hgclr.errors import InputError
-    from hgclr.explaining import AttentionRelevance
-    from hgclr.explaining import explain as explain_text
-    from hgclr.explaining.page import explanation_page
+    from hgclr.evaluation.explanation import explain as explain_text
+    from hgclr.evaluation.explanation_page import explanation_page
+    from hgclr.evaluation.relevance import AttentionRelevance
 
     if bool(texts) == (source is not None):
         given = "both as arguments and by --input" if texts else "neither as arguments nor by --input"
@@ -128,7 +127,7 @@ def _lines(source: Path | None) -> Iterator[tuple[str, int | None]]:
 def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClassifier, source: Path | None) -> None:
     """Refuse a text without words, with its place, before the work on those before it."""
     from hgclr.errors import InputError
-    from hgclr.explaining.reading import read_text
+    from hgclr.evaluation.words import read_text
 
     for text, line in texts:
         try:

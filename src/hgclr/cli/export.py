@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import Model
-from hgclr.cli.reading_options import Reading, reading_options
+from hgclr.cli.options import Model, Reading, reading_options
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     Export = OnnxExport | SentenceTransformersExport | StockExport
 
-__all__ = ["export"]
+__all__ = ["export", "import_published"]
 
 Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 FOLDABLE: tuple[Target, ...] = ("stock", "sentence-transformers")
@@ -89,7 +88,7 @@ def export(
     from rich.console import Console
 
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.cli.rendering import score_table
+    from hgclr.cli.tables import score_table
     from hgclr.errors import InputError, require_extra
 
     if to in FOLDABLE:
@@ -221,3 +220,44 @@ def _card(model: str, to: Target, result: Export, scores: Sequence[Score], licen
         licence=licence,
         folded=not isinstance(result, OnnxExport) and result.folded,
     )
+
+
+def import_published(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
+    ],
+    data_path: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Its data folder, with bert_value_dict.pt and slot.pt.")
+    ],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: folder or name."
+        ),
+    ],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
+) -> None:
+    """Turn a checkpoint of the authors' published program into a model of ours.
+
+    The output folder then holds **model** (for hgclr predict, evaluate) and **training-model** (with the label
+    side, for training on). Logits stay the same. The files are read as data; code in them is refused, never run.
+    """
+    from hgclr.errors import require_extra
+
+    require_extra("torch", extra="train", capability="Importing a published checkpoint")
+    from rich.console import Console
+
+    from hgclr.cli.console import quiet_libraries
+    from hgclr.export.published import import_published as run_import
+
+    quiet_libraries()
+    result = run_import(checkpoint, data_path, encoder, output)
+    lines = [
+        f"{len(result.taxonomy)} labels, depth {result.taxonomy.depth}",
+        *(f"{name}: {value}" for name, value in result.settings.items()),
+        f"model: {result.model}",
+        f"training model: {result.training_model}",
+    ]
+    console = Console()
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

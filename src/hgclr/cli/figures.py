@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.reading_options import Reading, reading_options
+from hgclr.cli.options import Reading, reading_options
 
 if TYPE_CHECKING:
-    from hgclr.reproduction.figures.label_measures import Measure
+    from hgclr.paper.label_map import Measure
     from hgclr.taxonomy import Taxonomy
 
 __all__ = ["figure3", "figure5"]
@@ -48,8 +48,8 @@ def figure5(
         require_extra(module, extra="paper", capability="Figure 5")
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.hardware import machine
-    from hgclr.reproduction.figures.label_map import map_models
-    from hgclr.reproduction.figures.label_map_figure import write_label_maps
+    from hgclr.paper.label_map import map_models
+    from hgclr.paper.label_map_figure import write_label_maps
 
     quiet_libraries()
     _check_output(output)
@@ -124,8 +124,8 @@ def figure3(
     from hgclr.cli.console import progress_bar, quiet_libraries
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
-    from hgclr.reproduction.figures.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
-    from hgclr.reproduction.figures.kept_tokens_figure import write_kept_tokens
+    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
+    from hgclr.paper.kept_tokens_figure import write_kept_tokens
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
@@ -189,7 +189,7 @@ def _lines(source: Path) -> list[str]:
 
 def _labels(text: str, taxonomy: Taxonomy, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
-    from hgclr.data.cells import LabelReader, RowProblem
+    from hgclr.data.rows import LabelReader, RowProblem
     from hgclr.errors import InputError
 
     reader = LabelReader(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hgclr.cli.options import Decode, Model, Paths, Sure, TextColumn, Threshold
 
-__all__ = ["predict"]
+if TYPE_CHECKING:
+    from hgclr.bulk import BulkResult, Progress
+
+__all__ = ["is_bulk", "predict"]
 
 BULK = "Bulk prediction: many files into a folder"
 
@@ -108,7 +111,6 @@ def predict(
     """
     from rich.console import Console
 
-    from hgclr.cli.bulk_prediction import is_bulk, predict_in_bulk
     from hgclr.errors import InputError
 
     if texts and sources:
@@ -149,9 +151,8 @@ def predict(
             f"{unused[0]} is for bulk prediction only", remedy="give files as --input and a folder as --output"
         )
     source = Path(sources[0]) if sources else None
-    from hgclr.cli.console import progress_bar
-    from hgclr.cli.opening import open_classifier
-    from hgclr.cli.rendering import prediction_tree
+    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.cli.tables import prediction_tree
     from hgclr.files import atomic_file
 
     as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
@@ -220,3 +221,55 @@ def _lines(stream: IO[bytes], path: Path) -> Iterator[dict[str, Any]]:
             yield {"text": line.decode().rstrip("\r\n")}
         except UnicodeDecodeError as error:
             raise InputError("not UTF-8", path=path, line=number, remedy="save the file as UTF-8") from error
+
+
+def is_bulk(sources: Sequence[str], output: str | None, engine: str | None, file_format: str | None) -> bool:
+    """Tell whether many files are meant, or at least a folder of results."""
+    from hgclr.bulk.inputs import is_pattern
+
+    if not sources or list(sources) == ["-"]:
+        return False
+    if len(sources) > 1 or engine is not None or file_format is not None:
+        return True
+    into_folder = output is not None and (output.endswith(("/", "\\")) or Path(output).is_dir())
+    return into_folder or Path(sources[0]).is_dir() or is_pattern(sources[0])
+
+
+def predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
+    """Label files into a folder, with a bar on standard error."""
+    from hgclr.bulk import predict_files
+    from hgclr.cli.console import progress_bar, quiet_libraries, standard_error
+    from hgclr.errors import InputError, require_extra
+    from hgclr.inference.loading import is_onnx
+
+    if output is None:
+        raise InputError("the results of bulk prediction go to a folder", remedy="name one with --output")
+    if "-" in sources:
+        raise InputError("standard input is no file", remedy="give files, folders or patterns as --input")
+    if options["ray_address"] is not None and options["engine"] != "ray":
+        raise InputError("--ray-address is for the engine ray", remedy="add --engine ray")
+    if not is_onnx(model):
+        require_extra("torch", extra="train", capability="A model that is no ONNX folder")
+        quiet_libraries()
+    with progress_bar() as bar:
+        task = bar.add_task("rows", total=None)
+
+        def show(progress: Progress) -> None:
+            place = f"{progress.file.name} ({progress.number} of {progress.files})"
+            bar.update(task, completed=progress.rows, total=max(progress.rows, progress.expected), description=place)
+
+        result = predict_files(model, sources, output, progress=show, **options)
+    standard_error().print(_summary(result, output), soft_wrap=True, markup=False)
+
+
+def _summary(result: BulkResult, output: str) -> str:
+    parts = [f"{result.rows:,} row{'s' * (result.rows != 1)} of {_files(len(result.written))} labelled into {output}"]
+    if result.kept:
+        parts.append(f"{_files(len(result.kept))} had been finished before")
+    if result.bad_rows:
+        parts.append(f"{result.bad_rows:,} without a usable text, see the column 'error'")
+    return "; ".join(parts)
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'s' * (count != 1)}"

@@ -55,7 +55,7 @@ def quickstart(
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.encoders import fetch_with_bar
     from hgclr.cli.prepare.icd10cm import build_with_bar
-    from hgclr.cli.rendering import prediction_tree
+    from hgclr.cli.tables import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.files import atomic_file
     from hgclr.inference import HierarchicalClassifier
@@ -89,7 +89,7 @@ def _heading(console: Console, number: int, text: str) -> None:
 
 def _train(rung: str, data: Path, output: Path, documents: int, epochs: int, console: Console) -> TrainingResult:
     """Make one model; those that learn from documents get the same ones."""
-    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.cli.progress import TrainingProgress
     from hgclr.training import RunConfig, train
 
     shutil.rmtree(output, ignore_errors=True)

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from hgclr.reproduction.tables.runner import Step, Watch
-    from hgclr.reproduction.tables.summary import Summary
+    from hgclr.paper.runner import Step, Watch
+    from hgclr.paper.summary import Summary
 
 __all__ = ["app"]
 
@@ -114,8 +114,8 @@ def _command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
-        from hgclr.reproduction.tables.budget import Budget
-        from hgclr.reproduction.tables.experiment import Experiment
+        from hgclr.paper.experiment import Experiment
+        from hgclr.paper.systems import Budget
 
         experiment = Experiment(
             data=data,
@@ -140,9 +140,9 @@ def make_table(name: str, seeds: Sequence[int], rows: Sequence[str] | None, expe
     from rich.console import Console
 
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.reproduction.provenance import command_line
-    from hgclr.reproduction.tables.layout import TABLES
-    from hgclr.reproduction.tables.runner import reproduce
+    from hgclr.paper.runner import reproduce
+    from hgclr.paper.systems import TABLES
+    from hgclr.provenance import command_line
 
     quiet_libraries()
     command = command_line(["hgclr", *sys.argv[1:]])
@@ -189,10 +189,10 @@ def curves(
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="Learning curves")
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.reproduction.provenance import command_line
-    from hgclr.reproduction.tables.budget import Budget
-    from hgclr.reproduction.tables.curves import parse_sizes, run_curves
-    from hgclr.reproduction.tables.experiment import Experiment
+    from hgclr.paper.curves import parse_sizes, run_curves
+    from hgclr.paper.experiment import Experiment
+    from hgclr.paper.systems import Budget
+    from hgclr.provenance import command_line
 
     quiet_libraries()
     experiment = Experiment(
@@ -219,7 +219,7 @@ def curves(
 def _watch() -> Watch:
     """Return what shows a run: which row of how many, with the bar and the scores of ``hgclr train``."""
     from hgclr.cli.console import standard_error
-    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.cli.progress import TrainingProgress
 
     console = standard_error()
 
@@ -235,7 +235,7 @@ def _watch() -> Watch:
 def _rendered(summary: Summary) -> RichTable:
     from rich.table import Table
 
-    from hgclr.reproduction.tables.writing import cells, columns
+    from hgclr.paper.output import cells, columns
 
     table = Table()
     for number, name in enumerate(columns(summary)):
@@ -247,7 +247,7 @@ def _rendered(summary: Summary) -> RichTable:
 
 def _rows_of(name: str) -> str:
     """Return the keys of a table's rows for its help."""
-    from hgclr.reproduction.tables.layout import TABLES
+    from hgclr.paper.systems import TABLES
 
     rows = [row for row in TABLES[name].rows if not row.printed]
     extra = [row.system for row in rows if row.extra]

@@ -116,10 +116,8 @@ def serve(
 
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require_extra(module, extra="serve", capability="The web service")
-    from hgclr.cli.console import standard_error
-    from hgclr.cli.opening import open_classifier
-    from hgclr.serving.app import create_app
-    from hgclr.serving.running import listen, run
+    from hgclr.cli.console import open_classifier, standard_error
+    from hgclr.serving.app import create_app, listen, run
     from hgclr.serving.settings import Settings, read_key
 
     settings = Settings(
@@ -185,6 +183,6 @@ def _show_requests() -> None:
     """Let the log of requests through, which is quieter than the rest without this."""
     import logging
 
-    from hgclr.serving.envelope import ACCESS
+    from hgclr.serving.middleware import ACCESS
 
     logging.getLogger(ACCESS).setLevel(logging.INFO)

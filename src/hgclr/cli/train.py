@@ -61,10 +61,9 @@ def train(
     require_extra("torch", extra="train", capability="Training")
     from rich.console import Console
 
-    from hgclr.cli.calibration_tables import print_calibrated
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.cli.rendering import score_table
-    from hgclr.cli.training_progress import TrainingProgress
+    from hgclr.cli.progress import TrainingProgress
+    from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
 

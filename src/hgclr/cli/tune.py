@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from hgclr.reproduction.tuning import Search, TuningResult, Turn, Watch
     from hgclr.training import RunConfig
+    from hgclr.tuning.search import TuningResult
+    from hgclr.tuning.space import Search
+    from hgclr.tuning.trials import Turn, Watch
 
 __all__ = ["tune"]
 
@@ -84,8 +86,8 @@ def tune(
     from rich.console import Console
 
     from hgclr.cli.console import quiet_libraries, standard_error
-    from hgclr.reproduction.tuning import tune as search_settings
     from hgclr.training import RunConfig
+    from hgclr.tuning.search import tune as search_settings
 
     quiet_libraries()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -121,8 +123,8 @@ def _search(
 ) -> Search:
     """Return what the options ask to search; options that do not go together are refused."""
     from hgclr.errors import InputError
-    from hgclr.reproduction.tuning import default_space, read_space
-    from hgclr.reproduction.tuning import grid as make_grid
+    from hgclr.tuning.space import default_space, read_space
+    from hgclr.tuning.space import grid as make_grid
 
     if grid == (trials is not None):
         raise InputError(
@@ -159,9 +161,9 @@ def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
     """Say which trial comes and what the best so far is, and show the run's bar."""
     from rich.markup import escape
 
-    from hgclr.cli.training_progress import TrainingProgress
-    from hgclr.reproduction.tuning import Watch
-    from hgclr.reproduction.tuning.parameters import describe
+    from hgclr.cli.progress import TrainingProgress
+    from hgclr.tuning.space import describe
+    from hgclr.tuning.trials import Watch
 
     title = f"trial {turn.number} of {turn.total}"
     best = ""
@@ -177,8 +179,8 @@ def _table(result: TuningResult, metric: str) -> Table:
     """Return the best trials, one in a row."""
     from rich.table import Table
 
-    from hgclr.reproduction.tuning.parameters import describe
-    from hgclr.reproduction.tuning.results import METRICS
+    from hgclr.tuning.search import METRICS
+    from hgclr.tuning.space import describe
 
     trials = len(result.best) + result.unscored
     table = Table(title=f"The best of {trials} trials, dev {METRICS[metric]}", title_justify="left")

@@ -16,7 +16,7 @@ from hgclr.errors import InputError, require_extra
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["LARGEST", "minimum_frequency", "read_word_vectors", "word_tokenizer"]
+__all__ = ["minimum_frequency", "read_word_vectors", "word_tokenizer"]
 
 PADDING, UNKNOWN = "[PAD]", "[UNK]"
 LARGEST = 50_000

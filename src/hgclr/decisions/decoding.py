@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
-from hgclr.level_order import blocks, level_order, monotone, raised
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import blocks, level_order, monotone, raised
 
 __all__ = ["RULES", "Decoder", "Rule", "take_log_odds"]
 

@@ -16,8 +16,8 @@ from hgclr.decisions.calibration import Calibration, Temperatures, from_json, si
 from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import monotone
 
 __all__ = ["FILE", "Decided", "Decisions"]
 

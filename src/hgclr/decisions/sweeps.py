@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Decoder, Rule, take_log_odds
-from hgclr.level_order import blocks, level_order, monotone
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import blocks, level_order, monotone
 
-__all__ = ["BestPathSweep", "DecodedSweep", "RuleSweep", "Sweep", "Swept", "count", "f1_by_label"]
+__all__ = ["BestPathSweep", "DecodedSweep", "RuleSweep", "Sweep", "count", "f1_by_label"]
 
 STEPS = 128
 """A grid is made of multiples of 1/128, which float32 has exactly: what is counted is what the rule decides."""

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.decisions.sweeps import STEPS, BestPathSweep, DecodedSweep, RuleSweep, Sweep, count, f1_by_label
 from hgclr.errors import InputError
-from hgclr.level_order import monotone
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import monotone
 
-__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "log_odds", "scopes_of", "weighed"]
+__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of", "weighed"]
 
 Scope = Literal["global", "level", "label"]
 Metric = Literal["both", "micro", "macro"]

@@ -19,12 +19,12 @@ from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
-from hgclr.evaluation.calibration_error import CalibrationScores
-from hgclr.evaluation.metrics import MultiLabelScores
-from hgclr.level_order import monotone
+from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import monotone
 
-__all__ = ["ENTRIES", "Calibrated", "Candidate", "Outputs", "Quality", "Thresholds", "calibrate"]
+__all__ = ["ENTRIES", "Calibrated", "Outputs", "Quality", "calibrate"]
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,6 @@ from hgclr.errors import require_extra
 require_extra("sklearn", extra="sklearn", capability="HGCLRClassifier")
 
 from hgclr.estimator.classifier import HGCLRClassifier  # noqa: E402 (scikit-learn is imported there)
-from hgclr.estimator.label_tree import label_matrix, label_tree  # noqa: E402
+from hgclr.estimator.labels import label_matrix, label_tree  # noqa: E402
 
 __all__ = ["HGCLRClassifier", "label_matrix", "label_tree"]

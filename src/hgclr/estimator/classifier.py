@@ -14,9 +14,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hgclr.errors import InputError, require_extra
-from hgclr.estimator.inputs import as_value_errors, read_texts
-from hgclr.estimator.label_tree import TreeLabels, TreeLike, draw_tree, read_tree
-from hgclr.estimator.targets import Form, Targets, read_targets, write_targets
+from hgclr.estimator.labels import (
+    Form,
+    Targets,
+    TreeLabels,
+    TreeLike,
+    as_value_errors,
+    draw_tree,
+    read_targets,
+    read_texts,
+    read_tree,
+    write_targets,
+)
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["HGCLRClassifier"]
@@ -129,8 +138,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             ValueError: if texts, labels or parameters do not fit.
         """
         require_extra("torch", extra="sklearn", capability="Training")
-        from hgclr.estimator.deciding import Deciding
-        from hgclr.estimator.fitting import fit_model
+        from hgclr.estimator.fitting import Deciding, fit_model
 
         with as_value_errors():
             texts, targets = read_texts(X, empty=False), read_targets(y)
@@ -213,7 +221,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             ValueError: if the folder holds something else already, or cannot be written.
         """
         check_is_fitted(self)
-        from hgclr.estimator.storing import save
+        from hgclr.estimator.storage import save
 
         with as_value_errors():
             save(self, Path(folder))
@@ -227,7 +235,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         Raises:
             ValueError: if it is no such folder.
         """
-        from hgclr.estimator.storing import load
+        from hgclr.estimator.storage import load
 
         with as_value_errors():
             return load(cls, Path(folder))
@@ -236,7 +244,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Return the parameters and, of a fitted one, the files of its model's folder: a pickle that loads anywhere."""
         state: dict[str, Any] = dict(super().__getstate__())
         if (classifier := state.pop("classifier_", None)) is not None:
-            from hgclr.estimator.packing import pack, write_model
+            from hgclr.estimator.storage import pack, write_model
 
             with tempfile.TemporaryDirectory(prefix="hgclr-") as folder:
                 write_model(classifier, self._files, Path(folder))
@@ -246,7 +254,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_files" in state:
-            from hgclr.estimator.packing import WEIGHTS, unpack
+            from hgclr.estimator.storage import WEIGHTS, unpack
 
             self.classifier_ = unpack(self._files)
             self._files = {name: content for name, content in self._files.items() if WEIGHTS not in name}

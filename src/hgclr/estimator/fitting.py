@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +11,75 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.data import DataFolder
+from hgclr.decisions.decoding import RULES, Rule
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import calibrate
 from hgclr.encoders import TEXTRCNN, resolve_encoder
 from hgclr.errors import InputError
-from hgclr.estimator.deciding import Deciding
-from hgclr.estimator.isolation import alone, quiet_libraries, shown_log
-from hgclr.estimator.packing import pack
+from hgclr.estimator.storage import alone, pack, quiet_libraries, shown_log
 from hgclr.hardware import choose_precision
 from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.outputs import read_outputs
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Fitted", "fit_model"]
+__all__ = ["Deciding", "fit_model"]
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """How labels are to be decided.
+
+    Args:
+        rule: the decoding rule, or ``auto``.
+        threshold: probability from which on a label is given; None takes one half, or what calibration finds.
+        paths: k of ``top-k-paths``.
+        calibrate: calibrate probabilities and tune rule and thresholds on the documents held out.
+        one_path: every text is to get exactly one path.
+    """
+
+    rule: str
+    threshold: float | None
+    paths: int
+    calibrate: bool
+    one_path: bool
+
+    def check(self, taxonomy: Taxonomy, stop_inside: bool) -> Decisions:
+        """Return the decisions without calibration.
+
+        Raises:
+            InputError: if a value does not fit.
+        """
+        if self.rule not in ("auto", *RULES):
+            raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
+        if self.one_path and self.rule not in ("auto", "best-path"):
+            raise InputError(
+                f"y has one path for each document, and decode={self.rule!r} may give a text none or several",
+                remedy="give a list of paths for each document, or decode='auto'",
+            )
+        threshold = 0.5 if self.threshold is None else self.threshold
+        return Decisions(taxonomy, self._fixed_rule, threshold, paths=self.paths, stop_inside=stop_inside)
+
+    @property
+    def _fixed_rule(self) -> Rule:
+        if self.rule == "auto":
+            return "best-path" if self.one_path else "closure"
+        return self.rule  # type: ignore[return-value]  # checked to be one
+
+    def find(self, classifier: HierarchicalClassifier, folder: DataFolder, without: Decisions, seed: int) -> Decisions:
+        """Return the decisions that are best for Macro-F1 on the documents held out, or those without calibration."""
+        found = calibrate(
+            read_outputs(classifier, folder, "dev"),
+            without,
+            rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
+            scope="auto" if self.threshold is None else "none",
+            metric="macro",
+            paths=self.paths,
+            seed=seed,
+        )
+        return found.decisions.changed(threshold=self.threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +119,6 @@ def fit_model(
     Raises:
         InputError: if documents and settings do not fit together.
     """
-    from hgclr.estimator.epoch_log import EpochLog
     from hgclr.training import RunConfig, train
 
     decisions = deciding.check(taxonomy, _ends_inside(label_sets, taxonomy))
@@ -122,3 +179,21 @@ def _ends_inside(label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy) -> boo
     """Tell whether some document has a label with children and none of them."""
     parents, leaves = taxonomy.parents.tolist(), set(taxonomy.leaves.tolist())
     return any(not leaves.issuperset(set(labels) - {parents[label] for label in labels}) for labels in label_sets)
+
+
+logger = logging.getLogger(__name__)
+
+
+class EpochLog(TrainerCallback):
+    """Log the scores of each epoch on the documents held out."""
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:  # noqa: ARG002 (the Trainer decides the arguments)
+        """Log the scores of this epoch."""
+        metrics = kwargs["metrics"]
+        logger.info(
+            "epoch %.0f of %.0f: validation Micro-F1 %.2f %%, Macro-F1 %.2f %%",
+            state.epoch or 0,
+            args.num_train_epochs,
+            100 * metrics["eval_micro_f1"],
+            100 * metrics["eval_macro_f1"],
+        )

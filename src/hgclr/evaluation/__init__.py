@@ -1,1 +1,1 @@
-"""Scores of predicted labels and probabilities against gold labels."""
+"""What a trained model does: reports, comparisons, audits, explanations."""

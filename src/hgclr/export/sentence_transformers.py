@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError
-from hgclr.export.comparing import Difference, compare, sample_batches
-from hgclr.export.opening import open_model, open_tokenizer
+from hgclr.export.check import Difference, compare, open_model, open_tokenizer, sample_batches
 from hgclr.files import atomic_folder
 from hgclr.inference.manifest import write_manifest
 from hgclr.models.sentence_transformers import no_modules_form, read_modules, write_modules
 
-__all__ = ["TOLERANCE", "SentenceTransformersExport", "export_sentence_transformers"]
+__all__ = ["SentenceTransformersExport", "export_sentence_transformers"]
 
 TOLERANCE = 1e-5
 """How far a logit may be from the model's, as a share of it where it is larger than 1: the order of a sum."""

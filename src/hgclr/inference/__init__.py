@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, Prediction
-from hgclr.inference.scoring import evaluate
+from hgclr.inference.outputs import evaluate
 
 __all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction", "evaluate"]

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
+from hgclr.decisions.decoding import Rule
 from hgclr.decisions.tuning import ENTRIES, Outputs
-from hgclr.inference.batches import windows
+from hgclr.inference.backends import windows
 from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.metrics.scores import MultiLabelScores
 
-__all__ = ["outputs_of", "read_outputs"]
+__all__ = ["evaluate", "outputs_of", "read_outputs"]
 
 logger = logging.getLogger(__name__)
 
@@ -79,3 +81,37 @@ def outputs_of(
         if progress is not None:
             progress(len(window))
     return Outputs(np.concatenate(logits), np.concatenate(gold))
+
+
+def evaluate(
+    classifier: HierarchicalClassifier,
+    folder: DataFolder,
+    split: str,
+    *,
+    threshold: float | None = None,
+    decode: Rule | None = None,
+    paths: int | None = None,
+    sure: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> MultiLabelScores:
+    """Return the scores of a classifier, counted window by window.
+
+    Args:
+        classifier: the model.
+        folder: the documents, read with the classifier's own label tree.
+        split: which of its splits.
+        threshold, decode, paths, sure: see :meth:`HierarchicalClassifier.predict`. What is left out for doubt counts as
+            not given.
+        progress: called with the number of documents scored since the last call.
+    """
+    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
+    scores = MultiLabelScores(classifier.taxonomy)
+    for documents in windows(folder.documents(split), classifier.window):
+        gold = np.zeros((len(documents), len(classifier.taxonomy)), dtype=np.bool_)
+        for row, document in enumerate(documents):
+            gold[row, list(document.labels)] = True
+        probabilities = classifier.predict_proba([document.text for document in documents])
+        scores.update(decisions.decide(probabilities).given, gold)
+        if progress is not None:
+            progress(len(documents))
+    return scores

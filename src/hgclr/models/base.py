@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -12,6 +14,7 @@ from transformers import (
     MODEL_MAPPING,
     AutoConfig,
     AutoModel,
+    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -21,13 +24,54 @@ from transformers.utils.generic import ModelOutput
 from hgclr.config import HGCLRConfig
 from hgclr.encoders import encoder_load_error, encoder_pooling, resolve_encoder
 from hgclr.errors import InputError
-from hgclr.models.positions import position_count
+from hgclr.files import atomic_folder
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["ClassifierOutput", "TextClassifier", "load_encoder_config", "new_encoder", "without_pooler"]
+__all__ = [
+    "ClassifierOutput",
+    "TextClassifier",
+    "absolute_positions",
+    "first_position",
+    "load_encoder_config",
+    "load_tokenizer",
+    "new_encoder",
+    "position_count",
+    "save",
+    "without_pooler",
+]
+
+
+def position_count(encoder: PreTrainedModel) -> int:
+    """Return how many tokens the encoder has positions for."""
+    positions = getattr(encoder.config, "max_position_embeddings", None) or 1_000_000
+    return int(positions) - first_position(encoder)
+
+
+def first_position(encoder: PreTrainedModel) -> int:
+    """Return the position of a text's first token: RoBERTa and MPNet count from pad + 1, the others from 0."""
+    padding = getattr(_table(encoder), "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def absolute_positions(encoder: PreTrainedModel) -> bool:
+    """Return whether a token's position reaches the encoder through ``position_ids`` and in no other way.
+
+    Encoders that look at distances between tokens (MPNet, DeBERTa) or at a window around each (ModernBERT) count places
+    in the sequence as well.
+    """
+    relative = any(
+        getattr(encoder.config, name, None) for name in ("relative_attention", "relative_attention_num_buckets")
+    )
+    takes_positions = "position_ids" in inspect.signature(encoder.forward).parameters
+    return isinstance(_table(encoder), nn.Embedding) and takes_positions and not relative
+
+
+def _table(encoder: PreTrainedModel) -> Any:
+    """Return the table of absolute positions, or None."""
+    return getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
 
 
 @dataclass
@@ -191,3 +235,35 @@ def without_pooler(config: Any) -> dict[str, bool]:
     model_class: Any = MODEL_MAPPING.get(type(config), None)
     known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
     return {"add_pooling_layer": False} if known else {}
+
+
+def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
+    """Load the encoder's tokenizer for our models: they take ids and mask, and count positions from the left."""
+    # Given here, and not set afterwards, these are saved with the tokenizer.
+    ours: dict[str, Any] = {"padding_side": "right", "model_input_names": ["input_ids", "attention_mask"]}
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder), **ours)
+    except (OSError, ValueError) as error:
+        raise encoder_load_error(encoder, error) from error
+    return tokenizer
+
+
+def save(
+    model: TextClassifier,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    write_more: Callable[[Path], None] | None = None,
+) -> None:
+    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        target: the folder, which is replaced.
+        write_more: writes into the folder what else belongs to the model.
+    """
+    with atomic_folder(target) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if write_more is not None:
+            write_more(folder)

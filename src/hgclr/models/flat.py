@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput, TextClassifier
 from hgclr.models.label_names import name_vectors
-from hgclr.nn.objective import classification_loss
+from hgclr.nn.contrast import classification_loss
 
 __all__ = ["FlatModel"]
 

@@ -2,30 +2,175 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import initialization as init
 
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
-from hgclr.models.base import ClassifierOutput
-from hgclr.models.label_names import is_special, name_tokens
-from hgclr.models.label_side import LabelSide
-from hgclr.models.positions import absolute_positions, first_position
-from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
-from hgclr.nn.positive_samples import (
+from hgclr.models.base import ClassifierOutput, absolute_positions, first_position
+from hgclr.models.flat import FlatModel
+from hgclr.models.label_names import is_special, name_embeddings, name_tokens
+from hgclr.nn.contrast import (
     KeepAtRandom,
     KeepByFraction,
     KeepByThreshold,
+    ProjectionHead,
+    TokenLabelAttention,
     adversarial_move,
+    classification_loss,
     compact,
+    gold_probability,
     keep_weights,
+    negative_weights,
+    nt_xent,
 )
+from hgclr.nn.label_attention import TreeAttention
+from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRModel"]
+__all__ = ["HGCLRModel", "LabelSide", "load_training_model"]
+
+logger = logging.getLogger(__name__)
+HEADS = 8
+"""Attention heads between labels in the paper, and at most, where the text encoder has none of its own."""
+
+
+def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
+    """Return the label encoder, whose features are ``width`` wide.
+
+    Raises:
+        InputError: if the heads do not divide the width.
+        MissingExtraError: if the label encoder is from torch_geometric and that is not installed.
+    """
+    if config.label_encoder == "graphormer":
+        return _graphormer(config, width)
+    if config.label_encoder == "none":
+        return LabelEmbedding(config.taxonomy, width, label_embedding=config.label_embedding)
+    return TreeConvolution(config.taxonomy, width, kind=config.label_encoder, label_embedding=config.label_embedding)
+
+
+def make_token_label_attention(config: HGCLRConfig, width: int) -> TokenLabelAttention:
+    """Return the attention between word embeddings and label features, both ``width`` wide."""
+    _check_heads("token_label_heads", config.token_label_heads, width)
+    return TokenLabelAttention(
+        width,
+        width,
+        heads=config.token_label_heads,
+        scale_by=config.attention_scale,
+        bias=config.attention_bias,
+        probabilities=config.guidance == "probabilities",
+    )
+
+
+def _graphormer(config: HGCLRConfig, width: int) -> Graphormer:
+    heads = config.label_heads or getattr(config.text_encoder, "num_attention_heads", None)
+    if heads is None:
+        heads = max(number for number in range(1, HEADS + 1) if width % number == 0)
+    _check_heads("label_heads", heads, width)
+    graphormer = Graphormer(
+        config.taxonomy,
+        width,
+        layers=config.label_layers,
+        heads=heads,
+        label_embedding=config.label_embedding,
+        spatial=config.spatial_encoding,
+        edge=config.edge_encoding,
+        span=config.label_span,
+        scale_by=config.attention_scale,
+        bias=config.attention_bias,
+        output_projection=config.label_output_projection,
+        dropout=config.label_dropout,
+        layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
+    )
+    if config.label_span is None and graphormer.structure.span < config.label_count:
+        logger.warning(
+            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
+            " (model.label_span, docs/concepts/method.md)",
+            config.label_count,
+            graphormer.structure.span,
+        )
+    return graphormer
+
+
+def _check_heads(name: str, heads: int, width: int) -> None:
+    if width % heads:
+        raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
+
+
+class LabelSide(FlatModel):
+    """A flat model beside what guides the choice of tokens, where positive samples are chosen by labels.
+
+    Other positive samples need no label side, and none is built: no work for it, nothing without gradient in the
+    optimiser.
+    """
+
+    name_tokens: Tensor | None
+
+    def __init__(self, config: HGCLRConfig) -> None:
+        super().__init__(config)
+        guided = config.positives == "hierarchy"
+        if guided:
+            width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
+            self.label_encoder = make_label_encoder(config, width)
+            self.token_label_attention = make_token_label_attention(config, width)
+        names = torch.full((config.label_count, config.label_name_length), -1) if guided else None
+        self.register_buffer("name_tokens", names)
+        if guided and config.name_embedding == "layer" and not hasattr(self.encoder, "embeddings"):
+            raise InputError(
+                f"a {config.text_encoder.model_type} encoder has no embedding layer of its own",
+                remedy="set model.name_embedding to words",
+            )
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw new weights from N(0, 0.02), the structural scalars included; graph convolutions as their authors do."""
+        if isinstance(module, TreeAttention):
+            for weight in (module.spatial, module.edge):
+                if weight is not None:
+                    init.normal_(weight, std=0.02)
+        elif type(module).__module__.startswith("torch_geometric."):  # an extra: its classes may not be there
+            for weight in module.parameters(recurse=False):
+                limit = 0.0 if weight.ndim == 1 else (6 / sum(weight.shape[-2:])) ** 0.5  # a bias; else Glorot
+                init.uniform_(weight, -limit, limit)
+        elif module is self:
+            if self.name_tokens is not None:
+                init.constant_(self.name_tokens, -1)
+        else:
+            super()._init_weights(module)  # type: ignore[no-untyped-call]
+
+    def label_features(self) -> Tensor:
+        """Return the label features L, (K, H); they depend on no document."""
+        features: Tensor = self.label_encoder(self.name_embeddings())
+        return features
+
+    def name_embeddings(self) -> Tensor | None:
+        """Return the label names' embeddings, (K, H), or None where names are left out."""
+        if self.name_tokens is None or self.config.name_embedding == "none":
+            return None
+        return name_embeddings(
+            self.encoder, self.name_tokens, self.config.name_embedding, self.config.special_token_ids or []
+        )
+
+    def token_probability(
+        self, words: Tensor, candidates: Tensor, labels: Tensor, noise: Tensor | None = None
+    ) -> Tensor:
+        """Return P_i, how probably a token is sampled for one of its text's labels, (B, L); 0 for no candidates."""
+        gold = nn.utils.rnn.pad_sequence([row.nonzero()[:, 0] for row in labels], batch_first=True, padding_value=-1)
+        sampled = gold_probability(
+            self.token_label_attention,
+            words[candidates],
+            self.label_features(),
+            gold[candidates.nonzero()[:, 0]],
+            temperature=self.config.gumbel_temperature,
+            noise=None if noise is None else noise[candidates],
+        )
+        return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
 
 
 class HGCLRModel(LabelSide):
@@ -176,3 +321,37 @@ class HGCLRModel(LabelSide):
         positive = words * weights.unsqueeze(-1)
         both = torch.cat([words, positive if move is None else positive + move])  # (2B, L, H)
         return self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)
+
+
+REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
+
+
+def load_training_model(folder: Path, **settings: Any) -> HGCLRModel:
+    """Load an HGCLR model with its label side, in evaluation mode.
+
+    Args:
+        folder: ``training-model`` of a run.
+        settings: values that take the place of those in the model's configuration.
+
+    Raises:
+        InputError: if there is no such model, it has no label side, or its labels choose no tokens.
+    """
+    if not (folder / "config.json").is_file():
+        raise InputError("no model here", path=folder, remedy=REMEDY)
+    try:
+        config = HGCLRConfig.from_pretrained(folder, **settings)
+        if config.architectures != [HGCLRModel.__name__]:
+            named = (config.architectures or ["model"])[0]
+            raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
+        if config.positives != "hierarchy":
+            raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
+        loaded: Any = HGCLRModel.from_pretrained(folder, config=config, use_safetensors=True, output_loading_info=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
+        raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=REMEDY) from error
+    model: HGCLRModel
+    model, found = loaded
+    if found["missing_keys"]:  # which transformers would fill with random numbers
+        raise InputError(f"the weights lack {min(found['missing_keys'])}", path=folder, remedy=REMEDY)
+    model.eval()
+    return model

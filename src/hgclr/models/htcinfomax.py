@@ -5,23 +5,163 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from hgclr.config import HGCLRConfig
 from hgclr.models.base import ClassifierOutput
 from hgclr.models.hiagm import HiAGMLAModel
-from hgclr.nn.mutual_information import (
-    InformationGate,
-    PriorDiscriminator,
-    TextLabelDiscriminator,
-    gold_mean,
-    mutual_information_loss,
-    other_documents,
-    prior_matching_loss,
-    text_mean,
-)
 
-__all__ = ["HTCInfoMaxModel"]
+__all__ = [
+    "HTCInfoMaxModel",
+    "InformationGate",
+    "PriorDiscriminator",
+    "TextLabelDiscriminator",
+    "gold_mean",
+    "mutual_information_loss",
+    "other_documents",
+    "prior_matching_loss",
+    "text_mean",
+]
+
+
+class TextLabelDiscriminator(nn.Module):
+    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair (Deng et al., NAACL 2021).
+
+    Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
+    layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
+    and the convolutions are padded by one, so that a text of one token has a score. In the released program they are
+    not, and padding counts.
+
+    Args:
+        width: size d of a token's and of a label's vector.
+        hidden: size of the layers.
+    """
+
+    def __init__(self, width: int, hidden: int = 512) -> None:
+        super().__init__()
+        self.first_convolution = nn.Conv1d(width, width, kernel_size=3, padding=1)
+        self.second_convolution = nn.Conv1d(width, hidden, kernel_size=3, padding=1)
+        self.score = nn.Sequential(
+            nn.Linear(width + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw new weights as torch does; from N(0, 0.02) the score would hardly depend on the pair."""
+        _reset(self)
+
+    def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return what the score needs of each text, (B, hidden): it is the same whatever the labels are.
+
+        Args:
+            texts: vectors of the tokens, (B, L, d).
+            attention_mask: 1 on real tokens, (B, L).
+        """
+        real = attention_mask.unsqueeze(1)  # (B, 1, L)
+        found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
+        found = self.second_convolution(found * real)  # (B, hidden, L)
+        return text_mean(found.transpose(1, 2), attention_mask)
+
+    def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
+        """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
+        scores: Tensor = self.score(torch.cat([labels, summaries], 1)).squeeze(1)
+        return scores
+
+
+class PriorDiscriminator(nn.Sequential):
+    """Tell draws of the prior from label features: ``D_p``, (K, d) -> (K, 1), as a logit, its sigmoid not yet taken."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, as in :class:`TextLabelDiscriminator`."""
+        _reset(self)
+
+
+class InformationGate(nn.Module):
+    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch.
+
+    Args:
+        labels: K.
+        width: size d of a token's and of a label's vector.
+    """
+
+    def __init__(self, labels: int, width: int) -> None:
+        super().__init__()
+        self.text = nn.Linear(width, 1, bias=False)  # w1
+        self.labels = nn.Linear(labels * width, 1)  # w2 and b
+
+    def forward(self, texts: Tensor, labels: Tensor) -> Tensor:
+        """Return F, (), from the mean token of each text, (B, d), and the label features, (K, d)."""
+        gate: Tensor = torch.sigmoid(self.text(texts.mean(0)) + self.labels(labels.flatten())).squeeze(0)
+        return gate
+
+
+def text_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
+    """Return the mean over each text's real tokens, (B, d), of vectors (B, L, d)."""
+    real = attention_mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
+    return (tokens * real).sum(1) / real.sum(1).clamp(min=1)
+
+
+def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
+    """Return the mean feature of each document's gold labels, (B, d); 0 for a document without labels.
+
+    Args:
+        labels: label features, (K, d).
+        gold: 0/1, (B, K).
+    """
+    gold = gold.to(labels.dtype)
+    return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
+
+
+def other_documents(documents: int) -> Tensor:
+    """Return another document of the batch for each, (B,): the batch turned by a random number of places.
+
+    The released program draws a permutation, which leaves one document of a batch in its place on average and then
+    calls a pair wrong that is right. A turn by 1 to B - 1 places never does. A single document has only itself.
+    """
+    return torch.arange(documents).roll(int(torch.randint(1, max(documents, 2), ())))
+
+
+def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
+    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
+
+    Args:
+        matched: scores of labels with their own texts, (B,).
+        mismatched: scores of the same labels with the texts T' of other documents, (B,).
+    """
+    return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
+
+
+def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
+    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
+
+    The value, and the gradient of the discriminator, are those of this loss. The label features match the prior when
+    the discriminator takes them for draws, so that their gradient is that of ``-mean log D_p(Y_k)``, as usual in
+    adversarial training: it vanishes once they are taken for draws.
+
+    The released program lets the features minimise the loss itself, that is, lets them differ from the prior, against a
+    discriminator that is not trained. With one that is, the two agree within a hundred steps and the loss is 0.
+
+    Args:
+        discriminator: D_p.
+        labels: label features Y, (K, d).
+        drawn: draws u from the prior, (K, d).
+    """
+    told = discriminator(labels.detach())
+    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0
+    fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
+    taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
+    return loss + (taken - taken.detach())
+
+
+def _reset(module: nn.Module) -> None:
+    """Draw the weights of all layers as torch does."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv1d):
+            layer.reset_parameters()
 
 
 class HTCInfoMaxModel(HiAGMLAModel):

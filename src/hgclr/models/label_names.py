@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hgclr.data.label_documents import label_texts
+from hgclr.data.folder import label_texts
+from hgclr.errors import require_extra
+from hgclr.taxonomy.changes import TreeChanges
 
-__all__ = ["is_special", "name_blocks", "name_embeddings", "name_tokens", "name_vectors"]
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["LabelRows", "is_special", "label_words", "name_blocks", "name_embeddings", "name_tokens", "name_vectors"]
 
 LONGEST = 64
 """Tokens of a label name that are read, special tokens included."""
@@ -94,3 +101,121 @@ def _embed(encoder: Any, kind: str, special_token_ids: Sequence[int], tokens: Te
     share = real / real.sum(1, keepdim=True).clamp(min=1)  # (n, T)
     mean: Tensor = torch.bmm(share.unsqueeze(1).to(embedded.dtype), embedded).squeeze(1)
     return mean
+
+
+COMMON = 0.8
+"""A word in more than this share of all documents says nothing about a label (max_df)."""
+RARE = 0.1
+"""A word in less than this share of a label's documents is not typical of it (min_df)."""
+
+
+def label_words(
+    documents: datasets.Dataset, *, labels: int, vocabulary: int, special: Collection[int], most: int
+) -> list[NDArray[np.int64]]:
+    """Return the strongest words of each label by TF-IDF, strongest first; words are the tokenizer's tokens.
+
+    All documents of a label are one text: term frequency is counted in that text, inverse document frequency over the
+    texts of all labels. Words that are too common or too rare do not count, unless a label has no others: then its most
+    frequent words stand for it. A label without documents has no words.
+
+    The released program of HiMatch takes all words that are in a tenth to four fifths of the label's own documents, in
+    no order: it fits TF-IDF label by label and uses its vocabulary alone. So it loses a word that all documents of a
+    label have, though it may be the label's best; here :data:`COMMON` is a share of all documents.
+
+    Args:
+        documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.
+        labels: K.
+        vocabulary: the number of tokens.
+        special: tokens that are no words.
+        most: words of a label at most.
+
+    Raises:
+        MissingExtraError: if scikit-learn is not installed.
+    """
+    require_extra("sklearn", extra="paper", capability="Describing labels by their strongest words")
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    words = np.ones(vocabulary, dtype=bool)
+    words[list(special)] = False
+    frequency = csr_array((labels, vocabulary), dtype=np.int64)  # of each word in each label's text
+    holding = frequency.copy()  # documents of each label that hold each word
+    everywhere = np.zeros(vocabulary, dtype=np.int64)  # documents that hold each word
+    sizes = np.zeros(labels, dtype=np.int64)  # documents of each label
+    for batch in documents.select_columns(["input_ids", "labels"]).iter(batch_size=10_000):
+        texts = _rows([[token for token in row if words[token]] for row in batch["input_ids"]], vocabulary)
+        gold = _rows(batch["labels"], labels)
+        holds, carries = texts.sign(), gold.sign()
+        frequency = frequency + carries.T @ texts
+        holding = holding + carries.T @ holds
+        everywhere += holds.sum(0)
+        sizes += carries.sum(0)
+
+    typical = holding.multiply(1 / np.maximum(sizes, 1)[:, None]).tocsr()  # share of the label's documents
+    strength = TfidfTransformer(norm=None).fit_transform(frequency)
+    chosen = []
+    for label in range(labels):
+        counts, shares, weights = (matrix[[label]].toarray()[0] for matrix in (frequency, typical, strength))
+        fit = (counts > 0) & (shares >= RARE) & (everywhere <= COMMON * len(documents))
+        rank = np.where(fit, weights, 0) if fit.any() else counts
+        strongest = np.argsort(-rank, kind="stable")[:most]
+        chosen.append(strongest[rank[strongest] > 0])
+    return chosen
+
+
+def _rows(rows: Sequence[Sequence[int]], columns: int) -> Any:
+    """Return lists of column numbers as a sparse matrix of how often each occurs in each."""
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum([0, *map(len, rows)])
+    places = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    matrix = csr_array((np.ones(len(places), dtype=np.int64), places, ends), shape=(len(rows), columns))
+    matrix.sum_duplicates()
+    return matrix
+
+
+class LabelRows:
+    """Turn what is kept by old labels into what is kept by new ones.
+
+    With S(n) the old labels that n comes from and T(o) the new labels that o became:
+
+    - :meth:`rows`, what a label itself has: ``new_n = mean of old_o over S(n)``; of a label that comes from none, that
+      of its parent, and of a top label the mean of all top labels that come from some;
+    - :meth:`columns`, what a label gives to a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``; 0 of a label
+      that comes from none. Such a label changes no sum, and the parts of one that was split add up to what it was.
+
+    Of a label that is one in both trees, both are the old numbers, bit by bit.
+
+    Args:
+        changes: the two trees, at least one label of which is in both.
+    """
+
+    def __init__(self, changes: TreeChanges) -> None:
+        pairs = [(old, new) for new, came in enumerate(changes.sources) for old in came]
+        self.old, self.new = (torch.tensor(column) for column in zip(*pairs, strict=True))
+        self.labels = len(changes.new)
+        self._share = 1 / torch.tensor([float(len(changes.sources[new])) for _, new in pairs])
+        self._part = 1 / torch.tensor([float(len(changes.targets[old])) for old, _ in pairs])
+        self._parents = torch.from_numpy(changes.new.parents.copy())
+        added = np.zeros(len(changes.new), dtype=bool)
+        added[list(changes.added)] = True
+        self._fresh = [torch.from_numpy(level[added[level]]) for level in changes.new.levels]
+        known_top = changes.new.levels[0][~added[changes.new.levels[0]]]
+        self._typical = torch.from_numpy(known_top if len(known_top) else np.flatnonzero(~added))
+
+    def rows(self, old: Tensor) -> Tensor:
+        """Return what the new labels have themselves, (K', …), from what the old ones had, (K, …)."""
+        new = self._sum(old, self._share)
+        top, *below = self._fresh
+        new[top] = new[self._typical].mean(0)
+        for level in below:  # a parent that is new itself has got its row before
+            new[level] = new[self._parents[level]]
+        return new
+
+    def columns(self, old: Tensor) -> Tensor:
+        """Return what the new labels give to a sum, (K', …), from what the old ones gave, (K, …)."""
+        return self._sum(old, self._part)
+
+    def _sum(self, old: Tensor, weights: Tensor) -> Tensor:
+        weighted = old[self.old] * weights.to(old.dtype).view(-1, *[1] * (old.dim() - 1))
+        return old.new_zeros(self.labels, *old.shape[1:]).index_add_(0, self.new, weighted)

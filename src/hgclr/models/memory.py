@@ -18,13 +18,13 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
-from hgclr.free_memory import free_memory
+from hgclr.hardware import free_memory
 from hgclr.models import ARCHITECTURES, HGCLRModel, HiAGMLAModel, TextClassifier
 from hgclr.models.base import load_encoder_config
 from hgclr.models.hiagm import HiAGM
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["MemoryNeed", "check_batch", "check_parameters", "need_of"]
+__all__ = ["check_batch", "check_parameters", "need_of"]
 
 NUMBER = 4
 """Bytes; training keeps fp32 whatever precision it computes in."""

@@ -22,7 +22,7 @@ from hgclr.models.base import TextClassifier, without_pooler
 from hgclr.models.flat import FlatModel
 from hgclr.models.stock import KEY, Pooling, label_fields, our_config, shift_of
 
-__all__ = ["MODULES", "Modules", "from_modules", "no_modules_form", "read_modules", "write_modules"]
+__all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
 
 MODULES = "modules.json"
 KINDS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hgclr.nn.dropout import draw_seed, keep_mask, kept_share
+from hgclr.nn.attention import draw_seed, keep_mask, kept_share
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["WHOLE_TREE", "TreeAttention", "attention_span"]
+__all__ = ["TreeAttention", "attention_span"]
 
 WHOLE_TREE = 4096
 """Up to so many labels, each attends to all unless told otherwise."""

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.settings import Decisions
 from hgclr.inference import HierarchicalClassifier, Prediction
-from hgclr.inference.batches import pad
-from hgclr.inference.predictions import PredictionMaker
+from hgclr.inference.backends import pad
+from hgclr.inference.classifier import PredictionMaker
+from hgclr.serving.batch_queue import Entry, Ticket, WaitingRoom
 from hgclr.serving.metrics import Metrics
-from hgclr.serving.settings import Settings
-from hgclr.serving.text_limits import fault_of
-from hgclr.serving.waiting_room import Entry, Ticket, WaitingRoom
+from hgclr.serving.settings import Settings, fault_of
 
-__all__ = ["Answer", "Engine", "Failure", "Labelled", "Reason"]
+__all__ = ["Answer", "Engine", "Failure", "Reason"]
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.explaining import Method, explain
+from hgclr.evaluation.explanation import Method, explain
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
-from hgclr.serving.waiting_room import RoomFullError
+from hgclr.serving.batch_queue import RoomFullError
 
-__all__ = ["PLACES", "ExplanationCall", "Explanations", "methods_of"]
+__all__ = ["Explanations", "methods_of"]
 
 PLACES = 8
 """Explanations under way and waiting; an explanation by occlusion is as much work as a text for each of its words."""

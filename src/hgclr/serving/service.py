@@ -17,8 +17,8 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
 from hgclr.serving.engine import Engine, Reason
 from hgclr.serving.explanations import Explanations
+from hgclr.serving.messages import Problem
 from hgclr.serving.metrics import Metrics
-from hgclr.serving.problems import Problem
 from hgclr.serving.settings import Settings
 
 __all__ = ["ClientGoneError", "Service"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.source import Source
-from hgclr.taxonomy.table import read_rows
+from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.text_files import read_rows
 from hgclr.taxonomy.tree import Taxonomy
 
 __all__ = ["Described", "join_descriptions"]

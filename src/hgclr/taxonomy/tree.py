@@ -2,26 +2,92 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.taxonomy.checking import check_labels, checked_descriptions, checked_parents
-from hgclr.taxonomy.json_tree import link_flat, write_json
-from hgclr.taxonomy.literature import write_literature
-from hgclr.taxonomy.reading import FileFormat, read_labels
-from hgclr.taxonomy.resolving import LabelIndex
-from hgclr.taxonomy.source import Source
-from hgclr.taxonomy.structure import Children, LowestCommonAncestor, depth_first, find_cycle, levels_from_top, read_only
-from hgclr.taxonomy.table import write_table
+from hgclr.taxonomy.drafts import LabelIndex, Labels, Source, empty_tree
+from hgclr.taxonomy.json_files import link_flat, read_json, write_json
+from hgclr.taxonomy.structure import (
+    Children,
+    LowestCommonAncestor,
+    check_labels,
+    checked_descriptions,
+    checked_parents,
+    depth_first,
+    find_cycle,
+    levels_from_top,
+    read_only,
+)
+from hgclr.taxonomy.text_files import (
+    ROOT,
+    find_columns,
+    read_literature,
+    read_paths,
+    read_table,
+    write_literature,
+    write_table,
+)
 
-__all__ = ["Taxonomy"]
+__all__ = ["FileFormat", "Taxonomy", "read_model_tree"]
+
+FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+
+
+def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
+    """Read the labels of a tree.
+
+    Args:
+        path: a UTF-8 text file.
+        file_format: ``auto`` finds the format by the content, whatever the file is called.
+        separator: stands between the names of a path.
+
+    Raises:
+        InputError: with file, line and remedy.
+    """
+    formats = get_args(FileFormat)
+    if file_format not in formats:
+        raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
+    if not separator:
+        raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+    source = Source.load(path)
+    if not source.text.strip():
+        raise empty_tree(source)
+    chosen = _detect(source, separator) if file_format == "auto" else file_format
+    if chosen == "literature":
+        return read_literature(source)
+    if chosen == "table":
+        return read_table(source)
+    if chosen == "json":
+        return read_json(source, separator)
+    return read_paths(source, separator)
+
+
+def _detect(source: Source, separator: str) -> FileFormat:
+    """Return the format that the content shows."""
+    number, first = next(source.lines())
+    if first.lstrip()[0] in "{[":
+        return "json"
+    if first.split("\t")[0] == ROOT:
+        return "literature"
+    if find_columns(first) is not None:
+        return "table"
+    if any(separator in line for _, line in source.lines()):
+        return "paths"
+    raise source.error(
+        f"cannot tell the format from the line {first[:60]!r}",
+        number,
+        "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
+        f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
+    )
 
 
 class Taxonomy:
@@ -347,3 +413,27 @@ class Taxonomy:
         if array.min() < -1 or array.max() >= len(self):
             raise IndexError(f"label index out of range for {len(self)} labels")
         return array.astype(np.int64, copy=False)
+
+
+REMEDY = "give a folder that hgclr train or hgclr export wrote"
+
+
+def read_model_tree(folder: str | Path) -> Taxonomy:
+    """Read the label tree in the ``config.json`` of a model's folder.
+
+    Raises:
+        InputError: if there is none, or it is broken.
+    """
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"no model's configuration: {error}", path=path, remedy=REMEDY) from error
+    try:
+        config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
+        labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
+        return Taxonomy([labels[index] for index in range(len(labels))], config["label_parents"], config["label_names"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError("the model's configuration holds no label tree", path=path, remedy=REMEDY) from error
+    except InputError as error:
+        raise InputError(error.what, path=path, remedy=REMEDY) from None

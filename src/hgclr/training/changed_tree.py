@@ -16,9 +16,8 @@ from hgclr.files import atomic_file
 from hgclr.models import TextClassifier
 from hgclr.models.changed_tree import carry_over
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.change_files import read_changes
-from hgclr.taxonomy.changes import TreeChanges, compare
-from hgclr.taxonomy.suggesting import suggest
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
+from hgclr.taxonomy.suggestions import suggest
 from hgclr.training.settings import RunConfig
 
 __all__ = ["changed_model", "survey"]

@@ -19,18 +19,15 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.evaluation.frequency import by_frequency
-from hgclr.evaluation.metrics import MultiLabelScores
 from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
+from hgclr.metrics.frequency import by_frequency
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatModel, TextClassifier
+from hgclr.models.base import save
 from hgclr.models.memory import check_batch
-from hgclr.models.saving import save
-from hgclr.training.acceleration import accelerate_on_processor
-from hgclr.training.callbacks import CollapseWatch, EarlyStop, tensorboard
-from hgclr.training.checkpoints import latest_complete
-from hgclr.training.frozen import fit_head
-from hgclr.training.preparing import (
+from hgclr.training.frozen import final_scores, fit_head, tune_decisions
+from hgclr.training.preparation import (
     base_rates,
     count_parameters,
     label_counts,
@@ -39,10 +36,17 @@ from hgclr.training.preparing import (
     tokenize_all,
     with_label_documents,
 )
-from hgclr.training.recipes import Recipe, make_recipe
-from hgclr.training.scoring import final_scores, tune_decisions
-from hgclr.training.settings import RunConfig
-from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores
+from hgclr.training.settings import Recipe, RunConfig, make_recipe
+from hgclr.training.trainer import (
+    CollapseWatch,
+    Collator,
+    EarlyStop,
+    HierarchicalTrainer,
+    StreamingScores,
+    accelerate_on_processor,
+    latest_complete,
+    tensorboard,
+)
 
 __all__ = ["TrainingResult", "train"]
 

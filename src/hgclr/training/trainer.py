@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,13 +13,173 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import EvalPrediction, Trainer
+from transformers import (
+    AttentionInterface,
+    EvalPrediction,
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+from transformers.trainer_callback import ExportableState
 
-from hgclr.evaluation.metrics import MultiLabelScores
+from hgclr.errors import HGCLRError, require_extra
+from hgclr.metrics.scores import MultiLabelScores
+from hgclr.nn.attention import ProcessorDropout, dropout_attention
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.checkpoints import mark_complete
 
-__all__ = ["Collator", "HierarchicalTrainer", "SortedByLength", "StreamingScores"]
+__all__ = [
+    "CollapseWatch",
+    "Collator",
+    "EarlyStop",
+    "HierarchicalTrainer",
+    "SortedByLength",
+    "StreamingScores",
+    "accelerate_on_processor",
+    "latest_complete",
+    "mark_complete",
+    "tensorboard",
+]
+
+logger = logging.getLogger(__name__)
+NAME = "hgclr_processor"
+
+
+def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
+    """Replace the dropout layers of ``model``, and the attention of its ``encoder`` where the encoder lets us.
+
+    Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model.
+    """
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Dropout:
+                setattr(parent, name, ProcessorDropout(child.p))
+    AttentionInterface.register(NAME, processor_attention)
+    AttentionMaskInterface.register(NAME, flash_attention_mask)
+    try:
+        encoder.set_attn_implementation(NAME)
+    except ValueError as error:
+        logger.info("the encoder keeps its own attention: %s", error)
+
+
+def processor_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend in the way transformers' encoders expect; (B, heads, L, d) in, (B, L, heads, d) out.
+
+    Args:
+        attention_mask: 1 on real tokens, (B, L), or None where all are real.
+    """
+    if not dropout or query.device.type != "cpu":  # torch's own kernels are at their best without dropout
+        if attention_mask is not None:
+            attention_mask = attention_mask[:, None, None, :].bool()
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=False, **kwargs
+        )
+    lengths = [query.shape[2]] * len(query) if attention_mask is None else attention_mask.sum(1).tolist()
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    with torch.autocast("cpu", enabled=False):
+        output = dropout_attention(query, key, value, lengths=lengths, scale=scale, dropout=dropout)
+    return output.transpose(1, 2).contiguous(), None
+
+
+class EarlyStop(TrainerCallback, ExportableState):
+    """Stop when no watched dev score has improved for ``patience`` evaluations.
+
+    The paper watches Macro-F1; the published program starts counting anew when Macro- or Micro-F1 improves.
+    The counter and the best scores survive a resume.
+    """
+
+    def __init__(self, patience: int, metrics: list[str]) -> None:
+        self.patience, self.metrics = patience, metrics
+        self.best: dict[str, float] = {}
+        self.waited = 0
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Count this evaluation."""
+        metrics = kwargs["metrics"]
+        better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
+        for name in better:
+            self.best[name] = metrics[f"eval_{name}"]
+        self.waited = 0 if better else self.waited + 1
+        if self.waited >= self.patience:
+            control.should_training_stop = True
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must remember."""
+        return {
+            "args": {"patience": self.patience, "metrics": self.metrics},
+            "attributes": {"best": self.best, "waited": self.waited},
+        }
+
+
+class CollapseWatch(TrainerCallback):
+    """Stop on a loss that is no number; warn when the model predicts nothing although training goes on."""
+
+    def __init__(self, contrastive_weight: float) -> None:
+        self.contrastive_weight = contrastive_weight
+        self.empty = 0
+        self.terms: dict[str, float] = {}
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Look at the loss."""
+        logs = kwargs["logs"]
+        if not math.isfinite(logs.get("loss", 0.0)):
+            raise HGCLRError(
+                f"the loss is {logs['loss']} at step {state.global_step}; lower training.learning_rate"
+                " or set training.precision=fp32"
+            )
+        self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Warn at the second evaluation in a row at which nothing is predicted right."""
+        self.empty = self.empty + 1 if kwargs["metrics"]["eval_micro_f1"] == 0 else 0
+        if self.empty != 2:
+            return
+        ratio = self.contrastive_weight * self.terms.get("loss_contrastive", 0.0) / self.terms.get("loss_original", 1.0)
+        if ratio > 1:
+            cause = f"the contrastive term is {ratio:.0f} times the classification loss: lower model.contrastive_weight"
+        else:
+            cause = "raise training.learning_rate, set training.base_rate_bias, or train longer"
+        logger.warning("no label has been predicted right for two evaluations; %s", cause)
+
+
+def tensorboard(folder: Path) -> TrainerCallback:
+    """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
+    require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations.integration_utils import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))
+
+
+_MARK = "COMPLETE"
+
+
+def mark_complete(checkpoint: Path) -> None:
+    """Note in the folder that everything before this was written."""
+    (checkpoint / _MARK).touch()
+
+
+def latest_complete(folder: Path) -> Path | None:
+    """Return the newest checkpoint that was finished, or None; name the broken ones that are passed over."""
+    numbered = [(int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-*")]
+    for _, path in sorted(numbered, reverse=True):
+        if (path / _MARK).exists():
+            return path
+        logger.warning("%s was not written to its end; looking for an older one", path)
+    return None
 
 
 class Collator:

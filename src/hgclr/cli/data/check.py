@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import JsonFile
-from hgclr.cli.reading_options import Folder, Reading, TaxonomyFile, reading_options
+from hgclr.cli.options import Folder, JsonFile, Reading, TaxonomyFile, reading_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hgclr.data.checking import CheckReport
+    from hgclr.data.check import CheckReport
 
 __all__ = ["check"]
 
@@ -54,11 +53,11 @@ def check(
     from rich.console import Console
 
     from hgclr.cli.console import progress_bar, standard_error
-    from hgclr.data.checking import check as check_folder
+    from hgclr.data.check import check as check_folder
     from hgclr.files import atomic_file
 
     if report is not None:
-        from hgclr.data.describing.report import check_output
+        from hgclr.data.report import check_output
 
         check_output(report)
     data = reading.open(folder, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows)
@@ -71,7 +70,7 @@ def check(
     console = Console()
     _print_report(found, console)
     if report is not None:
-        from hgclr.data.describing.report import write_report
+        from hgclr.data.report import write_report
 
         written = write_report(report, folder.resolve().name, found.statistics, found)
         console.print(f"written: {written[0]}", highlight=False, markup=False, soft_wrap=True)
@@ -86,7 +85,7 @@ def _print_report(report: CheckReport, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from hgclr.data.describing.findings import findings
+    from hgclr.data.check import findings
 
     title = f"{report.labels:,} labels, depth {report.depth}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)

@@ -13,7 +13,7 @@ from hgclr.cli.options import AddAncestors, JsonFile, LabelColumn, LabelSeparato
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hgclr.data.splitting import SplitResult
+    from hgclr.data.split import SplitResult
 
 __all__ = ["split"]
 
@@ -59,7 +59,7 @@ def split(
 
     from hgclr.cli.console import progress_bar
     from hgclr.cli.prepare.showing import show_summary
-    from hgclr.data.splitting import split_data
+    from hgclr.data.split import split_data
     from hgclr.files import atomic_file
 
     with progress_bar() as bar:

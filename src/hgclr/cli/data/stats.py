@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import JsonFile
-from hgclr.cli.reading_options import Folder, Reading, TaxonomyFile, reading_options
+from hgclr.cli.options import Folder, JsonFile, Reading, TaxonomyFile, reading_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from hgclr.data.describing.statistics import Statistics
+    from hgclr.data.statistics import Statistics
 
 __all__ = ["stats"]
 
@@ -69,8 +68,7 @@ def stats(
     from rich.console import Console
 
     from hgclr.cli.console import progress_bar
-    from hgclr.data.describing.statistics import describe
-    from hgclr.data.describing.statistics_json import statistics_json
+    from hgclr.data.statistics import describe, statistics_json
     from hgclr.errors import InputError
     from hgclr.files import atomic_file
 
@@ -78,7 +76,7 @@ def stats(
         raise InputError("--max-length counts the tokens of an encoder", remedy="add --encoder NAME")
     for output in (report, plots):
         if output is not None:
-            from hgclr.data.describing.report import check_output
+            from hgclr.data.report import check_output
 
             check_output(output)
     data = reading.open(folder, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows)
@@ -94,11 +92,11 @@ def stats(
     _print(console, folder.resolve().name, statistics)
     written: list[Path] = []
     if plots is not None:
-        from hgclr.data.describing.report import write_plots
+        from hgclr.data.report import write_plots
 
         written += write_plots(plots, statistics)
     if report is not None:
-        from hgclr.data.describing.report import write_report
+        from hgclr.data.report import write_report
 
         written += write_report(report, folder.resolve().name, statistics)[:1]
     for file in written:
@@ -110,7 +108,7 @@ def _print(console: Console, name: str, statistics: Statistics) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hgclr.data.describing.tables import fact_rows, level_rows, split_rows, table1, token_rows
+    from hgclr.data.report import fact_rows, level_rows, split_rows, table1, token_rows
 
     columns = table1(statistics)
     _table(console, "", [("", *(name for _, name in columns)), (name, *(value for value, _ in columns))])

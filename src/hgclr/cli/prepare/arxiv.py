@@ -57,8 +57,8 @@ def arxiv(
     Dates are those of a paper's first version.
     """
     from hgclr.cli.prepare.showing import prepare_with_bar, show_summary
-    from hgclr.data.corpora.arxiv import build_arxiv
-    from hgclr.data.corpora.writing import Progress, Summary
+    from hgclr.corpora.arxiv import build_arxiv
+    from hgclr.data.folder_writer import Progress, Summary
 
     def build(progress: Progress) -> Summary:
         return build_arxiv(

@@ -30,7 +30,7 @@ def fasttext(
 
     Without a label tree, the tree is drawn from the paths of all splits.
     """
-    from hgclr.data.corpora.formats.fasttext import prepare_fasttext
+    from hgclr.corpora.formats import prepare_fasttext
 
     summary = prepare_with_bar(
         "lines",

@@ -22,7 +22,7 @@ def hiagm(
 
     Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
     """
-    from hgclr.data.corpora.formats.hiagm import prepare_hiagm
+    from hgclr.corpora.formats import prepare_hiagm
 
     summary = prepare_with_bar(
         "lines",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hgclr.data.corpora.writing import Summary
+    from hgclr.data.folder_writer import Summary
 
 __all__ = ["build_with_bar", "icd10cm"]
 
@@ -36,7 +36,7 @@ def icd10cm(
 def build_with_bar(output: Path, *, levels: int, seed: int = 0) -> Summary:
     """Build ICD-10-CM, with a progress bar on standard error where that is a terminal."""
     from hgclr.cli.prepare.showing import prepare_with_bar
-    from hgclr.data.corpora.icd10cm import build_icd10cm
+    from hgclr.corpora.icd10cm import build_icd10cm
 
     return prepare_with_bar(
         "chapters", lambda progress: build_icd10cm(output, levels=levels, seed=seed, progress=progress)

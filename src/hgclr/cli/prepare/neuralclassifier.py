@@ -22,7 +22,7 @@ def neuralclassifier(
 
     Without a label tree, the tree is drawn from the paths of all splits.
     """
-    from hgclr.data.corpora.formats.neuralclassifier import prepare_neuralclassifier
+    from hgclr.corpora.formats import prepare_neuralclassifier
 
     summary = prepare_with_bar(
         "lines",

@@ -49,7 +49,7 @@ def nyt(
 
     The archives are read as they are; nothing is unpacked.
     """
-    from hgclr.data.corpora.nyt import build_nyt
+    from hgclr.corpora.nyt import build_nyt
 
     show_summary(
         prepare_with_bar(

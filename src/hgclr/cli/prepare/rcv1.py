@@ -57,7 +57,7 @@ def rcv1(
 ) -> None:
     """Prepare RCV1-V2: Reuters news, 103 topics in a tree of four levels."""
     from hgclr.cli.prepare.showing import prepare_with_bar, show_summary
-    from hgclr.data.corpora.rcv1 import build_rcv1
+    from hgclr.corpora.rcv1 import build_rcv1
 
     summary = prepare_with_bar(
         "archives",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hgclr.data.corpora.writing import Progress, Summary
+    from hgclr.data.folder_writer import Progress, Summary
 
 __all__ = ["prepare_with_bar", "show_summary"]
 
@@ -30,7 +30,7 @@ def show_summary(summary: Summary) -> None:
     from rich.console import Console
 
     from hgclr.cli.console import standard_error
-    from hgclr.data.corpora.writing import LEFT_OUT
+    from hgclr.data.folder_writer import LEFT_OUT
 
     counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)
     Console().print(f"wrote {summary.output}: {counts}", highlight=False, markup=False, soft_wrap=True)

@@ -34,6 +34,6 @@ def wos(
     is the literature's, 30,070 / 7,518 / 9,397.
     """
     from hgclr.cli.prepare.showing import prepare_with_bar, show_summary
-    from hgclr.data.corpora.wos import build_wos
+    from hgclr.corpora.wos import build_wos
 
     show_summary(prepare_with_bar("rows", lambda progress: build_wos(source, output, labels=labels, progress=progress)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hgclr.taxonomy import Taxonomy
     from hgclr.taxonomy.changes import TreeChanges
-    from hgclr.taxonomy.suggesting import Suggestions
+    from hgclr.taxonomy.suggestions import Suggestions
 
 __all__ = ["diff"]
 
@@ -63,9 +63,8 @@ def diff(
     from rich.console import Console
 
     from hgclr.files import atomic_file
-    from hgclr.taxonomy.change_files import read_changes, write_changes
-    from hgclr.taxonomy.changes import compare
-    from hgclr.taxonomy.suggesting import suggest
+    from hgclr.taxonomy.changes import compare, read_changes, write_changes
+    from hgclr.taxonomy.suggestions import suggest
 
     before, after = _open(old, format, separator), _open(new, format, separator)
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))
@@ -88,7 +87,7 @@ def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
     """Read the label tree of a file, a model or a data folder."""
     from hgclr.data.folder import DataFolder
     from hgclr.taxonomy import Taxonomy
-    from hgclr.taxonomy.model_tree import read_model_tree
+    from hgclr.taxonomy.tree import read_model_tree
 
     if path.name == "config.json" or (path / "config.json").is_file():
         return read_model_tree(path.parent if path.name == "config.json" else path)

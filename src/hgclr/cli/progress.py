@@ -1,0 +1,100 @@
+"""Show a training run: a bar with the time left, and one line of scores per epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import TaskID
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hgclr.cli.console import progress_bar, standard_error
+from hgclr.evaluation.audit_folds import FoldWatch
+
+__all__ = ["TrainingProgress", "fold_progress"]
+
+
+class TrainingProgress(TrainerCallback):
+    """A progress bar over the steps of a run; where there is no terminal, only the lines per epoch.
+
+    Args:
+        console: where to show it.
+        title: what is being trained.
+    """
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self._bar = progress_bar(console)
+        self._steps: TaskID | None = None
+        self._documents = self._bar.add_task(f"{title}: reading", total=None)
+        self._scoring: TaskID | None = None
+        self._last: dict[str, float] = {}
+
+    def __enter__(self) -> TrainingProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def on_documents(self, count: int) -> None:
+        """Count documents tokenised."""
+        self._bar.advance(self._documents, count)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin to count steps."""
+        self._bar.remove_task(self._documents)
+        self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Count a step."""
+        if self._steps is not None:
+            self._bar.update(self._steps, completed=state.global_step)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Remember the loss for the line of this epoch."""
+        logs = kwargs["logs"]
+        if "loss" in logs:
+            self._last = logs
+
+    def on_prediction_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count a batch that is being scored."""
+        loader = kwargs.get("eval_dataloader")
+        if self._scoring is None:
+            total = len(loader) if loader is not None else None
+            self._scoring = self._bar.add_task(f"{self.title}: scoring", total=total)
+        self._bar.advance(self._scoring)
+        task = self._bar.tasks[self._bar.task_ids.index(self._scoring)]
+        if task.finished:
+            self._bar.remove_task(self._scoring)
+            self._scoring = None
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Print the scores of this epoch."""
+        metrics = kwargs["metrics"]
+        micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
+        kept = f"  kept {self._last['kept']:.0%}" if "kept" in self._last else ""
+        self.console.print(
+            f"{self.title}  epoch {state.epoch or 0:>2.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
+            f"  [dim]loss {self._last.get('loss', 0):.3g}{kept}[/]"
+        )
+
+
+def fold_progress(folds: int) -> Callable[[int], AbstractContextManager[FoldWatch]]:
+    """Return what shows the training of a fold, for as many folds as there are."""
+
+    @contextmanager
+    def watch(fold: int) -> Iterator[FoldWatch]:
+        with TrainingProgress(standard_error(), f"fold {fold} of {folds}") as progress:
+            yield FoldWatch([progress], progress.on_documents)
+
+    return watch

@@ -1,0 +1,317 @@
+"""Show predictions and scores to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from hgclr.decisions.tuning import Calibrated, Quality
+from hgclr.evaluation.audit_results import Audit, Finding
+from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
+from hgclr.inference.classifier import PredictedLabel, Prediction
+
+__all__ = ["candidate_table", "prediction_tree", "print_audit", "print_calibrated", "score_table", "show_explanations"]
+
+BAR = 10
+
+
+def prediction_tree(text: str, prediction: Prediction) -> Tree:
+    """Return the labels of a text as a tree with a bar for each probability.
+
+    A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar. Labels that
+    were left out for doubt are grey, with a question mark.
+    """
+    tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
+    given = {label.path: _branch(label) for label in prediction.labels}
+    doubtful = {label.path: _doubtful_branch(label) for label in prediction.doubtful}
+    branches: dict[tuple[str, ...], Tree] = {(): tree}
+    if not given:
+        tree.add(Text("no label is sure enough" if doubtful else "no label above the threshold", "yellow"))
+    known = given | doubtful
+    for whole in known:
+        for depth in range(1, len(whole) + 1):
+            path = whole[:depth]
+            if path not in branches:
+                shown = known.get(path, Text(f"{path[-1]} (not predicted itself)", "dim"))
+                branches[path] = branches[path[:-1]].add(shown)
+    return tree
+
+
+def _branch(label: PredictedLabel) -> Text:
+    colour = "green" if label.probability >= 0.75 else "yellow" if label.probability >= 0.5 else "red"
+    return Text.assemble((_bar(label.probability), colour), f" {label.probability:4.0%} ", label.path[-1])
+
+
+def _doubtful_branch(label: PredictedLabel) -> Text:
+    return Text(f"{_bar(label.probability)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
+
+
+def _bar(probability: float) -> str:
+    full = round(BAR * probability)
+    return "█" * full + "░" * (BAR - full)
+
+
+def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return Micro- and Macro-F1 over all labels and per level, one row per set of scores (see ``to_json``)."""
+    levels = max(len(scores["levels"]) for scores in rows.values())
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in ("Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans"):
+        table.add_column(name, justify="right")
+    for name, scores in rows.items():
+        per_level = [
+            f"{100 * level['micro']['f1']:.1f} / {100 * level['macro']['f1']:.1f}" for level in scores["levels"]
+        ]
+        table.add_row(
+            name,
+            f"{100 * scores['micro']['f1']:.2f}",
+            f"{100 * scores['macro']['f1']:.2f}",
+            *per_level,
+            *[""] * (levels - len(per_level)),
+            f"{scores['inconsistency_rate']:.1%}",
+        )
+    table.caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
+    table.caption_justify = "left"
+    return table
+
+
+SHOWN = 20
+"""Documents that are listed."""
+FEW = 5
+"""Pairs of labels, and labels, that are listed."""
+PATHS = 3
+"""Paths of a document that are listed for either side."""
+GAP = 3
+"""Columns of the terminal between two columns of a table."""
+
+
+def print_audit(found: Audit, console: Console) -> None:
+    """Print how many documents are contradicted, the first of them, and what they have in common."""
+    share = 100 * found.contradicted / found.documents
+    by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
+    summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
+    console.print(f"{summary}: {by_kind}" if by_kind else summary, highlight=False)
+    if not found.findings:
+        return
+    console.print()
+    console.print(_findings(found.findings[:SHOWN], console.width))
+    if len(found.findings) > SHOWN:
+        more = f"and {len(found.findings) - SHOWN:,} more: --output DIR writes them all"
+        console.print(more, style="dim", highlight=False)
+    if found.pairs:
+        width = (console.width - len("documents") - 2 * GAP) // 2
+        table = _table(("documents", "take this label", "and this one for each other"), (None, width, width))
+        for pair in found.pairs[:FEW]:
+            table.add_row(f"{pair.documents:,}", *(_path(path, width) for path in pair.paths))
+        console.print()
+        console.print(table)
+    if found.labels:
+        width = console.width - len("surely wrong") - len("of") - 2 * GAP - 8
+        table = _table(("surely wrong", "of", "with the label"), (None, None, width))
+        for label in found.labels[:FEW]:
+            table.add_row(f"{label.wrong:,}", f"{label.given:,}", _path(label.path, width))
+        console.print()
+        console.print(table)
+
+
+def _findings(findings: Sequence[Finding], room: int) -> Table:
+    """Return documents, about two lines each."""
+    rows = [str(finding.row) for finding in findings]
+    rest = max(40, room - max(3, *map(len, rows)) - len("score") - 3 * GAP)
+    widths = rest - rest * 11 // 20, rest * 11 // 20
+    table = _table(("row", "score", "text", "given (−), suggested (+)"), (None, None, *widths))
+    for row, finding in zip(rows, findings, strict=True):
+        table.add_row(row, f"{finding.score:.2f}", _cut(finding.text, 2 * widths[0] - 8), _changes(finding, widths[1]))
+    return table
+
+
+def _table(headings: Sequence[str], widths: Sequence[int | None]) -> Table:
+    """Return an empty table; columns without a width are numbers."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading, width in zip(headings, widths, strict=True):
+        justify, wrap = ("right", False) if width is None else ("left", True)
+        table.add_column(heading, justify=justify, no_wrap=not wrap, max_width=width)  # type: ignore[arg-type]
+    return table
+
+
+def _changes(finding: Finding, width: int) -> Text:
+    """Return the paths that only one side has, a line each, of each side the most contradicted ones."""
+    strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
+    lines = []
+    for sign, style, labels in (("−", "red", finding.given), ("+", "green", finding.suggested)):
+        differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
+        lines += [Text(f"{sign} {_path(path, width - 2)}", style) for path in differing[:PATHS]]
+        if len(differing) > PATHS:
+            lines.append(Text(f"{sign} {len(differing) - PATHS:,} more", style))
+    return Text("\n").join(lines)
+
+
+def _path(path: Sequence[str], width: int) -> str:
+    """Return as much of the lower end of a path as there is room for."""
+    whole = " > ".join(path)
+    for first in range(1, len(path)):
+        if len(whole) <= width:
+            break
+        whole = " > ".join(("…", *path[first:]))
+    return _cut(whole, width)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return the start of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= room else line[: room - 1].rstrip() + "…"
+
+
+def print_calibrated(found: Calibrated, console: Console) -> None:
+    """Print the decisions that were found, and how good they are beside those before them."""
+    console.print(decision_table(found))
+    before, after = found.calibration_before, found.calibration_after
+    error = f"calibration error {before.ece():.2%} → {after.ece():.2%}"
+    lines = [
+        found.decisions.summary(),
+        f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}",
+    ]
+    if found.decisions.sure is not None:
+        lines.append(f"labels less probable than {found.decisions.sure:.1%} are left out as doubtful")
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def decision_table(found: Calibrated) -> Table:
+    """Return the quality of decisions before and after, on documents that they were not fitted to."""
+    title = f"decisions on {found.decisions.found['documents']:,} documents, held out"
+    table = _decisions_table(title, "", "Micro-F1", "Macro-F1", "precision", "recall", "exact")
+    table.add_row("before", *_cells(found.before))
+    table.add_row("after" if found.best is not None else "after (the same)", *_cells(found.after), style="bold")
+    return table
+
+
+def candidate_table(found: Calibrated) -> Table:
+    """Return all that was compared, the chosen one marked."""
+    table = _decisions_table("compared", "decoding rule", "Micro-F1", "Macro-F1", "mean", "exact", first="thresholds")
+    for candidate in found.candidates:
+        quality, chosen = candidate.held_out, candidate is found.best
+        values = (quality.micro_f1, quality.macro_f1, quality.by("both"), quality.exact)
+        name = f"{candidate.thresholds}, chosen" if chosen else candidate.thresholds
+        table.add_row(
+            candidate.rule, name, *(f"{100 * value:.2f}" for value in values), style="bold green" if chosen else None
+        )
+    return table
+
+
+def _decisions_table(title: str, name: str, *columns: str, first: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column(name)
+    if first is not None:
+        table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _cells(quality: Quality) -> list[str]:
+    return [f"{100 * value:.2f}" for value in astuple(quality)]
+
+
+LISTED = 4
+"""Words that are listed with their numbers."""
+# Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
+# stands out by being lighter or darker. The strongest words are listed with their numbers, too.
+FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
+AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
+# Characters that a terminal would obey; one for one, because marks go by the places of characters.
+HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def show_explanations(explanations: Iterable[Explanation], console: Console) -> None:
+    """Show explanations to a person."""
+    coloured = console.color_system is not None and not console.no_color
+    for explanation in explanations:
+        if not coloured:  # else the text is shown below with its marks
+            console.print(Text(explanation.text.translate(HARMLESS), "bold"))
+        console.print(Text(METHODS[explanation.method], "dim"))
+        if explanation.unread:
+            console.print(
+                Text(f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further", "yellow")
+            )
+        for label in explanation.labels:
+            console.print()
+            console.print(_heading(label))
+            if coloured:
+                console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
+            console.print(Padding(_numbers(label, explanation), (0, 0, 0, 2)))
+        if explanation.unexplained:
+            console.print()
+            console.print(
+                Text(
+                    f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label",
+                    "yellow",
+                )
+            )
+        console.print()
+        console.print(_stability(explanation))
+        console.print()
+
+
+def _heading(label: ExplainedLabel) -> Text:
+    """Return probability, path and status of a label."""
+    *above, name = label.label.path
+    status = "" if label.status == "given" else f" ({label.status})"
+    return Text.assemble(
+        (f"{label.label.probability:4.0%} ", "bold"),
+        ("".join(f"{step} > " for step in above), "dim"),
+        (name, "bold"),
+        (status, "yellow"),
+    )
+
+
+def _marked(label: ExplainedLabel, explanation: Explanation) -> Text:
+    """Return the text that was read, each word on a ground that says how much it speaks for the label or against it."""
+    read = explanation.text[: explanation.words[-1].stop].translate(HARMLESS)
+    marked = Text(read + (" …" if explanation.unread else ""))
+    for word, shade in zip(explanation.words, explanation.shades(label, len(FOR)), strict=True):
+        if shade:
+            ground = (FOR if shade > 0 else AGAINST)[abs(shade) - 1]
+            marked.stylize(f"{'bold ' if abs(shade) == len(FOR) else ''}black on {ground}", word.start, word.stop)
+    return marked
+
+
+def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
+    """Return the strongest words with their numbers, and what the model says of them alone."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, words in zip(("for", "against"), explanation.strongest(label, LISTED), strict=True):
+        if words:
+            listed = (f"{explanation.word(word)} {explanation.number(label.relevance[word])}" for word in words)
+            table.add_row(name, Text("   ".join(listed).translate(HARMLESS)))
+    if chance := explanation.chance(label, len(FOR)):
+        table.add_row("chance", chance)
+    table.add_row(
+        "tested",
+        f"{counted(len(label.kept), 'word')} only {label.only_kept:.0%}   as many random words {label.only_random:.0%}"
+        f"   without them {label.without_kept:.0%}",
+    )
+    return table
+
+
+def _stability(explanation: Explanation) -> Text:
+    """Return in a line or some what the words that matter most are given."""
+    stability = explanation.stability
+    start = f"with {len(stability.kept)} of {counted(len(explanation.words), 'word')} "
+    words = f": {' '.join(explanation.word(word) for word in stability.kept)}".translate(HARMLESS)
+    if stability.same:
+        return Text.assemble(start, ("the labels stay the same", "green"), words)
+    changes = Text.assemble(start, ("the labels change", "yellow"), words)
+    for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
+        for label in labels:
+            changes.append(f"\n  {what}: {' > '.join(label.path)} ({label.probability:.0%})")
+    return changes

@@ -1,0 +1,1 @@
+"""Sets that others publish, turned into data folders."""

@@ -1,0 +1,173 @@
+"""Build a data set from ICD-10-CM, the code book of diagnoses, which installs as a Python package."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hgclr.data.folder_writer import Progress, Summary, write_corpus
+from hgclr.errors import InputError, require_extra
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["build_icd10cm"]
+
+CHAPTERS, BLOCKS, CATEGORIES = 1, 2, 3
+"""The levels of the book that have names; those below are subcategories."""
+CODE_RANGE = re.compile(r"\s*\(([0-9A-Z]{3}(?:-[0-9A-Z]{3})?)\)$")
+"""The bracketed codes at the end of a chapter's or block's description."""
+CITED_CODE = re.compile(r"\b[A-Z][0-9][0-9A-Z]\b")
+"""What looks like a category code, alone or at the start of a longer code."""
+
+
+def build_icd10cm(
+    output: str | Path, *, levels: int = BLOCKS, seed: int = 0, progress: Progress | None = None
+) -> Summary:
+    """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
+
+    **Texts** are the descriptions and inclusion terms of categories and subcategories, without the codes that
+    a 7th character extends (they repeat their parent's wording and add "initial encounter" and the like). They are
+    the same however many levels there are.
+
+    **Labels** are the upper ``levels`` of the book: chapters (id: range of codes, as ``A00-B99``), blocks
+    (``A00-A09``), categories (``A00``), then subcategories (``A00.0`` and longer), with the descriptions as
+    names. A text has the deepest label that holds it, and those above. The headings that only announce the blocks
+    after them (``C00-C96``) hold no code and are left out; the book lists their blocks beside them, not below. Where
+    a block is a single category under the same code, the block is the category, and its subcategories are right
+    below it.
+
+    **Repeated texts**: texts that differ only in case and white space are one document with the labels of all
+    the places where they stand, in the spelling that comes first; so no text is in two splits.
+
+    **Splits**: the first text of every label goes to train, so that each label can be learned, and so does a
+    text that is the name of a label, which models that embed the names see in training anyway. All others go
+    to train, dev or test (80/10/10) by a hash of the text and the seed. The deeper the labels, the more texts are
+    names: with all levels, dev and test hold inclusion terms only, and labels without such terms only train.
+
+    **Leakage**: the few texts that cite a code of their own block ("any condition in I00 with pericarditis")
+    spell out their label and are left out. Neighbouring codes differ by a word ("right" and "left"), so test
+    texts have near twins in train: scores say how well the book was learned, not how well clinical notes
+    would be coded.
+
+    Args:
+        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
+        levels: how many levels of the book are labels: 1 for chapters, 2 for blocks, 3 for categories, and so on.
+        seed: decides the split.
+        progress: called with the number of chapters done and to do.
+
+    Raises:
+        InputError: if the book has no such level, or the folder holds files that are not from an earlier build.
+        MissingExtraError: if the ``icd10cm`` extra is not installed.
+    """
+    require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")
+    with write_corpus(output, name="icd10cm", settings={"levels": levels, "seed": seed}) as writer:
+        book = _Book(levels)
+        book.read(progress)
+        if not CHAPTERS <= levels <= book.depth:
+            raise InputError(f"{levels} levels of a book that has {book.depth}", remedy=f"ask for 1 to {book.depth}")
+        writer.taxonomy = taxonomy = Taxonomy(book.ids, book.parents, book.names)
+        always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
+        for key, (text, labels) in book.texts.items():
+            ids = [taxonomy.ids[index] for index in taxonomy.closure(sorted(labels))]
+            writer.add("train" if key in always_train else _split(key, seed), text, ids)
+        for code, text in book.citing:
+            writer.leave_out("it cites a code of its own block", code, text)
+    return writer.summary
+
+
+class _Book:
+    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels.
+
+    Args:
+        levels: how many levels are labels.
+    """
+
+    def __init__(self, levels: int) -> None:
+        self.ids: list[str] = []
+        self.names: list[str] = []
+        self.parents: list[int] = []
+        self.texts: dict[str, tuple[str, set[int]]] = {}
+        self.first_texts: dict[int, str] = {}
+        self.citing: list[tuple[str, str]] = []
+        """Codes and their texts that are no documents because they spell out their label."""
+        self.depth = 0
+        """How many levels the book has."""
+        self._levels = levels
+
+    def read(self, progress: Progress | None) -> None:
+        """Gather labels and texts from the package."""
+        import simple_icd_10_cm as icd
+
+        chapters = [code for code in icd.get_all_codes() if icd.is_chapter(code)]
+        for done, chapter in enumerate(chapters, 1):
+            name, code_range = _name_and_range(icd.get_description(chapter))
+            top = self._label(code_range or chapter, name, -1)
+            for block in icd.get_children(chapter):
+                self._read_block(icd, block, top)
+            if progress is not None:
+                progress(done, len(chapters))
+
+    def _read_block(self, icd: Any, block: str, label: int) -> None:
+        """Gather one block below a chapter, unless it is a heading."""
+        categories = icd.get_children(block, prioritize_blocks=True)
+        if not categories:
+            return
+        if self._levels >= BLOCKS:
+            name, _ = _name_and_range(icd.get_description(block, prioritize_blocks=True))
+            label = self._label(block, name, label)
+        for category in categories:
+            self._read_code(icd, category, CATEGORIES, label, block, set(categories))
+
+    def _read_code(self, icd: Any, code: str, level: int, label: int, block: str, known: set[str]) -> None:
+        """Gather a category or subcategory and all below it.
+
+        Args:
+            icd: the package.
+            code: the code.
+            level: its level in the book.
+            label: the deepest label above it.
+            block: its block.
+            known: the categories of the block, which a text must not cite.
+        """
+        self.depth = max(self.depth, level)
+        if level <= self._levels and code != block:
+            label = self._label(code, icd.get_description(code), label)
+        for text in _texts(icd, code):
+            if not known.isdisjoint(CITED_CODE.findall(text)):
+                self.citing.append((code, text))
+                continue
+            key = text.casefold()
+            self.first_texts.setdefault(label, key)
+            self.texts.setdefault(key, (text, set()))[1].add(label)
+        for below in icd.get_children(code):
+            if not icd.is_extended_subcategory(below):
+                self._read_code(icd, below, level + 1, label, block, known)
+
+    def _label(self, identifier: str, name: str, parent: int) -> int:
+        """Add a label and return its index."""
+        self.ids.append(identifier)
+        self.names.append(name)
+        self.parents.append(parent)
+        return len(self.ids) - 1
+
+
+def _texts(icd: Any, code: str) -> Iterator[str]:
+    """Yield the description and the inclusion terms of a code, white space made single."""
+    for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
+        if words := text.split():
+            yield " ".join(words)
+
+
+def _name_and_range(description: str) -> tuple[str, str | None]:
+    """Split "Tuberculosis (A15-A19)" into the name and the codes."""
+    found = CODE_RANGE.search(description)
+    return (description[: found.start()], found.group(1)) if found else (description, None)
+
+
+def _split(text: str, seed: int) -> str:
+    """Return the split that a text belongs to."""
+    digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest()
+    tenth = int.from_bytes(digest, "big") % 10
+    return {8: "dev", 9: "test"}.get(tenth, "train")

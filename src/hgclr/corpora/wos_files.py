@@ -1,0 +1,316 @@
+"""Find the files of Web of Science in what the user names."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
+
+from hgclr.data.folder_writer import Progress
+from hgclr.data.readers import json_rows
+from hgclr.data.rows import BadRow
+from hgclr.errors import InputError, require_extra
+
+__all__ = ["JSON", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
+
+logger = logging.getLogger(__name__)
+SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
+"""How the names of the files end, by kind."""
+PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx", "Meta-data/Data.txt", "Data.txt")
+TOTAL = "wos_total.json"
+PARTS = ("wos_train.json", "wos_val.json", "wos_test.json")
+
+
+def find_files(source: Path) -> tuple[Path, ...]:
+    """Return one file with all rows, or the three files of the literature's train, validation and test splits.
+
+    A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
+
+    Args:
+        source: a file, or the folder that it is in.
+
+    Raises:
+        InputError: if there is no such file, or only some of the three.
+    """
+    if source.is_dir():
+        files = _choose(source)
+    elif not source.is_file():
+        raise InputError("no such file or folder", path=source)
+    elif source.name in PARTS:
+        raise InputError(
+            "this is one of three files, each with a split of its own",
+            path=source,
+            remedy=f"name the folder with {', '.join(PARTS)}",
+        )
+    elif not source.name.lower().endswith(SPREADSHEET + TEXT + JSON):
+        raise InputError(
+            "unknown format", path=source, remedy=f"its name must end in {', '.join(SPREADSHEET + TEXT + JSON)}"
+        )
+    else:
+        files = (source,)
+    for file in files:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=file) from None
+    return files
+
+
+def _choose(folder: Path) -> tuple[Path, ...]:
+    """Return the files of a folder that are to be read; say which others there are."""
+    single = [folder / name for name in (*PUBLISHED, TOTAL) if (folder / name).is_file()]
+    parts = [folder / name for name in PARTS if (folder / name).is_file()]
+    if single:
+        if others := [str(path.relative_to(folder)) for path in (*single[1:], *parts)]:
+            logger.warning("reading %s, not %s, which the folder holds as well", single[0], ", ".join(others))
+        return (single[0],)
+    if not parts:
+        names = ", ".join((*PUBLISHED, TOTAL, PARTS[0]))
+        raise InputError("no file of Web of Science in this folder", path=folder, remedy=f"it must hold one of {names}")
+    if missing := [name for name in PARTS if folder / name not in parts]:
+        raise InputError(f"no {missing[0]} beside {parts[0].name}", path=folder, remedy="all three splits are needed")
+    return tuple(parts)
+
+
+TEXT_KEY, LABELS = "doc_token", "doc_label"
+GIT_BLOBS = {
+    "wos_train.json": "7b6f0e9dd5d80a6b7dd41d2219f6f36bc3783237",
+    "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
+    "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
+}
+"""What git calls the content of the files with which the literature's figures were made."""
+
+
+class JsonRow(NamedTuple):
+    """A row, its text cleaned and its names merged by the literature's program.
+
+    Args:
+        number: its line in the file, counted from 1.
+        domain: the name of the domain.
+        area: the name of the area.
+        text: the text, which may be empty.
+    """
+
+    number: int
+    domain: str
+    area: str
+    text: str
+
+
+def read_json_lines(path: Path) -> Iterator[JsonRow]:
+    """Yield the rows of a file in order.
+
+    Raises:
+        InputError: with the line, if a row is not of the literature's form.
+    """
+    with path.open("rb") as lines:
+        for row in json_rows(lines, path, (TEXT_KEY, LABELS)):
+            if isinstance(row, BadRow):
+                raise InputError(row.reason, path=path, line=row.number)
+            text, labels = row.values[TEXT_KEY], row.values[LABELS]
+            if not isinstance(text, str):
+                raise InputError(f"{TEXT_KEY} is not a string", path=path, line=row.number)
+            match labels:
+                case [str(domain), str(area)] if domain.strip() and area.strip():
+                    pass
+                case _:
+                    raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
+            _check_unicode(text + domain + area, path, row.number)
+            yield JsonRow(row.number, domain.strip(), area.strip(), text.strip().lower())
+
+
+def compare_with_literature(path: Path) -> None:
+    """Log whether one of the three files of splits is the one that the literature uses."""
+    blob = git_blob(path)
+    if blob == GIT_BLOBS[path.name]:
+        logger.info("%s is the literature's file", path)
+    else:
+        logger.warning("%s is not the literature's file: git blob %s, not %s", path, blob, GIT_BLOBS[path.name])
+
+
+def git_blob(path: Path) -> str:
+    """Return what git calls the content of a file: the SHA-1 of ``blob``, its size, a zero byte and its bytes."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _check_unicode(text: str, path: Path, number: int) -> None:
+    """Refuse half a surrogate pair, which JSON can escape and UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError("not valid Unicode text", path=path, line=number, remedy="correct its \\u escapes") from None
+
+
+COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
+DAMAGE = (
+    BadZipFile,
+    EOFError,
+    zlib.error,
+    ParseError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
+
+
+class TableRow(NamedTuple):
+    """A row as printed, with the white space around its names removed.
+
+    Args:
+        number: its place in the file, counted from 1; the header is row 1.
+        code: Y1 and Y2, the publisher's numbers of the domain and of the area in it.
+        domain: the name of the domain.
+        area: the name of the area.
+        abstract: the text, which may be empty.
+    """
+
+    number: int
+    code: tuple[int, int]
+    domain: str
+    area: str
+    abstract: str
+
+
+def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
+    """Yield the rows of a table in order; empty rows at its end are no rows.
+
+    Args:
+        path: an XLSX file, or a text file with a tab between the columns.
+        progress: called with the number of rows read and, where the file says so, how many there are.
+
+    Raises:
+        InputError: with the row, if the table is not of the publisher's form or the file is damaged.
+        MissingExtraError: if the ``data`` extra is not installed and the file is a spreadsheet.
+    """
+    is_spreadsheet = path.name.lower().endswith(SPREADSHEET)
+    empty: int | None = None
+    for number, (cells, total) in enumerate(_spreadsheet_rows(path) if is_spreadsheet else _text_rows(path), 1):
+        if not any(cell.strip() for cell in cells):
+            empty = empty or number
+            continue
+        if empty is not None:
+            raise InputError("an empty row between others", path=path, line=empty, remedy="delete it")
+        if number == 1:
+            _check_header(cells, path)
+            continue
+        yield _row(number, cells, path)
+        if progress is not None:
+            progress(number - 1, total)
+
+
+def _check_header(cells: list[str], path: Path) -> None:
+    """Refuse a table whose first row is not the names of the seven columns."""
+    found = [cell.strip() for cell in cells]
+    if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
+        raise InputError(
+            f"the columns are {', '.join(found)[:200]}",
+            path=path,
+            line=1,
+            remedy=f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file",
+        )
+
+
+def _row(number: int, cells: list[str], path: Path) -> TableRow:
+    """Make a row out of its cells."""
+    if len(cells) != len(COLUMNS):
+        raise InputError(
+            f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}",
+            path=path,
+            line=number,
+            remedy="a cell must hold neither tabs nor line breaks",
+        )
+    first, second, _, domain, area, _, abstract = cells
+    for name, value in (("Domain", domain), ("area", area)):
+        if not value.strip():
+            raise InputError(f"no {name}", path=path, line=number)
+    code = (_whole_number("Y1", first, path, number), _whole_number("Y2", second, path, number))
+    return TableRow(number, code, domain.strip(), area.strip(), abstract)
+
+
+def _whole_number(column: str, cell: str, path: Path, number: int) -> int:
+    """Return the number in a cell."""
+    digits = cell.strip()
+    if not (digits.isascii() and digits.isdigit()):
+        raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=number)
+    return int(digits)
+
+
+def _spreadsheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
+    """Yield the cells of the first sheet's rows, and how many rows the sheet says it has, without the header."""
+    require_extra("openpyxl", extra="data", capability="Reading Data.xlsx")
+    from openpyxl import load_workbook
+
+    number = 0
+    try:
+        with closing(load_workbook(path, read_only=True, data_only=True)) as workbook:
+            sheet = workbook.worksheets[0]
+            total = sheet.max_row - 1 if sheet.max_row else None
+            sheet.reset_dimensions()  # programs write wrong ones, and openpyxl would cut the rows to them
+            for values in sheet.iter_rows(values_only=True):
+                number += 1
+                cells = [_cell_text(value) for value in values]
+                while len(cells) > len(COLUMNS) and not cells[-1].strip():
+                    cells.pop()
+                # A sheet does not store the empty cells at the end of a row.
+                yield cells + [""] * (len(COLUMNS) - len(cells)), total
+    except DAMAGE as error:
+        # The parser reads ahead of the rows that it hands out, so the place is not exact.
+        place = f" somewhere after row {number}" if number else ""
+        raise InputError(
+            f"damaged, truncated or no XLSX file{place}: {error}", path=path, remedy="copy it again from its source"
+        ) from None
+
+
+def _cell_text(value: object) -> str:
+    """Return what a cell of a sheet shows; whole numbers may be stored as 3.0."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _text_rows(path: Path) -> Iterator[tuple[list[str], None]]:
+    """Yield the cells of every line. Quotes mean nothing: the literature splits at every tab."""
+    encoding, number = _encoding(path), 0
+    try:
+        with path.open(encoding=encoding) as lines:
+            for line in lines:
+                number += 1
+                yield line.rstrip("\n").split("\t"), None
+    except UnicodeError as error:
+        raise InputError(f"no {encoding} text somewhere after row {number}: {error}", path=path) from None
+
+
+def _encoding(path: Path) -> str:
+    """Return the encoding of a text file: UTF-16 if it is marked as such, UTF-8 if it can be, else Windows'.
+
+    The UTF-16 is what Excel saves as "Unicode text", the last what it saves as "text" on a western Windows.
+    """
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return "utf-16"
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            with path.open(encoding=encoding) as lines:
+                for _ in lines:
+                    pass
+        except UnicodeDecodeError:
+            continue
+        if encoding == "cp1252":
+            logger.warning("%s is not UTF-8: read as Windows-1252 (Western European)", path)
+        return encoding
+    logger.warning("%s is neither UTF-8 nor Windows-1252: read as Latin-1", path)
+    return "latin-1"

@@ -1,1 +1,0 @@
-"""Formats of the literature, turned into data folders: HiAGM, NeuralClassifier, fastText."""

@@ -1,0 +1,162 @@
+"""Write a prepared corpus as a data folder, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hgclr.errors import InputError
+from hgclr.files import atomic_folder
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["CorpusWriter", "Progress", "Summary", "write_corpus"]
+
+Progress = Callable[[int, int | None], None]
+"""Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
+SPLITS = ("train", "dev", "test")
+TAXONOMY, RECORD, LEFT_OUT = "taxonomy.json", "corpus.json", "left-out.jsonl"
+FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes, /) -> int:
+        """Take them."""
+        ...
+
+
+@dataclass(slots=True)
+class Summary:
+    """What became of a corpus.
+
+    Args:
+        output: the data folder.
+        documents: by split, how many documents were written.
+        left_out: by reason, how many documents were not.
+    """
+
+    output: Path
+    documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+class CorpusWriter:
+    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand.
+
+    Args:
+        summary: counts what is written.
+        streams: by split, and for `LEFT_OUT`, where lines go.
+    """
+
+    def __init__(self, summary: Summary, streams: Mapping[str, Sink]) -> None:
+        self.summary = summary
+        self.taxonomy: Taxonomy | None = None
+        """The label tree; to be set before the block ends."""
+        self._streams = streams
+
+    def add(self, split: str, text: str, labels: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
+        """Write one document.
+
+        Args:
+            split: ``train``, ``dev`` or ``test``.
+            text: its text.
+            labels: ids of its labels, every one with its ancestors.
+            id: what the publisher calls the document, if anything.
+        """
+        row = {"text": text, "labels": list(labels)}
+        self.add_row(split, row if id is None else {"id": id, **row})
+
+    def add_row(self, split: str, row: Mapping[str, Any]) -> None:
+        """Write one document as it is to stand in the file."""
+        self._write(split, row)
+        self.summary.documents[split] += 1
+
+    def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
+        """Record a document that cannot be used.
+
+        Args:
+            reason: what is wrong, in the same words for all documents of this kind: they are counted by it.
+            where: the file, and the place in it.
+            detail: what is wrong with this one.
+        """
+        self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
+        self.summary.left_out[reason] += 1
+
+    def _write(self, stream: str, row: Mapping[str, Any]) -> None:
+        self._streams[stream].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+
+@contextmanager
+def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object]) -> Iterator[CorpusWriter]:
+    """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and what was done in ``corpus.json``.
+
+    The documents that were left out are in ``left-out.jsonl`` with their places and reasons, if there are any. The same
+    input and settings give the same bytes. If the block fails, nothing is left behind and an
+    earlier build is untouched.
+
+    Args:
+        output: the folder; it may be absent, empty, or an earlier build, which is replaced.
+        name: the corpus, as in ``hgclr data prepare NAME``.
+        settings: what the user chose.
+
+    Raises:
+        InputError: if the folder holds files that are not from an earlier build, or there is no document for training.
+    """
+    output = Path(output)
+    _check_replaceable(output)
+    with atomic_folder(output) as folder:
+        summary = Summary(output)
+        with ExitStack() as stack:
+            # No time stamp and no name inside: the same input gives the same bytes.
+            streams: dict[str, Sink] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
+            for split in SPLITS:
+                raw = stack.enter_context((folder / f"{split}.jsonl.gz").open("wb"))
+                streams[split] = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
+            writer = CorpusWriter(summary, streams)
+            yield writer
+        if not summary.documents["train"]:
+            raise InputError("no document for training was found" + _reasons(summary.left_out), remedy="check --source")
+        for split in SPLITS:
+            if not summary.documents[split]:
+                (folder / f"{split}.jsonl.gz").unlink()
+        if not summary.left_out:
+            (folder / LEFT_OUT).unlink()
+        if writer.taxonomy is None:
+            raise RuntimeError("a corpus needs its taxonomy")
+        writer.taxonomy.write(folder / TAXONOMY)
+        record = {
+            "corpus": name,
+            "settings": {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()},
+            "labels": len(writer.taxonomy),
+            "documents": summary.documents,
+            "left_out": dict(summary.left_out),
+        }
+        (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _reasons(left_out: Counter[str]) -> str:
+    if not left_out:
+        return ""
+    return "; left out: " + ", ".join(f"{count:,} ({reason})" for reason, count in left_out.most_common(3))
+
+
+def _check_replaceable(output: Path) -> None:
+    """Refuse to replace a folder that holds anything but an earlier build."""
+    if output.exists() and not output.is_dir():
+        raise InputError("this is a file, not a folder", path=output, remedy="name another folder")
+    if not output.is_dir():
+        return
+    foreign = sorted(path.name for path in output.iterdir() if path.name not in FILES)
+    if foreign:
+        raise InputError(
+            f"the folder holds other files, such as {foreign[0]!r}, which would be lost",
+            path=output,
+            remedy="name a new or empty folder",
+        )

@@ -1,0 +1,295 @@
+"""Write statistics and findings as one HTML file with the plots in it, and as files for programs beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hgclr.data.check import CheckReport, excerpt, findings
+from hgclr.data.plots import Plot, draw_plots, require_plots
+from hgclr.data.statistics import Statistics, statistics_json, subtree_sums
+from hgclr.errors import InputError
+from hgclr.files import write_files
+from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
+
+__all__ = [
+    "check_output",
+    "fact_rows",
+    "level_rows",
+    "report_page",
+    "split_rows",
+    "table1",
+    "token_rows",
+    "write_plots",
+    "write_report",
+]
+
+Rows = list[tuple[str, ...]]
+"""Rows of cells, the headings first."""
+SPLITS = ("train", "dev", "test")
+
+
+def table1(statistics: Statistics) -> list[tuple[str, str]]:
+    """Return the columns of the paper's Table 1, each as value and name."""
+    documents = {name: f"{split.documents:,}" for name, split in statistics.splits.items()}
+    return [
+        (f"{len(statistics.taxonomy):,}", "|Y|"),
+        (f"{statistics.taxonomy.depth:,}", "Depth"),
+        (f"{statistics.labels_per_document:.2f}", "Avg(|y|)"),
+        *((documents.get(name, "—"), name.capitalize()) for name in SPLITS),
+    ]
+
+
+def split_rows(statistics: Statistics) -> Rows:
+    """Return what each split holds: labels, paths, and lengths in words."""
+    rows: Rows = [("split", "labels/doc", "paths/doc", "labels", "words", "median", "95 %", "max")]
+    for name, split in statistics.splits.items():
+        rows.append(
+            (
+                name,
+                f"{split.labels.mean:.2f}",
+                f"{split.paths.mean:.2f}",
+                f"{np.count_nonzero(split.label_counts):,}",
+                f"{split.words.mean:,.1f}",
+                _half(split.words.quantile(0.5)),
+                f"{split.words.quantile(0.95):,.0f}",
+                f"{split.words.maximum:,}",
+            )
+        )
+    return rows
+
+
+def token_rows(statistics: Statistics) -> Rows:
+    """Return the lengths of the texts of each split in tokens, and how many would be cut."""
+    cuts = [f"cut at {limit:,}" for limit in statistics.limits]
+    rows: Rows = [("split", "tokens", "median", "95 %", "max", *cuts)]
+    for name, split in statistics.splits.items():
+        rows.append(
+            (
+                name,
+                f"{split.tokens.mean:,.1f}",
+                _half(split.tokens.quantile(0.5)),
+                f"{split.tokens.quantile(0.95):,.0f}",
+                f"{split.tokens.maximum:,}",
+                *(percent(split.tokens.above(limit), split.documents) for limit in statistics.limits),
+            )
+        )
+    return rows
+
+
+def level_rows(statistics: Statistics) -> Rows:
+    """Return what each level of the tree holds."""
+    rows: Rows = [("level", "labels", "leaves", "used", "documents", "largest", "median", "smallest")]
+    for level in statistics.levels():
+        rows.append(
+            (
+                f"{level.level}",
+                f"{level.labels:,}",
+                f"{level.leaves:,}",
+                f"{level.used:,}",
+                f"{level.documents:,}",
+                f"{level.largest:,}",
+                _half(level.median),
+                f"{level.smallest:,}",
+            )
+        )
+    return rows
+
+
+def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
+    """Return what is to be said of tree, labels and documents, each as name and text."""
+    where = statistics.reference
+    frequency, paths, documents = statistics.frequency(), statistics.together("paths"), statistics.documents
+    median, below_10 = f"{_half(frequency.median)} at the median", f"{frequency.below_10:,} with fewer than 10"
+    rarest = f"{frequency.smallest:,} for the rarest that has any ({frequency.imbalance:,.0f} : 1)"
+    facts = {
+        "tree": _tree(statistics),
+        "frequency": f"{frequency.largest:,} documents in {where} for the most frequent label, {median}, {rarest}",
+        "rare labels": f"{frequency.below_5:,} with fewer than 5 documents in {where}, {below_10}",
+        "paths": f"{percent(paths.counts[1], documents)} of documents have one",
+        "inner ends": f"{percent(statistics.above_leaf, documents)} of documents have a path that ends above a leaf",
+    }
+    if several := paths.above(1):
+        facts["paths"] += f", {percent(several, documents)} several (up to {paths.maximum:,})"
+    agreements = {name: statistics.agreement(name) for name in statistics.splits}
+    distances = [
+        f"{name} {agreement.distance:.3f} ({agreement.by_chance:.3f} by chance)"
+        for name, agreement in agreements.items()
+        if agreement is not None
+    ]
+    if distances:
+        facts["from train"] = f"distance of label distributions, 0 to 1: {', '.join(distances)}"
+    return list(facts.items())
+
+
+def _tree(statistics: Statistics) -> str:
+    taxonomy, children = statistics.taxonomy, statistics.children
+    text = f"{len(taxonomy.levels[0]):,} top labels, {len(taxonomy.leaves):,} leaves"
+    if children.total:
+        text += f"; inner labels have {children.mean:.1f} children on average, {children.maximum:,} at most"
+    return text
+
+
+def percent(count: int, total: int) -> str:
+    """Return a share in per cent; what is not nothing is not shown as nothing."""
+    share = 100 * count / (total or 1)
+    return "< 0.1 %" if 0 < share < 0.1 else "> 99.9 %" if 99.9 < share < 100 else f"{share:.1f} %"
+
+
+def _half(median: float) -> str:
+    """Return a median, which is a whole number or a half."""
+    return f"{median:,.1f}".removesuffix(".0")
+
+
+DRAWN = 1000
+"""Labels that the tree of unused branches shows."""
+FOOTER = (
+    "Avg(|y|) is the mean number of labels of a document, ancestors counted. A word is what stands between white space."
+    " Two texts are the same if they differ in nothing but case, white space and the composition of characters."
+)
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a place where no report can be written, before any work is done.
+
+    Raises:
+        InputError: if the place is a file.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    require_plots()
+    if folder.exists() and not folder.is_dir():
+        raise InputError("the output is a file", path=folder, remedy="give a folder")
+
+
+def write_plots(folder: Path, statistics: Statistics) -> list[Path]:
+    """Write the plots into a folder and return their paths; other files in it stay.
+
+    Raises:
+        InputError: if one cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    return write_files(folder, {plot.name: plot.png for plot in draw_plots(statistics)})
+
+
+def write_report(folder: Path, name: str, statistics: Statistics, check: CheckReport | None = None) -> list[Path]:
+    """Write ``report.html``, the plots, ``stats.json`` and, after a check, ``check.json``; return their paths.
+
+    Args:
+        folder: made if it is not there; other files in it stay.
+        name: how to call the data.
+        statistics: the data in numbers.
+        check: what a check found.
+
+    Raises:
+        InputError: if a file cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    plots = draw_plots(statistics)
+    files = {"report.html": report_page(name, statistics, plots, check).encode()}
+    files |= {plot.name: plot.png for plot in plots}
+    files["stats.json"] = _json(statistics_json(statistics))
+    if check is not None:
+        files["check.json"] = _json(check.to_json())
+    return write_files(folder, files)
+
+
+def report_page(name: str, statistics: Statistics, plots: list[Plot], check: CheckReport | None = None) -> str:
+    """Return the page; the arguments are those of `write_report`."""
+    pictures = {plot.name: picture(plot.png, alt=plot.alt) for plot in plots}
+    sections = [
+        Section("Documents", _documents(statistics, pictures)),
+        Section("Labels", _labels(statistics, pictures)),
+    ]
+    if check is not None:
+        sections.insert(0, Section("Findings", _findings(check)))
+        if check.unused_branches:
+            sections.append(Section("Branches without a document", _branches(statistics)))
+    return page(f"Data folder {name}", sections, lead=tiles(table1(statistics)), footer=FOOTER)
+
+
+def _documents(statistics: Statistics, pictures: Mapping[str, Html]) -> Html:
+    headings, *rows = split_rows(statistics)
+    parts = [
+        table(headings, rows, caption="Labels: how many of the tree occur. Words, median, 95 %, max: of a text."),
+    ]
+    if statistics.encoder is not None:
+        headings, *rows = token_rows(statistics)
+        parts.append(
+            table(headings, rows, caption=f"Lengths in tokens of {statistics.encoder}, special tokens counted.")
+        )
+    parts += [pictures["text-length.png"], pictures["labels-per-document.png"]]
+    return Html("\n".join(parts))
+
+
+def _labels(statistics: Statistics, pictures: Mapping[str, Html]) -> Html:
+    headings, *rows = level_rows(statistics)
+    return Html(
+        "\n".join(
+            [
+                facts(fact_rows(statistics)),
+                pictures["labels-per-level.png"],
+                table(
+                    headings,
+                    rows,
+                    caption=f"Largest, median, smallest: documents of a label in {statistics.reference}.",
+                ),
+                pictures["label-frequency.png"],
+            ]
+        )
+    )
+
+
+def _findings(check: CheckReport) -> Html:
+    """Return what is wrong, what is suspicious, and the rows and texts to look at."""
+    parts = [
+        notice("error", f"{check.splits[name].path} has no good row", "Empty split") for name in check.empty_splits
+    ]
+    if check.bad_rows:
+        text = f"{check.bad_rows:,}; a reader stops at the first, unless it is told to skip bad rows"
+        parts.append(notice("error", text, "Bad rows"))
+    parts += [notice(found.kind, found.text, found.kind.capitalize()) for found in findings(check)]
+    if not parts:
+        parts.append(notice("good", "every row can be used, and nothing looks wrong", "Good"))
+    if bad := [row for split in check.splits.values() for row in split.first_bad_rows]:
+        rows = [(f"{row.path.name}:{row.number}", "; ".join(filter(None, (row.reason, row.remedy)))) for row in bad]
+        parts.append(Html(f"<h3>Bad rows{_first(bad, check.bad_rows)}</h3>"))
+        parts.append(table(("row", "what is wrong"), rows, text_columns=2))
+    if conflicts := check.first_conflicts:
+        parts.append(Html(f"<h3>Texts with different labels{_first(conflicts, check.conflicting_texts)}</h3>"))
+        texts = [(excerpt(one.text), *one.sides()) for one in conflicts]
+        parts.append(table(("text", "labels", "other labels"), texts, text_columns=3))
+    return Html("\n".join(parts))
+
+
+def _first(shown: Sequence[object], total: int) -> str:
+    return "" if len(shown) == total else f", the first {len(shown)} of {total:,}"
+
+
+def _branches(statistics: Statistics) -> Html:
+    """Return the part of the tree in which labels have no document, to be unfolded from the top."""
+    nodes = list(islice(_nodes(statistics), DRAWN + 1))
+    rest = '<p class="quiet">And more: stats.json has the documents of every label.</p>' if len(nodes) > DRAWN else ""
+    return Html(f"{folding_tree(nodes[:DRAWN])}\n{rest}")
+
+
+def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
+    """Yield the labels without a document and those above them, with their depths, as in a walk through the tree."""
+    taxonomy, unused = statistics.taxonomy, statistics.all_counts == 0
+    labels, without = (subtree_sums(taxonomy, values) for values in (np.ones(len(taxonomy), np.int64), unused))
+    for index in taxonomy.walk[without[taxonomy.walk] > 0].tolist():
+        name, below = escape(taxonomy.names[index]), int(labels[index]) - 1
+        if not unused[index]:
+            name += f' <span class="quiet">{without[index]:,} of {below:,} below have no document</span>'
+        elif not unused[taxonomy.parents[index]] or taxonomy.parents[index] < 0:
+            name = f"<b>{name}</b>" + (f' <span class="quiet">and all {below:,} below</span>' if below else "")
+        yield int(taxonomy.depths[index]) - 1, Html(name)
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

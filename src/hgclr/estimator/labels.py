@@ -1,0 +1,401 @@
+"""The tree behind the labels: given, or drawn from the paths that documents have; and labels found in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.errors import InputError
+from hgclr.inference.classifier import check_text
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.json_files import read_json
+
+__all__ = [
+    "Form",
+    "Targets",
+    "TreeLabels",
+    "as_value_errors",
+    "draw_tree",
+    "label_matrix",
+    "label_tree",
+    "read_targets",
+    "read_texts",
+    "read_tree",
+    "write_targets",
+]
+
+
+@contextmanager
+def as_value_errors() -> Iterator[None]:
+    """Turn an :class:`~hgclr.errors.InputError` into the ``ValueError`` that scikit-learn's tools expect."""
+    try:
+        yield
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
+def read_texts(texts: Any, *, empty: bool) -> list[str]:
+    """Return texts as a list of strings.
+
+    Args:
+        texts: a list, a one-dimensional array, a Series.
+        empty: whether a text may be empty.
+
+    Raises:
+        InputError: if it is none of these, or a member is no text, with its place counted from 0.
+    """
+    checked = []
+    for row, text in enumerate(read_column(texts, "X", "texts")):
+        try:
+            check_text(text)
+        except InputError as error:
+            raise InputError(f"X[{row}]: {error.what}") from None
+        if not empty and not text.strip():
+            raise InputError(f"X[{row}]: empty text", remedy="leave the document out")
+        checked.append(str(text))
+    return checked
+
+
+def read_column(values: Any, argument: str, content: str) -> list[Any]:
+    """Return the members of a list, a one-dimensional array or a Series.
+
+    Raises:
+        InputError: if it is something else, such as a single string or a table.
+    """
+    if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
+        raise InputError(
+            f"{argument} is a single {type(values).__name__}",
+            remedy=f"give a list, a one-dimensional array or a pandas Series of {content}",
+        )
+    if (dimensions := getattr(values, "ndim", 1)) != 1:
+        raise InputError(
+            f"{argument} has {dimensions} dimensions", remedy=f"give one column of {content}, such as table['column']"
+        )
+    return list(values)
+
+
+Label = str | tuple[str, ...]
+"""A path ``"science > physics"``, a label's id, or a path as its names, ``("science", "physics")``."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How labels are written.
+
+    Args:
+        kind: one ``path`` for each document, a list of ``paths`` for each, or an indicator ``matrix`` for all.
+        names: paths are tuples of names, not strings.
+        dtype: of the matrix.
+    """
+
+    kind: Literal["path", "paths", "matrix"]
+    names: bool = False
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The labels of documents before they are looked up in a tree.
+
+    Args:
+        form: how they were written.
+        content: the labels of each document, or the indicator matrix, bool (N, K).
+        columns: the names of the matrix's columns, where it has any.
+    """
+
+    form: Form
+    content: list[list[Label]] | NDArray[np.bool_]
+    columns: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+
+def read_targets(labels: Any) -> Targets:
+    """Read labels in any of their forms.
+
+    A document's labels are a string or a tuple of names, either of which is one path, or a list (array, set) of these.
+    Whatever has two dimensions is an indicator matrix.
+
+    Raises:
+        InputError: if they are nothing of this; documents are counted from 0.
+    """
+    if getattr(labels, "ndim", 1) == 2:
+        return _read_matrix(labels)
+    documents: list[list[Label]] = []
+    several, names = False, True
+    for row, given in enumerate(read_column(labels, "y", "labels")):
+        alone = isinstance(given, str | tuple)
+        if not alone and not isinstance(given, list | set | frozenset | np.ndarray):
+            raise _no_label(row, given)
+        documents.append([_read_label(row, label) for label in ([given] if alone else given)])
+        several |= not alone
+        names &= all(isinstance(label, tuple) for label in documents[-1])
+    return Targets(Form("paths" if several else "path", names and any(documents)), documents)
+
+
+def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> NDArray[Any]:
+    """Write labels in a form.
+
+    Args:
+        given: the labels of each document, (N, K).
+        form: the form; with one ``path`` for each, every document must have exactly one.
+        taxonomy: the label tree.
+
+    Returns:
+        A label for each document, (N,), or a list of labels, (N,), or the matrix, (N, K). A path is written by its
+        deepest label: as that label's id, or as the names down to it.
+    """
+    if form.kind == "matrix":
+        return given.astype(form.dtype)
+    written = np.empty(len(given), dtype=object)
+    for row, ends in enumerate(_deepest(given, taxonomy)):
+        labels = [_write_label(end, form, taxonomy) for end in np.flatnonzero(ends).tolist()]
+        written[row] = labels[0] if form.kind == "path" else labels
+    return written
+
+
+def _read_matrix(labels: Any) -> Targets:
+    columns = getattr(labels, "columns", None)
+    names = None if columns is None or not all(isinstance(name, str) for name in columns) else list(columns)
+    matrix = labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
+    if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
+        raise InputError(
+            "y has two dimensions and is not an indicator matrix of 0 and 1",
+            remedy="give each document a path, a list of paths, or a tuple of the names on its path",
+        )
+    return Targets(Form("matrix", dtype=str(matrix.dtype)), matrix.astype(np.bool_), names)
+
+
+def _read_label(row: int, label: object) -> Label:
+    if isinstance(label, str):
+        return str(label)
+    if isinstance(label, tuple) and label and all(isinstance(name, str) for name in label):
+        return tuple(map(str, label))
+    raise _no_label(row, label)
+
+
+def _no_label(row: int, label: object) -> InputError:
+    remedy = "give a path such as 'science > physics', or a tuple of its names, or a list of these"
+    if isinstance(label, int | np.integer):
+        remedy += "; tools of scikit-learn that number the labels (cross_val_predict) need an indicator matrix"
+    return InputError(f"y[{row}]: {label!r:.80} is no label", remedy=remedy)
+
+
+def _deepest(given: NDArray[np.bool_], taxonomy: Taxonomy) -> NDArray[np.bool_]:
+    """Return the labels of which no child is given, (N, K)."""
+    ends = given.copy()
+    rows, labels = np.nonzero(given)
+    parents = taxonomy.parents[labels]
+    ends[rows[parents >= 0], parents[parents >= 0]] = False
+    return ends
+
+
+def _write_label(index: int, form: Form, taxonomy: Taxonomy) -> Label:
+    if form.names:
+        return tuple(taxonomy.names[node] for node in taxonomy.path(index).tolist())
+    return taxonomy.ids[index]
+
+
+TreeLike = Taxonomy | str | Path | Mapping[str, Any]
+
+
+def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
+    """Draw the tree of all labels on the paths that documents have, in the order of their names.
+
+    Args:
+        y: for each document a path, or a list of paths; a path is a string or a tuple of names.
+        path_separator: stands between the names of a path that is a string.
+
+    Raises:
+        ValueError: if these are no paths.
+
+    Example:
+        >>> label_tree(["science > physics", ["law", "science"]]).ids
+        ('law', 'science', 'science > physics')
+    """
+    with as_value_errors():
+        return draw_tree(read_targets(y), path_separator)
+
+
+def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> NDArray[np.int64]:
+    """Return labels as an indicator matrix, (N, K), which all of scikit-learn's tools and metrics understand.
+
+    Every label brings its ancestors. The columns are in the order of the tree, ``taxonomy.ids``.
+
+    Args:
+        y: for each document a label, or a list of labels; see :class:`HGCLRClassifier`.
+        taxonomy: the label tree, as a :class:`~hgclr.Taxonomy`, a file, or nested dictionaries.
+        path_separator: stands between the names of a path that is a string.
+
+    Raises:
+        ValueError: if a label is not in the tree.
+
+    Example:
+        >>> label_matrix(["science > physics", ["law"]], label_tree(["law", "science > physics"]))
+        array([[0, 1, 1],
+               [1, 0, 0]])
+    """
+    with as_value_errors():
+        tree = read_tree(taxonomy, path_separator)
+        targets = read_targets(y)
+        matrix = np.zeros((len(targets), len(tree)), dtype=np.int64)
+        for row, (labels, _) in enumerate(TreeLabels(tree, path_separator, drawn=False).find(targets)):
+            matrix[row, labels] = 1
+    return matrix
+
+
+def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
+    """Return a tree that is given as one, as a file in any format, or as nested dictionaries.
+
+    Raises:
+        InputError: if it is no tree.
+    """
+    if isinstance(taxonomy, Taxonomy):
+        return taxonomy
+    if isinstance(taxonomy, str | Path):
+        return Taxonomy.read(taxonomy, separator=separator)
+    if not isinstance(taxonomy, Mapping):
+        raise InputError(
+            f"the taxonomy is a {type(taxonomy).__name__}",
+            remedy="give a Taxonomy, the path of a file, or nested dictionaries",
+        )
+    try:
+        text = json.dumps(taxonomy)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the taxonomy is no tree of dictionaries: {error}") from None
+    return Taxonomy(*read_json(Source(text), separator))
+
+
+def draw_tree(targets: Targets, separator: str) -> Taxonomy:
+    """Return the tree of all prefixes of the paths, in the order of their names; a label's id is its path.
+
+    Raises:
+        InputError: if a name is empty, has space around it or holds the separator, or there is no path at all.
+    """
+    if not isinstance(targets.content, list):
+        raise InputError(
+            "y is an indicator matrix, which does not tell the tree",
+            remedy="give taxonomy, in the order of the columns",
+        )
+    paths: set[tuple[str, ...]] = set()
+    seen: set[Label] = set()
+    for row, labels in enumerate(targets.content):
+        for label in set(labels) - seen:
+            seen.add(label)
+            names = _names(row, label, separator)
+            paths.update(names[:depth] for depth in range(1, len(names) + 1))
+    if not paths:
+        raise InputError("y has no label", remedy="give each document at least one")
+    ordered = sorted(paths)
+    index = {path: place for place, path in enumerate(ordered)}
+    return Taxonomy(
+        [separator.join(path) for path in ordered],
+        [index.get(path[:-1], -1) for path in ordered],
+        [path[-1] for path in ordered],
+    )
+
+
+class TreeLabels:
+    """Find labels, as they are written, in a tree.
+
+    Args:
+        taxonomy: the tree.
+        separator: stands between the names of a path that is a string.
+        drawn: the tree was drawn from documents, so that every label is a path, and later documents may well have
+            labels that it lacks. In a tree that was given, such a label is a mistake.
+    """
+
+    def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
+        self.taxonomy, self.separator, self.drawn = taxonomy, separator, drawn
+        self._by_id = {identifier: index for index, identifier in enumerate(taxonomy.ids)}
+        self._by_name = {
+            pair: index for index, pair in enumerate(zip(taxonomy.parents.tolist(), taxonomy.names, strict=True))
+        }
+        self._known: dict[Label, tuple[tuple[int, ...], frozenset[str]]] = {}
+
+    def find(self, targets: Targets) -> Iterable[tuple[list[int], int]]:
+        """Yield for each document the indices of its labels and all their ancestors, and how many are not in the tree.
+
+        Raises:
+            InputError: if a label is wrong, naming the document.
+        """
+        if isinstance(targets.content, list):
+            return (self._find(row, labels) for row, labels in enumerate(targets.content))
+        self._check_columns(targets.content, targets.columns)
+        return ((np.flatnonzero(row).tolist(), 0) for row in self.taxonomy.close(targets.content))
+
+    def _find(self, row: int, labels: Sequence[Label]) -> tuple[list[int], int]:
+        found: set[int] = set()
+        missing: set[str] = set()
+        for label in labels:
+            if label not in self._known:
+                self._known[label] = (
+                    self._on_path(row, label) if self.drawn else (self._in_tree(row, label), frozenset())
+                )
+            indices, lacking = self._known[label]
+            found.update(indices)
+            missing |= lacking
+        return sorted(found), len(missing)
+
+    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[str]]:
+        """Return the labels on a path, and those of them that are not in the tree."""
+        names = _names(row, label, self.separator)
+        ids = [self.separator.join(names[:depth]) for depth in range(1, len(names) + 1)]
+        known = tuple(self._by_id[identifier] for identifier in ids if identifier in self._by_id)
+        return known, frozenset(ids[len(known) :])
+
+    def _in_tree(self, row: int, label: Label) -> tuple[int, ...]:
+        """Return a label and its ancestors."""
+        try:
+            index = self._walk(label) if isinstance(label, tuple) else self.taxonomy.resolve(label, self.separator)
+        except InputError as error:
+            raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
+        return tuple(self.taxonomy.closure([index]).tolist())
+
+    def _walk(self, names: tuple[str, ...]) -> int:
+        index = -1
+        for depth, name in enumerate(names):
+            child = self._by_name.get((index, name))
+            if child is None:
+                place = f"under {' > '.join(names[:depth])!r}" if depth else "at the top"
+                raise InputError(f"the path {names!r} is not in the tree", remedy=f"there is no {name!r} {place}")
+            index = child
+        return index
+
+    def _check_columns(self, matrix: NDArray[np.bool_], columns: list[str] | None) -> None:
+        if matrix.shape[1] != len(self.taxonomy):
+            raise InputError(
+                f"the indicator matrix y has {matrix.shape[1]} columns, the tree {len(self.taxonomy)} labels",
+                remedy="give a column for each label, in the tree's order; label_matrix makes one",
+            )
+        if columns is not None and columns != list(self.taxonomy.ids):
+            first = next(pair for pair in zip(columns, self.taxonomy.ids, strict=True) if pair[0] != pair[1])
+            raise InputError(
+                f"y has the column {first[0]!r} where the tree has the label {first[1]!r}",
+                remedy="put the columns in the tree's order: y[list(taxonomy.ids)]",
+            )
+
+
+def _names(row: int, label: Label, separator: str) -> tuple[str, ...]:
+    """Return the names on a path."""
+    if not separator:
+        raise InputError("path_separator is empty", remedy="use for example ' > '")
+    names = label if isinstance(label, tuple) else tuple(label.split(separator))
+    for name in names:
+        if name != name.strip() or not name:
+            what = "an empty name" if not name.strip() else f"a name with space around it, {name!r}"
+            raise InputError(
+                f"y[{row}]: the path {label!r} has {what}", remedy=f"the names are set apart by {separator!r}"
+            )
+        if separator in name:
+            raise InputError(f"y[{row}]: the name {name!r} holds {separator!r}", remedy="give another path_separator")
+    return names

@@ -1,0 +1,200 @@
+"""Look at the training documents themselves, each with a model that was trained on the others; audit them so."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers import TrainerCallback
+
+from hgclr.data.folder import DataFolder
+from hgclr.errors import InputError
+from hgclr.evaluation.audit import Auditor, suggesting
+from hgclr.evaluation.audit_results import Audit
+from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows, survey_labels
+from hgclr.files import atomic_file, atomic_folder
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.backends import windows
+from hgclr.training import RunConfig, train
+from hgclr.training.preparation import check_splits, data_folder
+from hgclr.training.settings import DataSettings
+
+__all__ = ["FoldWatch", "audit_folds", "fold_run", "train_folds", "write_fold_data"]
+
+logger = logging.getLogger(__name__)
+SPLIT = "train"
+RECORD = "settings.json"
+
+
+class FoldWatch(NamedTuple):
+    """What looks on while the model of a fold is trained; see :func:`hgclr.training.train`."""
+
+    callbacks: Sequence[TrainerCallback] = ()
+    on_documents: Callable[[int], None] | None = None
+
+
+Watch = Callable[[int], AbstractContextManager[FoldWatch]]
+
+
+class OutOfFold(NamedTuple):
+    """A model, the documents of train that it was not trained on, and how many these are."""
+
+    classifier: HierarchicalClassifier
+    rows: Iterator[LabelledRow]
+    documents: int
+
+
+def audit_folds(
+    run: RunConfig,
+    *,
+    folds: int = 5,
+    top: int = 50,
+    watch: Watch | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Audit:
+    """Find the documents of ``train`` whose labels are contradicted most by models that have not seen them.
+
+    Trains one model for each fold, see :func:`train_folds`.
+
+    Args:
+        run: settings of the training; ``run.output`` is the folder of the audit.
+        folds: how many.
+        top: how many documents to return.
+        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
+        progress: called with the number of documents looked at since the last call.
+
+    Raises:
+        InputError: if settings and data do not fit together, or the folder holds the folds of another audit.
+    """
+    if folds < 2:
+        raise InputError(f"{folds} fold cannot be audited by models trained on others", remedy="give 2 or more folds")
+    folder = data_folder(run, run.data.taxonomy)
+    survey = survey_labels(folder, SPLIT)
+    auditor = Auditor(folder, SPLIT)
+    for fold in train_folds(run, folder, folds, watch=watch):
+        decisions = suggesting(fold.classifier.decisions, survey)
+        for rows in windows(fold.rows, fold.classifier.window):
+            auditor.update(rows, fold.classifier.predict_proba([row.text for row in rows]), decisions)
+            if progress is not None:
+                progress(len(rows))
+    return auditor.result(top)
+
+
+def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
+    """Train one model for each fold, on the documents of all other folds, with dev to select the best epoch on.
+
+    Models are kept in ``run.output/folds``; a fold whose model is there is not trained again, and one that was
+    interrupted goes on from its newest checkpoint.
+
+    Args:
+        run: settings of the training, and where to keep the models.
+        folder: the data.
+        folds: how many, at least two.
+        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
+
+    Yields:
+        Each model with the documents of its fold.
+
+    Raises:
+        InputError: if settings and data do not fit together, or the folder holds other folds.
+    """
+    if run.model.start is not None:
+        raise InputError(
+            "model.start is given: that model may have been trained on the documents of every fold",
+            path=run.model.start,
+            remedy="leave it out, so that the model of every fold starts anew",
+        )
+    check_splits(run, folder)
+    dealt = deal(folder, SPLIT, folds, run.training.seed)
+    _check_record(run, folds, dealt)
+    if dealt.one_fold_labels:
+        logger.warning(
+            "all documents of %d labels, such as %r, are in one fold: what is found about them says little",
+            len(dealt.one_fold_labels),
+            folder.taxonomy.ids[dealt.one_fold_labels[0]],
+        )
+    for fold in range(folds):
+        classifier = HierarchicalClassifier.from_pretrained(_model(run, folder, dealt, fold, watch))
+        documents = int((dealt.folds == fold).sum())
+        yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), documents)
+
+
+def fold_run(run: RunConfig, fold: int) -> RunConfig:
+    """Return the run that trains the model of a fold, counted from 0."""
+    place = run.output / "folds" / f"{fold + 1}"
+    limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share", "label_documents"})
+    training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
+    data = DataSettings(path=place / "data", **limits)
+    return run.model_copy(update={"data": data, "training": training, "output": place})
+
+
+def write_fold_data(folder: DataFolder, dealt: Dealt, fold: int, target: Path) -> None:
+    """Write the data folder that the model of a fold is trained on: all documents of train but its own, and dev."""
+    ids = folder.taxonomy.ids
+    splits = {SPLIT: _rows(folder, dealt, fold, inside=False)}
+    if "dev" in folder.splits:
+        splits["dev"] = labelled_rows(folder, "dev")
+    with atomic_folder(target) as temporary:
+        folder.taxonomy.write(temporary / "taxonomy.json")
+        for split, rows in splits.items():
+            with (temporary / f"{split}.jsonl").open("w", encoding="utf-8") as stream:
+                for row in rows:
+                    content = {"text": row.text, "labels": [ids[label] for label in row.labels]}
+                    stream.write(json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def _model(
+    run: RunConfig,
+    folder: DataFolder,
+    dealt: Dealt,
+    fold: int,
+    watch: Watch | None,
+) -> Path:
+    """Return the model of a fold, which is trained unless it was before."""
+    own = fold_run(run, fold)
+    if not (own.output / "metrics.json").is_file():  # the last that training writes
+        if not own.data.path.is_dir():
+            write_fold_data(folder, dealt, fold, own.data.path)
+        with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as looking_on:
+            train(own, resume=True, callbacks=looking_on.callbacks, on_documents=looking_on.on_documents)
+    for name in ("data", "checkpoints", "training-model"):
+        shutil.rmtree(own.output / name, ignore_errors=True)
+    return own.output / "model"
+
+
+def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Iterator[LabelledRow]:
+    """Yield the documents of a fold, or those of all others."""
+    for row, place in zip(labelled_rows(folder, SPLIT), dealt.folds.tolist(), strict=True):
+        if (place == fold) == inside:
+            yield row
+
+
+def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
+    """Write down what the folds are made of; refuse a folder whose folds are made of something else."""
+    record: dict[str, Any] = {
+        "folds": folds,
+        "documents": dealt.digest,
+        "run": run.model_dump(mode="json", exclude={"output"}),
+    }
+    file = run.output / "folds" / RECORD
+    if not file.exists():
+        with atomic_file(file) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", path=file, remedy="give another --output") from error
+    differs = [name for name in record if not isinstance(known, dict) or known.get(name) != record[name]]
+    if differs:
+        what = {"folds": "another number of folds", "documents": "other documents", "run": "other settings"}
+        raise InputError(
+            f"the folder holds models of {what[differs[0]]}",
+            path=file.parent,
+            remedy="delete it, or give another --output",
+        )

@@ -1,0 +1,200 @@
+"""How much each word of a text speaks for a label: by the gradient, or by what happens without the word."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.errors import InputError, require_extra
+from hgclr.evaluation.words import ReadText, logits_of
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.backends import TorchBackend
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from hgclr.models import HGCLRModel
+
+__all__ = ["AttentionRelevance", "GradientRelevance", "OcclusionRelevance", "Relevance"]
+
+STEPS = 16
+"""Steps of the integral. Its parts then sum up to the difference of logits within 1 % in the median, within 13 % at
+worst (40 texts of ICD-10-CM and CLINC150); 8 steps miss it by 6 to 11 %."""
+
+
+class Relevance(Protocol):
+    """Anything that tells how much words speak for labels."""
+
+    name: str
+    """What the method is called."""
+    neutral: float
+    """The value of a word that says nothing of a label."""
+
+    def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
+        """Return how much each word speaks for each label, (len(labels), W)."""
+
+
+class GradientRelevance:
+    """Multiply the gradient with the input, ``r_kt = ∂z_k/∂e_t · e_t``, and sum over the tokens t of a word.
+
+    e_t is the word embedding of a token, before position and normalisation, z_k the logit of label k. The gradient is
+    that at the text itself, or the mean of those on the way to it from a text whose words are all zeros ("integrated
+    gradients"): then the words' values sum up to what the words add to the logit of that text.
+
+    The first is one look at a place where a sure classifier is flat, and a normalisation behind the embeddings takes
+    most of the gradient in their direction away: on our models it finds words little better than random ones, or worse.
+
+    Args:
+        backend: a model in torch.
+        integrated: take the mean gradient on the way.
+    """
+
+    neutral = 0.0
+
+    def __init__(self, backend: TorchBackend, *, integrated: bool) -> None:
+        self._backend = backend
+        self.name = "integrated" if integrated else "gradient"
+        self._shares = (np.arange(STEPS) + 0.5) / STEPS if integrated else np.ones(1)
+
+    def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
+        """Return how much each word speaks for each label, (len(labels), W), in units of the logit.
+
+        Every step is a pass forwards, and one back for each label.
+
+        Raises:
+            InputError: if the encoder looks words up where this cannot see it.
+        """
+        at_once = max(1, self._backend.batch_tokens // len(text.ids))
+        total = np.zeros((len(labels), len(text.ids)))
+        for start in range(0, len(self._shares), at_once):
+            total += self._products(text, labels, self._shares[start : start + at_once])
+        return text.sum(total / len(self._shares))
+
+    def _products(self, text: ReadText, labels: Sequence[int], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product of gradient and embedding, (len(labels), L), summed over shares of the embeddings."""
+        import torch
+
+        model, device = self._backend.model, self._backend.device
+        ids = torch.from_numpy(text.ids).to(device).expand(len(shares), -1)
+        factors = np.where(text.word_of < 0, 1.0, shares[:, np.newaxis])  # (n, L): special tokens stay
+        scale = torch.from_numpy(factors).to(device, torch.float32).unsqueeze(-1)
+        # The recurrent layers of cuDNN know no gradient outside of training.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _scaled(model.encoder, scale) as looked_up:
+            logits = model(ids, torch.ones_like(ids)).logits.sum(0)  # (K,)
+            if not looked_up:
+                raise InputError(
+                    f"a {type(model.encoder).__name__} does not look words up in its table of embeddings",
+                    remedy="choose the method occlusion",
+                )
+            ((words, scaled),) = looked_up  # e and its shares, (n, L, H)
+            gradients = [torch.autograd.grad(logits[label], scaled, retain_graph=True)[0] for label in labels]
+        products: NDArray[np.float64] = (
+            torch.stack([(gradient * words).sum((0, 2)) for gradient in gradients]).double().cpu().numpy()
+        )
+        return products
+
+
+class OcclusionRelevance:
+    """Leave each word out: ``r_kw = z_k - z_k(without w)``, which needs no gradient, and one more reading per word.
+
+    Args:
+        classifier: with any backend.
+    """
+
+    name, neutral = "occlusion", 0.0
+
+    def __init__(self, classifier: HierarchicalClassifier) -> None:
+        self._classifier = classifier
+
+    def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
+        """Return how much each word speaks for each label, (len(labels), W)."""
+        words = len(text.words)
+        variants = [text.ids.tolist(), *(text.only(row) for row in ~np.eye(words, dtype=np.bool_))]
+        logits = logits_of(self._classifier, variants, labels).astype(np.float64)
+        drops: NDArray[np.float64] = (logits[0] - logits[1:]).T
+        return drops
+
+
+@contextmanager
+def _scaled(encoder: Any, scale: Tensor) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Let an encoder see its word embeddings scaled, (n, L, 1), and collect them: as they are, and as it sees them.
+
+    Only in this thread: another may be predicting with the same model.
+    """
+    found: list[tuple[Tensor, Tensor]] = []
+    thread = threading.get_ident()
+
+    def collect(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor | None:
+        if threading.get_ident() != thread:
+            return None
+        words = output.detach()
+        found.append((words, (words * scale.to(words.dtype)).requires_grad_()))
+        return found[-1][1]
+
+    handle = encoder.get_input_embeddings().register_forward_hook(collect)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+TOKENS = 64
+"""Tokens that are scored against all labels at a time."""
+
+
+class AttentionRelevance:
+    """Tell how probably a token is sampled for a label: ``P_ij = softmax_j(A_i / τ)``, without the Gumbel noise.
+
+    A_ij is the attention of token i on label j (paper, Eq. 7), from the raw word embedding: it is the same wherever a
+    word stands. P_ij shares a token out among all K labels, so that chance would give each 1 / K. The value of a word
+    is the mean over its tokens.
+
+    This is what chooses the tokens of positive samples in training. The classifier does not use it: it tells what the
+    label side has learnt of words and labels, not why the classifier gives a label.
+
+    Args:
+        model: an HGCLR model with its label side. Only its word embeddings, the attention and the label features,
+            which depend on no text, are kept.
+    """
+
+    name = "attention"
+
+    def __init__(self, model: HGCLRModel) -> None:
+        import torch
+
+        self.taxonomy = model.config.taxonomy
+        self.neutral = 1 / len(self.taxonomy)
+        self._temperature = model.config.gumbel_temperature
+        self._embeddings, self._attention = model.encoder.get_input_embeddings(), model.token_label_attention
+        with torch.no_grad():
+            self._labels = model.label_features()
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> AttentionRelevance:
+        """Load the folder ``training-model`` of a run.
+
+        Raises:
+            InputError: if there is no such model, or it has no label side.
+            MissingExtraError: if torch is not installed.
+        """
+        require_extra("torch", extra="train", capability="Token-label attention")
+        from hgclr.models.hgclr import load_training_model
+
+        return cls(load_training_model(Path(folder)))
+
+    def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
+        """Return how probably each word is sampled for each label, (len(labels), W)."""
+        import torch
+
+        blocks = []
+        with torch.inference_mode():
+            for ids in torch.from_numpy(text.ids).split(TOKENS):
+                scores = self._attention(self._embeddings(ids), self._labels)  # A, (n, K)
+                blocks.append((scores / self._temperature).softmax(-1)[:, list(labels)])
+        return text.mean(torch.cat(blocks).T.double().numpy())

@@ -1,0 +1,374 @@
+"""All that a report says, in plain Python types: what report.json holds and its page is made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.errors import InputError
+from hgclr.evaluation.report_data import Collector, Example
+from hgclr.metrics.frequency import by_frequency, frequency_thirds
+from hgclr.metrics.scores import LabelScores
+from hgclr.taxonomy import Taxonomy
+
+__all__ = [
+    "ENOUGH",
+    "FILE",
+    "HEADLINES",
+    "read_report",
+    "report_content",
+    "shown_difference",
+    "shown_score",
+    "worst_labels",
+]
+
+KIND, VERSION = "hgclr report", 1
+CONFUSIONS = 30
+"""Confusions of siblings that are listed."""
+WORST = 20
+"""Labels that are listed as the worst."""
+ENOUGH = 5
+"""Gold documents of a label from which on its scores say something."""
+Counts = NDArray[np.int64]
+
+
+def report_content(
+    collected: Collector,
+    *,
+    model: str,
+    data: str,
+    split: str,
+    command: str,
+    machine: dict[str, Any],
+    training_counts: Counts | None = None,
+) -> dict[str, Any]:
+    """Return the content of a report.
+
+    Args:
+        collected: what was counted.
+        model, data, split: what was scored on what.
+        command: the command that does this.
+        machine: what it ran on, see :func:`hgclr.hardware.machine`.
+        training_counts: training documents of each label, (K,), where they are known.
+    """
+    resampled = collected.bootstrap.resampled()
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "model": model,
+        "data": data,
+        "split": split,
+        "documents": collected.documents,
+        "documents_digest": collected.digest(),
+        "decisions": collected.decisions.to_json(),
+        "scores": collected.scores.to_json(),
+        "intervals": {name: asdict(interval) for name, interval in resampled.intervals().items()},
+        "ranking": collected.ranking.to_json(),
+        "calibration": collected.calibration.to_json(),
+        "consistent_calibration": collected.consistent_calibration.to_json(),
+        "frequency": None if training_counts is None else _frequency(collected, training_counts),
+        "rules": collected.rules.to_json(),
+        "threshold_curve": collected.threshold_curve.to_json(),
+        "risk_coverage": collected.risk_coverage.to_json(),
+        "confusions": _confusions(collected),
+        "worst_labels": _worst(collected),
+        "labels": _labels(collected, training_counts),
+        "resampled": resampled.to_json(),
+        "command": command,
+        "machine": machine,
+    }
+
+
+def worst_labels(scores: LabelScores, number: int = WORST) -> list[int]:
+    """Return the labels that cost most, by index: those with the largest ``(1 - F1) · gold documents``.
+
+    Only labels with a lower F1 than the mean count, for else large labels that do well would fill the list; and only
+    those with :data:`ENOUGH` gold documents, or with any where no label has so many.
+    """
+    enough = scores.gold >= ENOUGH
+    if not enough.any():
+        enough = scores.gold > 0
+    if not enough.any():
+        return []
+    # A label may be the only one, or as good as all others: still the worst, unless nothing is wrong with it.
+    below = enough & (scores.f1 <= scores.f1[enough].mean()) & (scores.f1 < 1)
+    labels = np.flatnonzero(below)
+    lost = (1 - scores.f1[labels]) * scores.gold[labels]
+    order: list[int] = labels[np.argsort(-lost, kind="stable")[:number]].tolist()
+    return order
+
+
+def _labels(collected: Collector, training_counts: Counts | None) -> list[dict[str, Any]]:
+    """Return tree, counts and scores of all labels, in the order of the taxonomy."""
+    taxonomy, scores = collected.taxonomy, collected.scores.per_label()
+    columns: dict[str, Sequence[object]] = {
+        "id": taxonomy.ids,
+        "name": taxonomy.names,
+        "parent": [None if parent < 0 else taxonomy.ids[parent] for parent in taxonomy.parents.tolist()],
+        "training": [None] * len(taxonomy) if training_counts is None else training_counts.tolist(),
+        "gold": scores.gold.tolist(),
+        "predicted": scores.predicted.tolist(),
+        "true_positives": scores.true_positives.tolist(),
+        "precision": scores.precision.tolist(),
+        "recall": scores.recall.tolist(),
+        "f1": scores.f1.tolist(),
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _frequency(collected: Collector, counts: Counts) -> list[dict[str, Any]]:
+    """Return the scores of head, middle and tail, and of labels without training documents, where there are any."""
+    groups = by_frequency(collected.scores, counts, frequency_thirds)
+    return [{"group": name, **scores} for name, scores in groups.items()]
+
+
+def _confusions(collected: Collector) -> list[dict[str, Any]]:
+    ids, gold = collected.taxonomy.ids, collected.scores.per_label().gold
+    return [
+        {
+            "gold": ids[confusion.gold],
+            "predicted": ids[confusion.predicted],
+            "documents": confusion.documents,
+            "share": confusion.documents / int(gold[confusion.gold]),
+            "reverse": collected.confusions.documents(confusion.predicted, confusion.gold),
+        }
+        for confusion in collected.confusions.most(CONFUSIONS)
+    ]
+
+
+def _worst(collected: Collector) -> list[dict[str, Any]]:
+    taxonomy, scores = collected.taxonomy, collected.scores.per_label()
+    return [
+        {
+            "id": taxonomy.ids[label],
+            "lost": float((1 - scores.f1[label]) * scores.gold[label]),
+            "missed": int(scores.gold[label] - scores.true_positives[label]),
+            "false": int(scores.predicted[label] - scores.true_positives[label]),
+            "missed_examples": _examples(taxonomy, collected.examples.missed(label)),
+            "false_examples": _examples(taxonomy, collected.examples.false(label)),
+        }
+        for label in worst_labels(scores)
+    ]
+
+
+def _examples(taxonomy: Taxonomy, examples: Iterable[Example]) -> list[dict[str, Any]]:
+    def ids(labels: Iterable[int]) -> list[str]:
+        return [taxonomy.ids[label] for label in labels]
+
+    return [
+        {"text": example.text, "gold": ids(example.gold), "predicted": ids(example.predicted)} for example in examples
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A score.
+
+    Args:
+        key: its name for programs; scores with intervals have the name that the bootstrap gives them.
+        name: its name for people.
+        meaning: what it says, in one sentence.
+        place: the keys that lead to it in report.json.
+        better: whether larger or smaller values are better.
+        unit: whether it is shown in per cent or as a plain number.
+    """
+
+    key: str
+    name: str
+    meaning: str
+    place: tuple[str, ...]
+    better: Literal["larger", "smaller"] = "larger"
+    unit: Literal["percent", "number"] = "percent"
+
+    def value(self, content: Mapping[str, Any]) -> float:
+        """Return the score from the content of a report."""
+        found: Any = content
+        for key in self.place:
+            found = found[key]
+        return float(found)
+
+    def shown(self, value: float) -> str:
+        """Return a value for people."""
+        return shown_score(value) if self.unit == "percent" else f"{value:.4f}"
+
+    def shown_difference(self, difference: float) -> str:
+        """Return a difference of two values for people, with its sign."""
+        return shown_difference(difference) if self.unit == "percent" else _signed(f"{difference:+.4f}")
+
+
+def shown_score(value: float) -> str:
+    """Return a score in per cent with two decimals, without the sign."""
+    return f"{100 * value:.2f}"
+
+
+def shown_difference(difference: float) -> str:
+    """Return a difference of scores in points, with its sign."""
+    return _signed(f"{100 * difference:+.2f}")
+
+
+def _signed(number: str) -> str:
+    """Return a number with a sign that is as wide as a digit, and none if it is 0."""
+    return number.replace("-", "−") if number.strip("+-0.") else number.lstrip("+-")
+
+
+HEADLINES = (
+    Headline(
+        "micro_f1",
+        "Micro-F1",
+        "All decisions in one pool, where frequent labels weigh most: a mean of precision and recall that is high only"
+        " where both are.",
+        ("scores", "micro", "f1"),
+    ),
+    Headline(
+        "macro_f1",
+        "Macro-F1",
+        "The mean of the F1 of every label: a label with three documents weighs as much as one with three thousand.",
+        ("scores", "macro", "f1"),
+    ),
+    Headline(
+        "hierarchical_f1",
+        "Hierarchical F1",
+        "As Micro-F1, after adding the ancestors of every label: being wrong near the right place costs less.",
+        ("scores", "hierarchical", "f1"),
+    ),
+    Headline(
+        "precision", "Precision", "How many of the labels that are given are right.", ("scores", "micro", "precision")
+    ),
+    Headline("recall", "Recall", "How many of the labels that should be given are.", ("scores", "micro", "recall")),
+    Headline(
+        "subset_accuracy",
+        "Exact documents",
+        "Documents that get all of their labels and no other (subset accuracy).",
+        ("scores", "subset_accuracy"),
+    ),
+    Headline(
+        "macro_present_f1",
+        "Macro-F1, present labels",
+        "Macro-F1 over the labels that occur here at all; some papers report this one.",
+        ("scores", "macro_present", "f1"),
+    ),
+    Headline(
+        "c_micro_f1",
+        "C-Micro-F1",
+        "Micro-F1 where a label is right only if all labels above it are, too.",
+        ("scores", "path_constrained", "micro", "f1"),
+    ),
+    Headline(
+        "c_macro_f1",
+        "C-Macro-F1",
+        "Macro-F1 where a label is right only if all labels above it are, too.",
+        ("scores", "path_constrained", "macro", "f1"),
+    ),
+    Headline(
+        "p_micro_f1",
+        "P-Micro-F1",
+        "Micro-F1 of whole paths from the top to a leaf in place of labels.",
+        ("scores", "paths", "micro", "f1"),
+    ),
+    Headline(
+        "p_macro_f1",
+        "P-Macro-F1",
+        "Macro-F1 of whole paths from the top to a leaf in place of labels.",
+        ("scores", "paths", "macro", "f1"),
+    ),
+    Headline(
+        "inconsistency_rate",
+        "Orphans",
+        "Labels given without the label above them (inconsistency rate).",
+        ("scores", "inconsistency_rate"),
+        "smaller",
+    ),
+    Headline(
+        "hamming_loss",
+        "Hamming loss",
+        "Wrong decisions among all, one for each document and label; small wherever there are many labels.",
+        ("scores", "hamming_loss"),
+        "smaller",
+    ),
+    Headline(
+        "r_precision",
+        "R-precision",
+        "With as many of the most probable labels as a document should have: how many of them are right.",
+        ("ranking", "r_precision"),
+    ),
+    *(
+        Headline(
+            f"precision_at_{k}",
+            f"Precision@{k}",
+            "How often the most probable label is right."
+            if k == 1
+            else f"How many of the {k} most probable are right.",
+            ("ranking", "precision_at", str(k)),
+        )
+        for k in (1, 3, 5)
+    ),
+    *(
+        Headline(
+            f"ndcg_at_{k}",
+            f"nDCG@{k}",
+            f"As Precision@{k}, where first places count more and a document with fewer labels can still reach 100.",
+            ("ranking", "ndcg_at", str(k)),
+        )
+        for k in (3, 5)
+    ),
+    Headline(
+        "hierarchical_auc",
+        "hF1-AUC",
+        "How well precision holds up as the threshold falls, averaged over all thresholds: needs no threshold at all.",
+        ("ranking", "hierarchical_auc"),
+    ),
+    Headline(
+        "ece",
+        "Calibration error",
+        "How far probabilities are from the share that comes true (ECE); small wherever there are many labels.",
+        ("calibration", "ece"),
+        "smaller",
+    ),
+    Headline(
+        "brier",
+        "Brier score",
+        "The mean squared distance between probability and truth: 0 is perfect.",
+        ("calibration", "brier"),
+        "smaller",
+        "number",
+    ),
+)
+FILE = "report.json"
+REMEDY = "give a folder that hgclr evaluate --report wrote"
+ANEW = "evaluate the model anew"
+NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}
+NEEDED |= {"calibration", "labels", "resampled"}
+
+
+def read_report(place: str | Path) -> dict[str, Any]:
+    """Return what report.json holds.
+
+    Args:
+        place: the folder of a report, or its report.json.
+
+    Raises:
+        InputError: if there is no report, or none that this version can read.
+    """
+    path = Path(place)
+    if path.is_dir():
+        path = path / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"no report: {error.strerror}", path=path, remedy=REMEDY) from None
+    except ValueError as error:
+        raise InputError(f"broken: {error}", path=path, remedy=ANEW) from None
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError("not a report", path=path, remedy=REMEDY)
+    if content.get("version") != VERSION:
+        what = f"a report of version {content.get('version')!r}, where {VERSION} is needed"
+        raise InputError(what, path=path, remedy=ANEW)
+    if missing := sorted(NEEDED - content.keys()):
+        raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=ANEW)
+    return content

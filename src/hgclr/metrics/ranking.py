@@ -1,0 +1,187 @@
+"""Scores of probabilities that need no threshold: does the model put the gold labels first?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.metrics.scores import check_probabilities, ratio
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import monotone
+
+__all__ = ["RankingScores"]
+
+BLOCK = 2**18
+"""Decisions, documents times labels, that are put in order at once: few enough for the processor's cache."""
+
+
+class RankingScores:
+    """Rank the labels of every document by probability and score the order; each score is a mean over documents.
+
+    Labels of the same probability share their places: each stands on all of them in equal parts, so that the order of
+    the labels in the taxonomy has no say. With ``g_j`` 1 where the label on place ``j`` is gold, and R gold labels::
+
+        R-precision = Σ_{j ≤ R} g_j / R      precision@k = Σ_{j ≤ k} g_j / k
+
+        nDCG@k = Σ_{j ≤ k} g_j / log2(j + 1)  /  Σ_{j ≤ min(k, R)} 1 / log2(j + 1)
+
+    hF1-AUC is the area under a document's curve of hierarchical precision over hierarchical recall. Its points are
+    those of every threshold t, with the labels p'_k ≥ t as predicted ones, where p'_k = min(p_k, p'_parent(k)), and
+    with the gold labels and all their ancestors as gold ones. Between two points the curve is a step, at the precision
+    of the point with the larger recall: AUC = Σ_t (recall_t - recall_{t'}) precision_t, t' the threshold above t. A
+    straight line would be too kind: points on it cannot be reached by mixing thresholds.
+
+    A document without gold labels has no such scores and is left out of the means.
+
+    Args:
+        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
+        ks: the numbers of places of precision@k and nDCG@k. With fewer labels than ``k``, the other places are wrong.
+
+    Raises:
+        ValueError: if a ``k`` is below 1 or given twice.
+
+    Example:
+        >>> scores = RankingScores(Taxonomy(["science", "physics", "law"], [-1, 0, -1]), ks=(1, 2))
+        >>> scores.update(np.array([[0.9, 0.3, 0.6]]), np.array([[True, True, False]]))
+        >>> scores.precision_at(1), scores.precision_at(2), scores.r_precision()
+        (1.0, 0.5, 0.5)
+    """
+
+    def __init__(self, taxonomy: Taxonomy, ks: Sequence[int] = (1, 3, 5)) -> None:
+        if min(ks, default=1) < 1 or len(set(ks)) != len(ks):
+            raise ValueError(f"expected different numbers of places from 1, got {tuple(ks)}")
+        self.taxonomy, self.ks = taxonomy, tuple(ks)
+        self._documents = 0
+        self._with_gold = 0
+        self._r_precision = self._area = 0.0
+        self._precision = np.zeros(len(self.ks))
+        self._gain = np.zeros(len(self.ks))
+
+    def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
+        """Count one batch.
+
+        Args:
+            probabilities: of each label for each document, shape (documents, labels), as the model gives them.
+            gold: whether the document has the label, same shape.
+
+        Raises:
+            ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
+        """
+        check_probabilities(self.taxonomy, probabilities, gold)
+        self._documents += len(gold)
+        with_gold = gold.any(axis=1)
+        self._with_gold += int(np.count_nonzero(with_gold))
+        self._count_places(probabilities[with_gold], gold[with_gold])
+        self._count_areas(probabilities[with_gold], gold[with_gold])
+
+    def _count_places(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
+        discounts = 1 / np.log2(np.arange(2, len(self.taxonomy) + 2))
+        best = np.cumsum(discounts)
+        for rows in self._blocks(len(gold)):
+            hits = _Ranking.of(probabilities[rows], gold[rows]).shared_hits()
+            found = np.cumsum(hits, axis=1)
+            wanted = np.count_nonzero(gold[rows], axis=1)
+            self._r_precision += float((found[np.arange(len(found)), wanted - 1] / wanted).sum())
+            for number, k in enumerate(self.ks):
+                places = min(k, len(self.taxonomy))
+                self._precision[number] += found[:, places - 1].sum() / k
+                gains = hits[:, :places] @ discounts[:places]
+                self._gain[number] += (gains / best[np.minimum(wanted, places) - 1]).sum()
+
+    def _count_areas(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
+        # For the whole batch: with many labels a block is a few documents, and the work on the tree would cost more.
+        lowered, closed = monotone(probabilities, self.taxonomy), self.taxonomy.close(gold)
+        for rows in self._blocks(len(gold)):
+            self._area += _Ranking.of(lowered[rows], closed[rows]).sum_of_areas()
+
+    def _blocks(self, documents: int) -> Iterator[slice]:
+        size = max(1, BLOCK // len(self.taxonomy))
+        return (slice(start, start + size) for start in range(0, documents, size))
+
+    def merge(self, other: RankingScores) -> None:
+        """Add the sums of ``other``, which scored further documents.
+
+        Raises:
+            ValueError: if the other scores belong to another label tree or have other numbers of places.
+        """
+        if self.taxonomy != other.taxonomy or self.ks != other.ks:
+            raise ValueError("cannot merge rankings over different label trees or numbers of places")
+        self._documents += other._documents
+        self._with_gold += other._with_gold
+        self._r_precision += other._r_precision
+        self._area += other._area
+        self._precision += other._precision
+        self._gain += other._gain
+
+    def r_precision(self) -> float:
+        """Return the share of gold labels among as many first places as the document has gold labels."""
+        return ratio(self._r_precision, self._with_gold)
+
+    def precision_at(self, k: int) -> float:
+        """Return the share of gold labels among the first ``k`` places, for a ``k`` of :attr:`ks`."""
+        return ratio(float(self._precision[self._number(k)]), self._with_gold)
+
+    def ndcg_at(self, k: int) -> float:
+        """Return the normalised discounted cumulative gain of the first ``k`` places, for a ``k`` of :attr:`ks`."""
+        return ratio(float(self._gain[self._number(k)]), self._with_gold)
+
+    def hierarchical_auc(self) -> float:
+        """Return hF1-AUC, the area under the curve of hierarchical precision over recall."""
+        return ratio(self._area, self._with_gold)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all scores, as fractions, in plain Python types; the keys of the scores at k are strings."""
+        return {
+            "documents": self._documents,
+            "documents_with_gold": self._with_gold,
+            "r_precision": self.r_precision(),
+            "precision_at": {str(k): self.precision_at(k) for k in self.ks},
+            "ndcg_at": {str(k): self.ndcg_at(k) for k in self.ks},
+            "hierarchical_auc": self.hierarchical_auc(),
+        }
+
+    def _number(self, k: int) -> int:
+        if k not in self.ks:
+            raise ValueError(f"{k} places were not scored, only {self.ks}")
+        return self.ks.index(k)
+
+
+class _Ranking(NamedTuple):
+    """The labels of n documents by falling probability, in runs of the same probability.
+
+    Runs are numbered over all documents: a run never goes beyond the end of its document.
+    """
+
+    hits: NDArray[np.float64]
+    """1 where the label on this place is gold, (n, K)."""
+    starts: NDArray[np.int64]
+    """Where in the n·K places each run begins."""
+
+    @classmethod
+    def of(cls, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> _Ranking:
+        order = np.argsort(-probabilities, axis=1)
+        ranked = np.take_along_axis(probabilities, order, axis=1)
+        begins = np.ones(ranked.shape, dtype=np.bool_)
+        begins[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
+        hits = np.take_along_axis(gold, order, axis=1).astype(np.float64)
+        return cls(hits, np.flatnonzero(begins))
+
+    def run_hits(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return how many gold labels are in each run, and its length."""
+        return np.add.reduceat(self.hits.ravel(), self.starts), np.diff(self.starts, append=self.hits.size)
+
+    def shared_hits(self) -> NDArray[np.float64]:
+        """Return the mean of its run on every place, (n, K)."""
+        gold, lengths = self.run_hits()
+        return np.repeat(gold / lengths, lengths).reshape(self.hits.shape)
+
+    def sum_of_areas(self) -> float:
+        """Return the areas under the curves of all documents: over runs, the gain in recall times the precision."""
+        gold, lengths = self.run_hits()
+        found = np.cumsum(self.hits, axis=1)
+        ends = self.starts + lengths - 1
+        precision = found.ravel()[ends] / (ends % self.hits.shape[1] + 1)
+        return float((gold * precision / found[ends // self.hits.shape[1], -1]).sum())

@@ -1,0 +1,363 @@
+"""Scores of predicted label sets against gold ones, counted batch by batch in memory O(labels)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hgclr.taxonomy import Taxonomy
+
+__all__ = [
+    "GroupScores",
+    "LabelScores",
+    "MultiLabelScores",
+    "Score",
+    "check_decisions",
+    "check_probabilities",
+    "count_bits",
+    "pack",
+    "ratio",
+    "score_group",
+    "score_labels",
+]
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Precision, recall and F1, as fractions."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """A group of labels, or of paths: how many there are, the decisions about them, and their scores."""
+
+    labels: int
+    gold: int
+    predicted: int
+    true_positives: int
+    micro: Score
+    macro: Score
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """What was counted for each label, and its scores; all arrays have the shape (K,)."""
+
+    true_positives: Counts
+    predicted: Counts
+    gold: Counts
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+
+
+def score_pool(true: int, predicted: int, gold: int) -> Score:
+    """Return the scores of decisions counted as one pool; 0 where a denominator is 0."""
+    return Score(ratio(true, predicted), ratio(true, gold), ratio(2 * true, predicted + gold))
+
+
+def score_labels(true: Counts, predicted: Counts, gold: Counts) -> LabelScores:
+    """Return the scores of each label; 0 where a denominator is 0."""
+    # Where a denominator is 0 so is its numerator, and dividing by 1 instead gives the 0 we want.
+    precision = true / np.maximum(predicted, 1)
+    recall = true / np.maximum(gold, 1)
+    f1 = 2 * true / np.maximum(predicted + gold, 1)
+    return LabelScores(true, predicted, gold, precision, recall, f1)
+
+
+def score_group(true: Counts, predicted: Counts, gold: Counts) -> GroupScores:
+    """Return the scores of labels as one pool (micro) and as the mean of the scores of each (macro)."""
+    pool = int(true.sum()), int(predicted.sum()), int(gold.sum())
+    each = score_labels(true, predicted, gold)
+    macro = Score(*(float(values.mean()) if len(true) else 0.0 for values in (each.precision, each.recall, each.f1)))
+    return GroupScores(len(true), pool[2], pool[1], pool[0], score_pool(*pool), macro)
+
+
+def ratio(part: float, whole: float) -> float:
+    """Return ``part / whole``, and 0 where there is no whole."""
+    return part / whole if whole else 0.0
+
+
+def check_decisions(taxonomy: Taxonomy, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
+    """Refuse predicted and gold labels that are not two boolean arrays (N, K).
+
+    Raises:
+        ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
+    """
+    _check_shapes(taxonomy, predicted.shape, gold.shape)
+    if predicted.dtype != np.bool_ or gold.dtype != np.bool_:
+        raise ValueError(f"expected booleans, got {predicted.dtype} and {gold.dtype}: apply a threshold")
+
+
+def check_probabilities(taxonomy: Taxonomy, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
+    """Refuse what are not probabilities (N, K) and boolean gold labels (N, K).
+
+    Raises:
+        ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
+    """
+    _check_shapes(taxonomy, probabilities.shape, gold.shape)
+    if probabilities.dtype.kind != "f" or gold.dtype != np.bool_:
+        raise ValueError(f"expected probabilities and booleans, got {probabilities.dtype} and {gold.dtype}")
+    # Not "any outside": a comparison with NaN is False.
+    if probabilities.size and not (probabilities.min() >= 0 and probabilities.max() <= 1):
+        raise ValueError("a probability is not between 0 and 1: give probabilities, not logits")
+
+
+def _check_shapes(taxonomy: Taxonomy, given: tuple[int, ...], gold: tuple[int, ...]) -> None:
+    if len(given) != 2 or given != gold or given[1] != len(taxonomy):
+        raise ValueError(f"expected two arrays (N, {len(taxonomy)}), got {given} and {gold}")
+
+
+Bits = NDArray[np.uint64]
+WORD = 8
+"""Bytes in a word."""
+
+
+def pack(matrix: NDArray[np.bool_]) -> Bits:
+    """Return the bits of a label matrix by label, (K, ⌈N / 64⌉), from (N, K); the last bits of a row may be unused, 0.
+
+    Which bit of its row a document has is the same for all labels.
+    """
+    by_label = np.packbits(np.ascontiguousarray(matrix.T), axis=1)
+    words = -(-by_label.shape[1] // WORD)
+    padded = np.zeros((len(by_label), words * WORD), dtype=np.uint8)
+    padded[:, : by_label.shape[1]] = by_label
+    return padded.view(np.uint64)
+
+
+def count_bits(bits: Bits) -> NDArray[np.int64]:
+    """Return the number of documents in each row, (K,)."""
+    counts: NDArray[np.int64] = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    return counts
+
+
+class PackedTree:
+    """The label tree, as far as packed matrices need it."""
+
+    def __init__(self, taxonomy: Taxonomy) -> None:
+        parents = taxonomy.parents
+        self._downwards = [(level, parents[level]) for level in taxonomy.levels[1:]]
+        self._upwards = []
+        for level in taxonomy.levels[:0:-1]:
+            children = level[np.argsort(parents[level], kind="stable")]
+            above, starts = np.unique(parents[children], return_index=True)
+            self._upwards.append((above, children, starts))
+
+    def close(self, bits: Bits) -> Bits:
+        """Return a copy in which every label brings its ancestors."""
+        closed = bits.copy()
+        for parents, children, starts in self._upwards:
+            closed[parents] |= np.bitwise_or.reduceat(closed[children], starts, axis=0)
+        return closed
+
+    def whole(self, bits: Bits) -> Bits:
+        """Return a copy that keeps a label only where all its ancestors are there too."""
+        kept = bits.copy()
+        for level, parents in self._downwards:
+            kept[level] &= kept[parents]
+        return kept
+
+
+BLOCK = 2**18
+"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
+
+
+class MultiLabelScores:
+    """Count right, predicted and gold labels over any number of batches and score them at the end.
+
+    With ``TP_k``, ``P_k``, ``G_k`` the number of documents for which label ``k`` is right, predicted, gold::
+
+        precision_k = TP_k / P_k      recall_k = TP_k / G_k      F1_k = 2 TP_k / (P_k + G_k)
+
+    and 0 wherever the denominator is 0. Micro scores put the sums over the labels into these formulas;
+    macro scores are the mean of the values per label.
+
+    Args:
+        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
+
+    Example:
+        >>> scores = MultiLabelScores(Taxonomy(["science", "physics", "law"], [-1, 0, -1]))
+        >>> scores.update(np.array([[True, True, False]]), np.array([[True, False, False]]))
+        >>> scores.micro()
+        Score(precision=0.5, recall=1.0, f1=0.6666666666666666)
+    """
+
+    def __init__(self, taxonomy: Taxonomy) -> None:
+        self.taxonomy = taxonomy
+        self._true = np.zeros(len(taxonomy), dtype=np.int64)
+        self._predicted = np.zeros(len(taxonomy), dtype=np.int64)
+        self._gold = np.zeros(len(taxonomy), dtype=np.int64)
+        self._constrained = np.zeros(len(taxonomy), dtype=np.int64)  # right together with all ancestors
+        self._predicted_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
+        self._gold_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
+        self._closed = np.zeros(3, dtype=np.int64)  # right, predicted, gold after adding all ancestors
+        self._orphans = 0  # predicted labels whose parent is not predicted
+        self._exact = 0  # documents whose label set is right
+        self._documents = 0
+        self._below_top = np.flatnonzero(taxonomy.parents >= 0)
+        self._tree = PackedTree(taxonomy)
+
+    def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
+        """Count one batch.
+
+        Args:
+            predicted: whether each document is given each label, shape (documents, labels).
+            gold: whether it should be, same shape.
+
+        Raises:
+            ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
+        """
+        check_decisions(self.taxonomy, predicted, gold)
+        size = max(64, BLOCK // len(self.taxonomy))
+        for start in range(0, len(predicted), size):
+            self._count(predicted[start : start + size], gold[start : start + size])
+
+    def _count(self, predicted_labels: NDArray[np.bool_], gold_labels: NDArray[np.bool_]) -> None:
+        predicted, gold = pack(predicted_labels), pack(gold_labels)
+        right = predicted & gold
+        self._true += count_bits(right)
+        self._predicted += count_bits(predicted)
+        self._gold += count_bits(gold)
+        self._documents += len(predicted_labels)
+        wrong = np.bitwise_or.reduce(predicted ^ gold, axis=0)
+        self._exact += len(predicted_labels) - int(np.bitwise_count(wrong).sum())
+        parents = self.taxonomy.parents[self._below_top]
+        self._orphans += int(np.bitwise_count(predicted[self._below_top] & ~predicted[parents]).sum())
+        self._constrained += count_bits(self._tree.whole(right))
+        self._predicted_paths += count_bits(self._tree.whole(predicted)[self.taxonomy.leaves])
+        self._gold_paths += count_bits(self._tree.whole(gold)[self.taxonomy.leaves])
+        predicted, gold = self._tree.close(predicted), self._tree.close(gold)
+        self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
+
+    def merge(self, other: MultiLabelScores) -> None:
+        """Add the counts of ``other``, which scored further documents, for example in another process.
+
+        Raises:
+            ValueError: if the other scores belong to another label tree.
+        """
+        if self.taxonomy != other.taxonomy:
+            raise ValueError("cannot merge scores over two different label trees")
+        self._true += other._true
+        self._predicted += other._predicted
+        self._gold += other._gold
+        self._constrained += other._constrained
+        self._predicted_paths += other._predicted_paths
+        self._gold_paths += other._gold_paths
+        self._closed += other._closed
+        self._orphans += other._orphans
+        self._exact += other._exact
+        self._documents += other._documents
+
+    def micro(self, depth: int | None = None) -> Score:
+        """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
+        return self._scores(self._level(depth)).micro
+
+    def macro(self, depth: int | None = None) -> Score:
+        """Average over **all** labels, or all of ``depth``; a label whose score is undefined counts as 0."""
+        return self._scores(self._level(depth)).macro
+
+    def macro_present(self) -> Score:
+        """Average over the labels that occur in gold or prediction: a variant that others report."""
+        return self._scores(self._present()).macro
+
+    def group(self, labels: ArrayLike) -> GroupScores:
+        """Score some labels only, such as one of :func:`~hgclr.evaluation.frequency.frequency_thirds`.
+
+        Args:
+            labels: their indices, each once, in any order; none score 0.
+
+        Raises:
+            ValueError: if these are not indices of labels, or one is given twice.
+        """
+        indices = np.asarray(labels)
+        if not indices.size:
+            indices = indices.astype(np.int64)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(np.unique(indices)) != len(indices):
+            raise ValueError(f"expected the indices of labels, each once, got {labels!r}")
+        if indices.size and not 0 <= indices.min() <= indices.max() < len(self.taxonomy):
+            raise ValueError(f"a label index is not between 0 and {len(self.taxonomy) - 1}")
+        return self._scores(indices)
+
+    def per_label(self) -> LabelScores:
+        """Return counts and scores of every label, in the order of the taxonomy."""
+        return score_labels(self._true.copy(), self._predicted.copy(), self._gold.copy())
+
+    def path_constrained(self) -> GroupScores:
+        """Score with a label right only if it **and all its ancestors** are both predicted and gold (C-F1).
+
+        The predicted and the gold labels are counted as ever. Equal to :meth:`micro` and :meth:`macro` where prediction
+        and gold contain every ancestor.
+        """
+        return score_group(self._constrained, self._predicted, self._gold)
+
+    def paths(self) -> GroupScores:
+        """Score paths from the top to a leaf in place of labels (P-F1).
+
+        A path is predicted, or gold, where all its labels are. Macro averages over the paths of **all** leaves, and a
+        path whose score is undefined counts as 0. Labels on no whole path, as where gold stops above the leaves, do not
+        count here.
+        """
+        return score_group(self._constrained[self.taxonomy.leaves], self._predicted_paths, self._gold_paths)
+
+    def hierarchical(self) -> Score:
+        """Score label sets with all their ancestors added (Kiritchenko et al.).
+
+        ``hP = Σ|anc(P_i) ∩ anc(G_i)| / Σ|anc(P_i)|``, and ``hR`` likewise over ``Σ|anc(G_i)|``, where ``anc``
+        leaves out the virtual root. Equal to :meth:`micro` where prediction and gold contain every ancestor.
+        """
+        true, predicted, gold = self._closed.tolist()
+        return score_pool(true, predicted, gold)
+
+    def inconsistency_rate(self) -> float:
+        """Return the share of predicted labels below the top whose parent is not predicted."""
+        return ratio(self._orphans, int(self._predicted[self._below_top].sum()))
+
+    def subset_accuracy(self) -> float:
+        """Return the share of documents whose label set is exactly right."""
+        return ratio(self._exact, self._documents)
+
+    def hamming_loss(self) -> float:
+        """Return the share of wrong decisions among all, one for each document and label."""
+        wrong = int((self._predicted + self._gold - 2 * self._true).sum())
+        return ratio(wrong, self._documents * len(self.taxonomy))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all scores, as fractions, and the counts behind them, in plain Python types."""
+        return {
+            "documents": self._documents,
+            **asdict(self._scores(self._level(None))),
+            "macro_present": {"labels": int(self._present().sum()), **asdict(self.macro_present())},
+            "path_constrained": asdict(self.path_constrained()),
+            "paths": asdict(self.paths()),
+            "hierarchical": asdict(self.hierarchical()),
+            "inconsistency_rate": self.inconsistency_rate(),
+            "subset_accuracy": self.subset_accuracy(),
+            "hamming_loss": self.hamming_loss(),
+            "levels": [
+                {"depth": depth, **asdict(self._scores(level))}
+                for depth, level in enumerate(self.taxonomy.levels, start=1)
+            ],
+        }
+
+    def _scores(self, chosen: NDArray[np.int64] | NDArray[np.bool_] | slice) -> GroupScores:
+        return score_group(self._true[chosen], self._predicted[chosen], self._gold[chosen])
+
+    def _level(self, depth: int | None) -> NDArray[np.int64] | slice:
+        if depth is None:
+            return slice(None)
+        if not 1 <= depth <= len(self.taxonomy.levels):
+            raise ValueError(f"no label has depth {depth}; depths go from 1 to {len(self.taxonomy.levels)}")
+        return self.taxonomy.levels[depth - 1]
+
+    def _present(self) -> NDArray[np.bool_]:
+        present: NDArray[np.bool_] = self._predicted + self._gold > 0
+        return present

@@ -1,0 +1,202 @@
+"""What all rows of a table share, the settings of each run that follow from it, and what was run before."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from hgclr.config import HGCLRConfig, method_settings
+from hgclr.errors import InputError
+from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, Budget, System
+from hgclr.training import RunConfig
+from hgclr.training.settings import TrainingSettings
+
+__all__ = ["RESUMED", "SETTINGS", "Experiment", "NotYetError", "kept_fraction", "record"]
+
+OPTIONS = {
+    "data.path": "--data",
+    "model.architecture": "--rows",
+    "model.encoder": "--encoder",
+    "model.preset": "--preset",
+    "model.start": "--encoder",
+    "training.precision": "--precision",
+    "training.recipe": "--recipe",
+    "training.seed": "--seeds",
+    "output": "--output",
+}
+"""Settings that are decided by an option of their own."""
+PATIENCE = {"published": {"patience_metrics": ["macro_f1", "micro_f1"]}}
+"""What keeps training going, where a preset is particular about it; see ``configs/published``."""
+SETTINGS = "settings.json"
+"""File in the folder of a run with all that decides it."""
+RESUMED = "resumed"
+"""Empty file in the folder of a run that was killed and went on: its seconds are those of the last sitting."""
+
+
+class NotYetError(Exception):
+    """A system's settings depend on a run that has not been made."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What all rows share.
+
+    Args:
+        data: the data folder.
+        encoder: the pretrained encoder.
+        output: folder of the tables and, in ``runs``, of the runs.
+        preset: preset of all rows but those that have one of their own: where heads start, pooling, loss, documents of
+            the label tree, tuned decisions, and, unless ``recipe`` is given, the recipe.
+        corpus: which of the paper's corpora the data stands for: its λ and γ, and its figures beside ours.
+        recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
+        precision: precision of all rows.
+        budget: what each row may spend.
+        overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
+        keep_models: leave the trained models in the runs' folders.
+    """
+
+    data: Path
+    encoder: str
+    output: Path
+    preset: str = "default"
+    corpus: str = "wos"
+    recipe: str | None = None
+    precision: str = "fp32"
+    budget: Budget | None = None
+    overrides: tuple[str, ...] = ()
+    keep_models: bool = False
+
+    @property
+    def chosen_recipe(self) -> str:
+        """The recipe, decided."""
+        return self.recipe or ("default" if self.preset == "default" else "paper")
+
+    def folder(self, system: System, seed: int) -> Path:
+        """Return the folder of a run; those of the paper's presets stand apart."""
+        runs = "runs" if self.preset == "default" else f"runs-{self.preset}"
+        return self.output / runs / f"{system.key}-{seed}"
+
+    def base(self) -> RunConfig:
+        """Return the settings of a run before a row's own.
+
+        Raises:
+            InputError: if an override is wrong, or touches what an option or the budget decides.
+        """
+        reserved = dict(OPTIONS)
+        if self.budget is not None:
+            budget = self.budget.settings()
+            reserved |= {f"{section}.{name}": "--budget" for section, values in budget.items() for name in values}
+        for override in self.overrides:
+            key = override.partition("=")[0].strip()
+            if key in reserved:
+                raise InputError(f"--set {override!r}: {key} is decided by {reserved[key]}", remedy="use that option")
+        tree: dict[str, Any] = {
+            "data": {"path": str(self.data)},
+            "model": {"encoder": self.encoder, "preset": self.preset},
+            "training": {"recipe": self.chosen_recipe, "precision": self.precision},
+            "output": str(self.output),
+        }
+        run = RunConfig.build(tree, self.overrides)
+        method_settings(self.preset, run.model.overrides)
+        return run
+
+    def run(self, system: System, seed: int) -> RunConfig:
+        """Return the settings of one run: the preset's, the corpus', the user's, the budget's, the row's.
+
+        Raises:
+            InputError: if they do not fit together.
+            NotYetError: if they depend on a run that has not been made.
+        """
+        preset = system.preset or self.preset
+        base = self.base().model_dump(exclude_unset=True, exclude={"output"})
+        if self.budget is not None:
+            base = {section: {**base[section], **values} for section, values in self.budget.settings().items()}
+        model = {**base["model"], **system.model_settings(preset)}
+        if model.get("architecture") == "hgclr":
+            model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
+        training = {**PATIENCE.get(preset, {}), **base["training"], **system.training_settings(self.chosen_recipe)}
+        training |= {**self._length(system, training, seed), "seed": seed}
+        if model.get("positives") == "random":
+            kept = kept_fraction(self._before(system, seed))
+            if kept is None:
+                raise InputError(f"the runs of {system.after!r} say nothing of the tokens they kept")
+            model |= {"keep_fraction": round(kept, 6), "keep_threshold": None}
+        model["preset"] = preset
+        data = {**base["data"], **system.data}
+        if system.classical is not None:
+            data["label_documents"] = False
+            model = {"encoder": model["encoder"], "max_length": model.get("max_length")}
+        sections = {"data": data, "model": model, "training": training, "output": self.folder(system, seed)}
+        run = RunConfig.model_validate(sections)
+        if system.classical is None:
+            try:
+                method_settings(preset, run.model.overrides)
+            except InputError as error:
+                raise InputError(f"row {system.key}: {error.what}", remedy=error.remedy) from None
+        return run
+
+    def finished(self, system: System, seed: int) -> dict[str, Any] | None:
+        """Return the metrics of a run that was made to its end, or None; nothing is compared."""
+        return _read_json(self.folder(system, seed) / "metrics.json")
+
+    def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
+        """Return the record that was kept of a run, see :func:`record`, or None."""
+        return _read_json(self.folder(system, seed) / SETTINGS)
+
+    def _length(self, system: System, training: dict[str, Any], seed: int) -> dict[str, int]:
+        """Return the epochs and the patience of a system that takes a multiple of the others'."""
+        if system.length == 1:
+            return {}
+        patience = {"patience": system.length * training.get("patience", TrainingSettings().patience)}
+        if "epochs" in training:
+            return {"epochs": system.length * training["epochs"], **patience}
+        if system.after is None:  # the recipe itself gives it as many
+            return patience
+        return {"epochs": system.length * self._before(system, seed)["recipe"]["epochs"], **patience}
+
+    def _before(self, system: System, seed: int) -> dict[str, Any]:
+        metrics = self.finished(SYSTEMS[str(system.after)], seed)
+        if metrics is None:
+            raise NotYetError
+        return metrics
+
+
+def kept_fraction(metrics: dict[str, Any]) -> float | None:
+    """Return the share of tokens that positive samples kept, over all epochs; None if there were none."""
+    kept = [epoch["kept"] for epoch in metrics["history"] if "kept" in epoch]
+    return min(1.0, statistics.fmean(kept)) if kept else None
+
+
+def record(system: System, run: RunConfig) -> dict[str, Any]:
+    """Return all that decides a run, defaults included, to be kept beside it.
+
+    The choices of the method are listed with what the preset made of them, for a preset may change.
+    """
+    sections = run.model_dump(mode="json", exclude={"output"})
+    settings: dict[str, Any] = {
+        "data": sections["data"] | {"label_documents": run.uses_label_documents},
+        "training": sections["training"] | {"calibrate": run.tunes_decisions},
+    }
+    if system.classical is not None:
+        length = run.model.overrides["max_length"]
+        encoder = None if length is None else run.model.encoder  # whose tokens are counted
+        return settings | {"model": {"classifier": system.classical, "encoder": encoder, "max_length": length}}
+    method = HGCLRConfig(**method_settings(run.model.preset, run.model.overrides))
+    names = {field.name for field in fields(HGCLRConfig)} - {field.name for field in fields(PreTrainedConfig)}
+    names -= {"encoder_config", "label_parents", "label_names", "label_name_length", "special_token_ids"}  # no choices
+    chosen = {name: value for name, value in sections["model"].items() if name not in names}
+    return settings | {"model": chosen | {name: getattr(method, name) for name in sorted(names)}}
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """Return what a JSON file holds, or None if there is no such file."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return content

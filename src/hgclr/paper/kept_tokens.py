@@ -1,0 +1,336 @@
+"""Figure 3: which tokens of a text stay in its positive samples under given labels.
+
+The paper shows one draw of two texts. A draw is noise to a good part, so that here several are shown, and how often
+each token stays over many of them, beside how much such shares differ when nothing but chance chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.tokens import sample_documents
+from hgclr.errors import InputError, require_extra
+from hgclr.taxonomy import Taxonomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from hgclr.config import HGCLRConfig
+    from hgclr.models import HGCLRModel
+
+__all__ = ["KeptTokens", "Piece", "keep_rule", "keep_tokens", "load_training_model", "some_documents"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Characters of the text that a token stands for.
+
+    Args:
+        start: the first character.
+        stop: the one after the last.
+        word: number of the word that the tokenizer split it from.
+        share: in how many of all draws it was kept.
+        kept: whether it was, in each of the draws that are shown.
+    """
+
+    start: int
+    stop: int
+    word: int
+    share: float
+    kept: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class KeptTokens:
+    """A text under its labels, and the tokens that its positive samples keep.
+
+    Args:
+        text: the text.
+        labels: indices into the label tree.
+        paths: the labels' paths, of the deepest ones only.
+        tokens: as the tokenizer writes them, special tokens included, L.
+        spans: the characters of each, as start and stop; empty for a special token that the tokenizer added.
+        words: the number of the word that each was split from; -1 for such a special token.
+        special: which tokens are special ones, bool (L,).
+        kept: the tokens that each draw keeps, bool (draws, L).
+        shown: how many of the draws, the first ones, a figure shows one by one.
+    """
+
+    text: str
+    labels: tuple[int, ...]
+    paths: tuple[str, ...]
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    words: tuple[int, ...]
+    special: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+    shown: int
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """How often each token is kept, (L,)."""
+        shares: NDArray[np.float64] = self.kept.mean(0)
+        return shares
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many tokens each draw keeps, special ones not counted, (draws,)."""
+        counts: NDArray[np.int64] = self.kept[:, ~self.special].sum(1)
+        return counts
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are, special ones not counted."""
+        return int((~self.special).sum())
+
+    @property
+    def read(self) -> int:
+        """How many characters of the text the tokens cover; the model reads no more."""
+        return max(stop for _, stop in self.spans)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text goes on where the model stops reading."""
+        return bool(self.text[self.read :].strip())
+
+    @property
+    def whole(self) -> bool:
+        """Whether every draw keeps the whole text."""
+        return bool(self.kept[:, ~self.special].all())
+
+    @property
+    def fraction(self) -> float:
+        """The share of tokens kept, over all draws."""
+        return float(self.shares[~self.special].mean())
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the tokens' shares."""
+        return float(self.shares[~self.special].std(ddof=1)) if self.length > 1 else 0.0
+
+    @property
+    def spread_by_chance(self) -> float:
+        """What that deviation would be if every token were as likely to be kept as any other."""
+        return float(np.sqrt(self.fraction * (1 - self.fraction) / len(self.kept)))
+
+    @property
+    def spread_without_chance(self) -> float:
+        """What that deviation would be if all draws kept the same tokens, as many as they keep on average."""
+        return float(np.sqrt(self.fraction * (1 - self.fraction) * self.length / max(1, self.length - 1)))
+
+    def summary(self) -> str:
+        """Return in a line what the draws come to."""
+        if self.whole:
+            return "every draw keeps the whole text"
+        return (
+            f"{self.fraction:.0%} kept; between tokens the share varies by ±{self.spread:.2f}"
+            f" (by pure chance {self.spread_by_chance:.2f}, with all draws alike {self.spread_without_chance:.2f})"
+        )
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the text's pieces in order.
+
+        Tokens that share characters, as the bytes of one letter do in some tokenizers, are one piece: kept if one of
+        them is.
+        """
+        tokens = [token for token, (start, stop) in enumerate(self.spans) if stop > start]
+        groups: list[list[int]] = []
+        for token in tokens:
+            if groups and self.spans[token][0] < self.spans[groups[-1][-1]][1]:
+                groups[-1].append(token)
+            else:
+                groups.append([token])
+        for group in groups:
+            yield Piece(
+                self.spans[group[0]][0],
+                self.spans[group[-1]][1],
+                self.words[group[0]],
+                float(self.shares[group].mean()),
+                tuple(map(bool, np.any(self.kept[: self.shown, group], axis=1))),
+            )
+
+    def word_shares(self) -> list[tuple[str, float]]:
+        """Return the words, pieces joined, with how often their tokens are kept, the most often first.
+
+        A word that occurs several times, in whatever case, is listed once with the mean.
+        """
+        shares: dict[str, list[float]] = {}
+        for _, group in groupby(self.pieces(), key=lambda piece: piece.word):
+            pieces = list(group)
+            word = self.text[pieces[0].start : pieces[-1].stop].casefold()
+            shares.setdefault(word, []).extend(piece.share for piece in pieces)
+        means = [(word, float(np.mean(values))) for word, values in shares.items()]
+        return sorted(means, key=lambda item: -item[1])
+
+    def to_json(self, taxonomy: Taxonomy) -> dict[str, Any]:
+        """Return everything that a figure shows, and the tokens."""
+        return {
+            "text": self.text,
+            "labels": [taxonomy.ids[label] for label in self.labels],
+            "paths": list(self.paths),
+            "characters_read": self.read,
+            "tokens_without_special": self.length,
+            "kept_share": round(self.fraction, 4),
+            "kept_share_sd_over_tokens": round(self.spread, 4),
+            "kept_share_sd_by_chance_alone": round(self.spread_by_chance, 4),
+            "kept_share_sd_without_chance": round(self.spread_without_chance, 4),
+            "tokens": [
+                {
+                    "token": token,
+                    "start": start,
+                    "stop": stop,
+                    "word": word,
+                    "special": bool(special),
+                    "kept_share": round(float(share), 4),
+                    "kept": kept,
+                }
+                for token, (start, stop), word, special, share, kept in zip(
+                    self.tokens,
+                    self.spans,
+                    self.words,
+                    self.special,
+                    self.shares,
+                    self.kept[: self.shown].T.tolist(),
+                    strict=True,
+                )
+            ],
+        }
+
+
+BATCH_TOKENS = 4096
+"""Tokens of repeated copies of a text for which draws are made together."""
+
+
+def load_training_model(
+    folder: Path, *, keep_fraction: float | None = None
+) -> tuple[HGCLRModel, PreTrainedTokenizerBase]:
+    """Load an HGCLR model with its label side, and its tokenizer.
+
+    Args:
+        folder: ``training-model`` of a run.
+        keep_fraction: keep this share of every text's tokens instead of what the model's own rule says.
+
+    Raises:
+        InputError: if there is no such model, it has no label side, or its labels choose no tokens.
+        MissingExtraError: if torch is not installed.
+    """
+    require_extra("torch", extra="paper", capability="Showing kept tokens")
+    from hgclr.models import hgclr as training_model
+    from hgclr.models.base import load_tokenizer
+
+    if keep_fraction is not None and not 0 < keep_fraction <= 1:
+        raise InputError(f"the share of tokens to keep is {keep_fraction}", remedy="give a share above 0, up to 1")
+    rule: dict[str, Any] = (
+        {} if keep_fraction is None else {"keep_fraction": keep_fraction, "keep_threshold": None, "keep_at_least": 0}
+    )
+    return training_model.load_training_model(folder, **rule), load_tokenizer(str(folder))
+
+
+def keep_rule(config: HGCLRConfig) -> str:
+    """Return in words which tokens a positive sample keeps."""
+    if config.keep_threshold is not None:
+        rule = f"tokens with a probability above {config.keep_threshold:g}"
+    else:
+        rule = f"the most probable {config.keep_fraction:.0%} of a text's tokens"
+        if config.keep_at_least:
+            rule += f", at least {config.keep_at_least}"
+    return rule + ("; special tokens always" if config.keep_special_tokens else "; special tokens like all others")
+
+
+def some_documents(folder: DataFolder, split: str, count: int, seed: int = 0) -> list[Document]:
+    """Return ``count`` documents of a split, drawn at random, in the order of the file; all if there are fewer.
+
+    Raises:
+        InputError: if a row is bad and may not be skipped, or there are no good ones.
+    """
+    documents = list(sample_documents(folder, split, (count, seed)))
+    if not documents:
+        raise empty_split(folder.split_path(split), 0)
+    return documents
+
+
+def keep_tokens(
+    model: HGCLRModel,
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[Document],
+    *,
+    shown: int = 3,
+    draws: int = 100,
+    seed: int = 0,
+) -> Iterator[KeptTokens]:
+    """Draw positive samples of documents as training does, by the model's rule and its Gumbel noise.
+
+    Nothing but the noise differs between draws: dropout, which training adds to the label features, is off.
+
+    Args:
+        model: with its label side, in evaluation mode.
+        tokenizer: the model's, a fast one.
+        documents: texts with label indices.
+        shown: how many draws a figure will show.
+        draws: how many draws the shares are taken over, those shown among them.
+        seed: decides all draws; torch's own generator is left as it was.
+
+    Raises:
+        InputError: if the tokenizer is no fast one, or a text has no token but special ones.
+    """
+    import torch
+
+    if not tokenizer.is_fast:
+        raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer", remedy="use one with a tokenizer.json")
+    state = torch.Generator().manual_seed(seed).get_state()
+    taxonomy = model.config.taxonomy
+    for document in documents:
+        encoded = tokenizer(
+            document.text,
+            truncation=True,
+            max_length=model.config.max_length,
+            padding=False,
+            return_offsets_mapping=True,
+        )
+        special = np.isin(encoded["input_ids"], model.config.special_token_ids or [])
+        if special.all():
+            raise InputError(f"the text {document.text!r:.80} has no tokens", remedy="give a text of some words")
+        ids = torch.tensor(encoded["input_ids"])
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.set_rng_state(state)
+            kept = _draw(model, ids, document.labels, max(shown, draws))
+            state = torch.get_rng_state()
+        labels = set(document.labels)
+        inner = {int(taxonomy.parents[label]) for label in labels}
+        yield KeptTokens(
+            text=document.text,
+            labels=document.labels,
+            paths=tuple(taxonomy.path_name(label) for label in document.labels if label not in inner),
+            tokens=tuple(tokenizer.convert_ids_to_tokens(encoded["input_ids"])),
+            spans=tuple((int(start), int(stop)) for start, stop in encoded["offset_mapping"]),
+            words=tuple(-1 if word is None else word for word in encoded.word_ids()),
+            special=special,
+            kept=kept,
+            shown=shown,
+        )
+
+
+def _draw(model: HGCLRModel, ids: Any, labels: Sequence[int], draws: int) -> NDArray[np.bool_]:
+    """Return the tokens that each draw keeps, (draws, L), from token ids, (L,)."""
+    import torch
+
+    gold = torch.zeros(model.config.label_count)
+    gold[list(labels)] = 1.0
+    at_once = max(1, BATCH_TOKENS // len(ids))
+    kept = []
+    for start in range(0, draws, at_once):
+        copies = min(at_once, draws - start)
+        batch = ids.expand(copies, -1)
+        words = model.encoder.get_input_embeddings()(batch)
+        weights, _ = model.positive_weights(batch, words, torch.ones_like(batch), gold.expand(copies, -1))
+        kept.append(weights.numpy() != 0)
+    return np.concatenate(kept)

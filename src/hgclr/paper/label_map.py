@@ -1,0 +1,295 @@
+"""Figure 5: do the label vectors that a model has learned show the label tree?
+
+The paper draws a t-SNE of the head's rows and lets the eye judge. Here each map comes with numbers from the vectors
+themselves, and with what the same numbers are when parents are dealt out at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.errors import InputError, require_extra
+from hgclr.taxonomy import Taxonomy
+
+__all__ = [
+    "LabelMap",
+    "Measure",
+    "father_ranks",
+    "label_vectors",
+    "map_labels",
+    "map_models",
+    "measure",
+    "parent_silhouette",
+    "shuffled_parents",
+]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+BLOCK = 2**22
+"""Similarities computed at a time: 32 megabytes."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number, and what it is when every label below the top is given one of the parents at random.
+
+    Args:
+        value: for the tree as it is.
+        shuffled_mean: mean over the shuffled trees.
+        shuffled_sd: their standard deviation.
+        as_good: share of the trees, the true one among them, whose value is as good as this: a p-value.
+    """
+
+    value: float
+    shuffled_mean: float
+    shuffled_sd: float
+    as_good: float
+
+
+def measure(value: float, shuffled: Sequence[float] | Floats, *, high_is_good: bool) -> Measure:
+    """Hold a value against those of the shuffled trees."""
+    others = np.asarray(shuffled, dtype=np.float64)
+    as_good = int((others >= value).sum() if high_is_good else (others <= value).sum())
+    return Measure(value, float(others.mean()), float(others.std(ddof=1)), (as_good + 1) / (len(others) + 1))
+
+
+def shuffled_parents(parents: Indices, count: int, seed: int) -> Indices:
+    """Return ``count`` times the parents, (count, K), dealt out anew among the labels below the top.
+
+    Top labels stay at the top, and every parent keeps its number of children.
+    """
+    random = np.random.default_rng(seed)
+    shuffled = np.tile(parents, (count, 1))
+    below = np.flatnonzero(parents >= 0)
+    shuffled[:, below] = random.permuted(shuffled[:, below], axis=1)
+    return shuffled
+
+
+def unit(vectors: Floats) -> Floats:
+    """Return the vectors at length 1; a zero vector stays as it is, at cosine 0 to everything."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths == 0, 1.0, lengths)
+
+
+def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
+    """Return the mean silhouette of the labels below the top, clustered by parent, under cosine distance.
+
+    ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i the mean distance to the siblings, b_i that to the nearest other family.
+    Distances to a family need no K x K table: with unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j``.
+
+    Args:
+        vectors: (K, H).
+        parents: each label's parent, -1 for a top label, (K,).
+
+    Returns:
+        A number from -1 to 1, or None where no two parents have two children each.
+    """
+    below = np.flatnonzero(parents >= 0)
+    _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
+    below = below[sizes[family] > 1]  # an only child has no siblings to be near to
+    _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        return None
+    units = unit(vectors[below])
+    sums = np.zeros((len(sizes), units.shape[1]))
+    np.add.at(sums, family, units)
+    total = 0.0
+    rows = max(1, BLOCK // len(sizes))
+    for start in range(0, len(below), rows):
+        some, own = units[start : start + rows], family[start : start + rows]
+        similarity = some @ sums.T  # (n, families)
+        at = np.arange(len(some)), own
+        to_itself = 1 - np.einsum("ij,ij->i", some, some)  # which belongs to no mean
+        near = (sizes[own] - similarity[at] - to_itself) / (sizes[own] - 1)
+        distance = 1 - similarity / sizes
+        distance[at] = np.inf
+        apart = distance.min(1)
+        larger = np.maximum(near, apart)
+        total += float(np.divide(apart - near, larger, out=np.zeros_like(near), where=larger > 0).sum())
+    return total / len(below)
+
+
+def father_ranks(vectors: Floats, parents: Indices) -> Floats:
+    """Return the place of each label's father among all other labels by cosine similarity, 1 for the nearest.
+
+    Labels equally near share the mean of their places.
+
+    Args:
+        vectors: (K, H).
+        parents: each label's parent, -1 for a top label, (K,), or several such rows, (P, K).
+
+    Returns:
+        Places from 1 to K - 1, of the shape of ``parents``; nan for a top label and, as can happen in a shuffled tree,
+        for a label that is its own father.
+
+    Raises:
+        MissingExtraError: if scipy, which comes with scikit-learn, is not installed.
+    """
+    require_extra("scipy", extra="paper", capability="Ranking labels")
+    from scipy.stats import rankdata
+
+    units = unit(vectors)
+    ranks = np.full(parents.shape, np.nan)
+    rows = max(1, BLOCK // len(units))
+    for start in range(0, len(units), rows):
+        here = np.arange(start, min(start + rows, len(units)))
+        distance = -(units[here] @ units.T)  # (n, K)
+        distance[here - start, here] = np.inf  # itself comes last
+        places = rankdata(distance, axis=1)
+        fathers = parents[..., here]
+        found = places[here - start, fathers]  # a top label's -1 reads some other place, which is thrown away
+        ranks[..., here] = np.where((fathers < 0) | (fathers == here), np.nan, found)
+    return ranks
+
+
+PERMUTATIONS = 200
+"""How often the parents are shuffled for the baselines."""
+PERPLEXITY = 30.0
+"""Of t-SNE, where there are labels enough: scikit-learn's own default."""
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """The labels of one model in the plane, and how well their vectors show the tree.
+
+    Args:
+        taxonomy: the label tree.
+        positions: by t-SNE, (K, 2).
+        silhouette: by parent, from -1 to 1 (families tight and apart); None where no two parents have two children
+            each.
+        father_rank: mean place of a label's father among the K - 1 other labels by cosine similarity, 1 the best.
+        permutations: shuffled trees behind both baselines.
+        seed: of t-SNE and of the shuffled trees.
+    """
+
+    taxonomy: Taxonomy
+    positions: Floats
+    silhouette: Measure | None
+    father_rank: Measure
+    permutations: int
+    seed: int
+
+    @property
+    def father_rank_by_chance(self) -> float:
+        """The mean place of any one label among the K - 1 others."""
+        return len(self.taxonomy) / 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers, and the place of every label on the map."""
+        families = np.bincount(self.taxonomy.parents[self.taxonomy.parents >= 0])
+        return {
+            "labels": len(self.taxonomy),
+            "labels_below_top": int(families.sum()),
+            "parents": int((families > 0).sum()),
+            "parents_with_one_child": int((families == 1).sum()),
+            "silhouette_by_parent": None if self.silhouette is None else asdict(self.silhouette),
+            "mean_rank_of_father": {**asdict(self.father_rank), "by_chance": self.father_rank_by_chance},
+            "permutations": self.permutations,
+            "seed": self.seed,
+            "positions": {
+                label: [round(float(value), 3) for value in place]
+                for label, place in zip(self.taxonomy.ids, self.positions, strict=True)
+            },
+        }
+
+
+def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int = PERMUTATIONS) -> dict[str, LabelMap]:
+    """Map the label vectors of models that have the same label tree.
+
+    Args:
+        folders: folders ``model`` or ``training-model`` that ``hgclr train`` wrote, by the name to show.
+        seed: of t-SNE and of the shuffled trees.
+        permutations: shuffled trees for the baselines.
+
+    Raises:
+        InputError: if a model cannot be loaded, two have different label trees, or the tree has one level.
+        MissingExtraError: if torch or scikit-learn is not installed.
+    """
+    for module in ("torch", "sklearn"):
+        require_extra(module, extra="paper", capability="A map of label vectors")
+    loaded = {name: label_vectors(folder) for name, folder in folders.items()}
+    (first, (_, taxonomy)), *others = loaded.items()
+    for name, (_, other) in others:
+        if other != taxonomy:
+            raise InputError(
+                f"its label tree is not that of {folders[first]}: {_difference(other, taxonomy)}",
+                path=folders[name],
+                remedy="give models that were trained on the same label tree",
+            )
+    return {
+        name: map_labels(vectors, taxonomy, seed=seed, permutations=permutations)
+        for name, (vectors, _) in loaded.items()
+    }
+
+
+def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
+    """Return the rows of a model's last linear layer, W_c, (K, H), and its label tree.
+
+    Raises:
+        InputError: if there is no such model.
+    """
+    from hgclr.models import load_deployed
+
+    remedy = "give the folder 'model' that hgclr train wrote"
+    if not (folder / "config.json").is_file():
+        raise InputError("no model here", path=folder, remedy=remedy)
+    try:
+        model = load_deployed(folder)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
+        raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=remedy) from error
+    return model.classifier.weight.detach().double().numpy(), model.config.taxonomy
+
+
+def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutations: int = PERMUTATIONS) -> LabelMap:
+    """Map label vectors, (K, H), into the plane, and measure in their own space how well they show the tree.
+
+    Raises:
+        InputError: if the tree has one level.
+        MissingExtraError: if scikit-learn is not installed.
+    """
+    require_extra("sklearn", extra="paper", capability="A map of label vectors")
+    from sklearn.manifold import TSNE
+
+    if taxonomy.depth < 2:
+        raise InputError(
+            f"the label tree has one level, so that none of its {len(taxonomy)} labels has a father to be near to",
+            remedy="give models of a tree of two levels or more",
+        )
+    shuffled = shuffled_parents(taxonomy.parents, permutations, seed)
+    silhouette = parent_silhouette(vectors, taxonomy.parents)
+    # A shuffled tree has families of the same sizes, hence a silhouette if the true one has.
+    silhouettes = [] if silhouette is None else [parent_silhouette(vectors, parents) or 0.0 for parents in shuffled]
+    ranks = np.nanmean(father_ranks(vectors, np.concatenate([taxonomy.parents[np.newaxis], shuffled])), axis=1)
+    tsne = TSNE(
+        metric="cosine",
+        init="pca",
+        perplexity=min(PERPLEXITY, (len(taxonomy) - 1) / 3),
+        random_state=seed,
+        n_jobs=1,
+    )
+    return LabelMap(
+        taxonomy=taxonomy,
+        positions=np.asarray(tsne.fit_transform(vectors), dtype=np.float64),
+        silhouette=None if silhouette is None else measure(silhouette, silhouettes, high_is_good=True),
+        father_rank=measure(float(ranks[0]), ranks[1:], high_is_good=False),
+        permutations=permutations,
+        seed=seed,
+    )
+
+
+def _difference(one: Taxonomy, other: Taxonomy) -> str:
+    """Return in a few words how two label trees differ."""
+    if len(one) != len(other):
+        return f"{len(one)} labels, there {len(other)}"
+    for index in range(len(one)):
+        here, there = one.path_name(index), other.path_name(index)
+        if here != there:
+            return f"label {index} is {here!r}, there {there!r}"
+    return "ids differ"

@@ -1,0 +1,216 @@
+"""Run the rows of a table, seed by seed; what is done stays, what was killed goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+from hgclr.errors import HGCLRError, InputError
+from hgclr.files import atomic_file
+from hgclr.paper.classical import run_classical
+from hgclr.paper.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
+from hgclr.paper.output import write_table
+from hgclr.paper.summary import Summary, summarise
+from hgclr.paper.systems import SYSTEMS, System, Table
+from hgclr.provenance import first_difference
+from hgclr.training import train
+from hgclr.training.preparation import data_folder
+
+__all__ = ["Step", "Watch", "check_runs", "reproduce", "run_row"]
+
+logger = logging.getLogger(__name__)
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a table's run is: row ``number`` of ``total``, counting the rows that others need."""
+
+    number: int
+    total: int
+    seed: int
+    system: str
+
+
+Watch = Callable[[Step], AbstractContextManager[tuple[Sequence[TrainerCallback], Callable[[int], None] | None]]]
+"""Open a display of a run: what is to be called back from the trainer, and on documents read."""
+
+
+@contextmanager
+def unwatched(step: Step) -> Iterator[tuple[Sequence[TrainerCallback], None]]:
+    """Show nothing."""
+    logger.info("row %d of %d, seed %d: %s", step.number, step.total, step.seed, step.system)
+    yield (), None
+
+
+def reproduce(
+    table: Table,
+    seeds: Sequence[int],
+    experiment: Experiment,
+    *,
+    rows: Sequence[str] | None = None,
+    command: str = "",
+    watch: Watch = unwatched,
+    on_table: Callable[[Summary], None] | None = None,
+) -> Summary:
+    """Run rows of a table with every seed and write the table, anew after each run.
+
+    The seeds are the outer loop: after the first, every row has a figure. A row that cannot be run (memory, data, an
+    optional part that is missing) is noted in the table with the reason, and the others go on.
+
+    Args:
+        table: which table.
+        seeds: at least one.
+        experiment: what all rows share.
+        rows: keys of its rows; by default all but the extra ones.
+        command: the command line, for the record.
+        watch: shows each run's progress.
+        on_table: called with the table each time that it has been written.
+
+    Returns:
+        The table; its files stand in ``experiment.output``.
+
+    Raises:
+        InputError: before anything is run, if a key is unknown, the data lacks a split, or ``experiment.output``
+            holds runs with other settings.
+    """
+    chosen = table.choose(rows)
+    systems = check_runs(table, seeds, experiment, rows)
+    refused: dict[tuple[str, int], str] = {}
+
+    def written() -> Summary:
+        summary = summarise(table, chosen, seeds, experiment, refused, command)
+        write_table(summary, experiment.output)
+        if on_table is not None:
+            on_table(summary)
+        return summary
+
+    for seed in seeds:
+        for number, system in enumerate(systems, 1):
+            if system.after is not None and (reason := refused.get((system.after, seed))) is not None:
+                refused[system.key, seed] = f"it needs a run of {system.after}, which was refused: {reason}"
+                continue
+            step = Step(number, len(systems), seed, system.key)
+            try:
+                _run(system, experiment, step, watch)
+            except HGCLRError as error:
+                refused[system.key, seed] = str(error)
+            written()
+    return written()
+
+
+def check_runs(
+    table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
+) -> list[System]:
+    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs.
+
+    Raises:
+        InputError: as :func:`reproduce` does before anything is run.
+    """
+    systems = _with_needed([SYSTEMS[row.system] for row in table.choose(rows)])
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
+    _check_split(table, experiment)
+    for seed in seeds:
+        for system in systems:
+            try:
+                _check_place(system, seed, experiment)
+            except NotYetError:  # checked again when its turn comes
+                continue
+    return systems
+
+
+def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwatched) -> Path:
+    """Run one row with one seed, or find it done, and return the folder of its run.
+
+    With ``experiment.keep_models`` the folder holds ``model`` and ``training-model``, see :func:`hgclr.training.train`.
+
+    Raises:
+        InputError: if there is no such row, it cannot be run, or its folder holds a run with other settings.
+    """
+    if key not in SYSTEMS:
+        raise InputError(f"there is no row {key!r}", remedy=f"known are {', '.join(SYSTEMS)}")
+    systems = _with_needed([SYSTEMS[key]])
+    for number, system in enumerate(systems, 1):
+        _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
+    return experiment.folder(SYSTEMS[key], seed)
+
+
+def _check_split(table: Table, experiment: Experiment) -> None:
+    """Make sure that there is something to show; dev may be held out of train."""
+    data = experiment.base().data
+    missing = table.split not in data_folder(experiment.base(), data.taxonomy).splits
+    if missing and not (table.split == "dev" and data.dev_share is not None):
+        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
+        raise InputError(
+            f"{table.key} shows scores on {table.split}, and there is no such split",
+            path=data.path,
+            remedy=f"add {table.split}.jsonl{hold_out}",
+        )
+
+
+def _with_needed(systems: Sequence[System]) -> list[System]:
+    """Put before each system the one that it needs a run of."""
+    ordered: dict[str, System] = {}
+    for system in systems:
+        if system.after is not None:
+            ordered.setdefault(system.after, SYSTEMS[system.after])
+        ordered.setdefault(system.key, system)
+    return list(ordered.values())
+
+
+def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
+    """Return the record of a run, after making sure that its folder holds nothing, or that run.
+
+    Raises:
+        InputError: if it holds another.
+        NotYetError: if the settings depend on a run that has not been made.
+    """
+    folder = experiment.folder(system, seed)
+    wanted = record(system, experiment.run(system, seed))
+    finished = experiment.finished(system, seed) is not None
+    if not finished and not (folder / CHECKPOINTS).exists():  # a row that was refused, or killed early, left nothing
+        return wanted
+    remedy = "give another --output, or delete that folder"
+    found = experiment.settings_of(system, seed)
+    if found is None:
+        raise InputError(f"{folder} holds a run that hgclr reproduce did not make", remedy=remedy)
+    if difference := first_difference(found, wanted, shared=True):
+        place, before, now = difference
+        raise InputError(
+            f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
+        )
+    if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
+        raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+    return wanted
+
+
+def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> None:
+    """Make one run, or go on with it, or leave it if it is done."""
+    wanted = _check_place(system, step.seed, experiment)
+    folder = experiment.folder(system, step.seed)
+    checkpoints = folder / CHECKPOINTS
+    if experiment.finished(system, step.seed) is None:
+        with atomic_file(folder / SETTINGS) as path:
+            path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        if checkpoints.exists():
+            (folder / RESUMED).touch()
+        run = experiment.run(system, step.seed)
+        with watch(step) as (callbacks, on_documents):
+            if system.classical is not None:
+                run_classical(system.classical, run, on_documents=on_documents)
+            else:
+                train(run, resume=True, callbacks=callbacks, on_documents=on_documents)
+    elif not checkpoints.exists():  # as it is without a kill at the last moment
+        return
+    if not experiment.keep_models:
+        for name in ("model", "training-model"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)

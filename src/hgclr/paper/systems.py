@@ -1,0 +1,370 @@
+"""The systems that the tables compare: what each is called and which settings make it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError
+
+__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "Budget", "Row", "System", "Table"]
+
+PRESETS_BY_CORPUS: dict[tuple[str, str], dict[str, float]] = {
+    ("paper", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.005},
+    ("paper", "rcv1"): {"contrastive_weight": 0.1, "keep_threshold": 0.005},
+    ("published", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.002},
+    ("published", "rcv1"): {"contrastive_weight": 0.3, "keep_threshold": 0.001},
+}
+"""λ and γ where a preset, which has those of WOS, has others for another corpus."""
+HIMATCH_RECIPE = {
+    "batch_size": 8,
+    "learning_rate": 2e-5,
+    "warmup": 0.1,
+    "schedule": "linear",
+    "weight_decay": 0.01,
+    "max_gradient_norm": 1.0,
+}
+"""What the released HiMatch trains a BERT with; it takes AdamW, as all our recipes do."""
+
+
+@dataclass(frozen=True)
+class System:
+    """What is trained and scored.
+
+    Args:
+        key: name of its runs' folders.
+        model: its settings in the section ``model`` of a run, on top of all that the user chose.
+        published: those settings where the preset is ``published`` and its program means something else.
+        data, training: its settings in those sections.
+        recipe: its settings in the section ``training`` where the recipe is ``paper`` and its own paper has another.
+        preset: the preset it always has; by default the one that the user chose for the table.
+        length: how many times as many epochs as others it gets, and as much patience.
+        after: key of the system whose run with the same seed decides some of its settings.
+        classical: it is no encoder but one of :mod:`hgclr.reproduction.tables.classical`.
+    """
+
+    key: str
+    model: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    preset: str | None = None
+    length: int = 1
+    after: str | None = None
+    classical: Literal["tfidf", "hiclass"] | None = None
+
+    def model_settings(self, preset: str) -> dict[str, Any]:
+        """Return the settings of the section ``model`` under a preset."""
+        return dict(self.published if preset == "published" and self.published is not None else self.model)
+
+    def training_settings(self, recipe: str) -> dict[str, Any]:
+        """Return the settings of the section ``training`` under a recipe."""
+        return {**(self.recipe if recipe == "paper" else {}), **self.training}
+
+
+def _hgclr(key: str, *, published: Mapping[str, Any] | None = None, **settings: Any) -> System:
+    """Return HGCLR with some settings of its own."""
+    other = None if published is None else {"architecture": "hgclr", **published}
+    return System(key, {"architecture": "hgclr", **settings}, published=other)
+
+
+def _pair(key: str, architecture: str, recipe: Mapping[str, Any] | None = None) -> tuple[System, System]:
+    """Return a system over the pretrained encoder and over TextRCNN, which learns from scratch and takes longer."""
+    scratch = {"architecture": architecture, "encoder": TEXTRCNN}
+    over = TEXTRCNN if architecture == "flat" else f"{TEXTRCNN}-{key}"
+    return System(key, {"architecture": architecture}, recipe=recipe or {}), System(over, scratch, length=5)
+
+
+def _without_tree(key: str, **settings: Any) -> tuple[System, System]:
+    """Return a flat model that does not train on the label tree's documents, and the same trained twice as long."""
+    model, data = {"architecture": "flat", **settings}, {"label_documents": False}
+    return System(key, model, data=data), System(f"{key}-long", model, data=data, length=2, after=key)
+
+
+def _preset(preset: str) -> System:
+    """Return HGCLR under one of the paper's presets, with decisions tuned as those of the systems beside it are."""
+    return System(f"hgclr-{preset}", {"architecture": "hgclr"}, training={"calibrate": True}, preset=preset)
+
+
+_ALL = (
+    *_pair("bert", "flat"),
+    *_pair("hiagm", "hiagm-tp"),
+    *_pair("htcinfomax", "htcinfomax"),
+    *_pair("himatch", "himatch", HIMATCH_RECIPE),
+    System("hiagm-la", {"architecture": "hiagm-la"}),
+    System("hiagm-tree-lstm", {"architecture": "hiagm-tp", "structure_encoder": "tree-lstm"}),
+    _hgclr("hgclr"),
+    _hgclr("gcn", label_encoder="gcn", label_embedding=False),
+    _hgclr("gat", label_encoder="gat", label_embedding=False),
+    _hgclr(
+        "no-graph-encoder",
+        label_encoder="none",
+        published={"label_embedding": False, "spatial_encoding": False, "edge_encoding": False},
+    ),
+    _hgclr("no-contrastive", contrastive_weight=0.0),
+    _hgclr("no-name", name_embedding="none"),
+    _hgclr("no-spatial", spatial_encoding=False),
+    _hgclr("no-edge", edge_encoding=False),
+    _hgclr("layers-2", label_layers=2),
+    _hgclr("dropout", positives="dropout"),
+    System("random", {"architecture": "hgclr", "positives": "random", "keep_at_least": 0}, after="hgclr"),
+    _hgclr("adversarial", positives="adversarial"),
+    System("tfidf", classical="tfidf"),
+    System("hiclass", classical="hiclass"),
+    System("names", training={"effort": "names"}),
+    System("head", training={"effort": "head"}),
+    *_without_tree("flat-cls", pooling="cls"),
+    *_without_tree("flat-random-head", classifier_start="random"),
+    *_without_tree("flat"),
+    System("default"),
+    _preset("paper"),
+    _preset("published"),
+    _hgclr("hgclr-random-head", classifier_start="random"),
+    _hgclr("hgclr-distance", negatives="distance"),
+    _hgclr("hgclr-compact", compact_positives=True),
+)
+SYSTEMS = {system.key: system for system in _ALL}
+CORPORA = {"wos": "WOS", "nyt": "NYT", "rcv1": "RCV1-V2"}
+"""The paper's corpora, by the name on the command line."""
+Figures = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    Args:
+        system: key of the system, or, of a row that is only printed, of the row.
+        title: what the table calls it.
+        paper: the paper's Micro- and Macro-F1 by corpus.
+        extra: it is not in the paper's table and only there when asked for.
+        printed: it shows the paper's figures and cannot be run.
+    """
+
+    system: str
+    title: str
+    paper: Figures = field(default_factory=dict)
+    extra: bool = False
+    printed: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its rows, the split it shows, and the row that gains are measured from."""
+
+    key: str
+    title: str
+    split: Literal["dev", "test"]
+    base: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    def choose(self, keys: Sequence[str] | None) -> list[Row]:
+        """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones.
+
+        Raises:
+            InputError: for an unknown key, with the nearest one.
+        """
+        rows = [row for row in self.rows if not row.printed]
+        known = [row.system for row in rows]
+        for key in keys or ():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"its rows are {', '.join(known)}"
+                raise InputError(f"{self.key} has no row {key!r}", remedy=hint)
+        return [row for row in rows if (not row.extra if keys is None else row.system in keys)]
+
+
+def _figures(*scores: float | None) -> Figures:
+    """Return Micro- and Macro-F1 by corpus from a line of the paper's table 2; None where it has a dash."""
+    pairs = zip(CORPORA, scores[::2], scores[1::2], strict=False)
+    return {corpus: (micro, macro) for corpus, micro, macro in pairs if micro is not None and macro is not None}
+
+
+_TABLE2 = Table(
+    "table2",
+    "Table 2: the systems compared",
+    "test",
+    "bert",
+    (
+        Row("textrcnn", "TextRCNN", _figures(83.55, 76.99, 70.83, 56.18, 81.57, 59.25)),
+        Row("textrcnn-hiagm", "HiAGM", _figures(85.82, 80.28, 74.97, 60.83, 83.96, 63.35)),
+        Row("textrcnn-htcinfomax", "HTCInfoMax", _figures(85.58, 80.05, None, None, 83.51, 62.71)),
+        Row("textrcnn-himatch", "HiMatch", _figures(86.20, 80.53, None, None, 84.73, 64.11)),
+        Row("bert", "BERT", _figures(85.63, 79.07, 78.24, 65.62, 85.65, 67.02)),
+        Row("bert-chen", "BERT (Chen et al., 2021)", _figures(86.26, 80.58, None, None, 86.26, 67.35), printed=True),
+        Row("hiagm", "BERT+HiAGM", _figures(86.04, 80.19, 78.64, 66.76, 85.58, 67.93)),
+        Row("htcinfomax", "BERT+HTCInfoMax", _figures(86.30, 79.97, 78.75, 67.31, 85.53, 67.09)),
+        Row("himatch", "BERT+HiMatch", _figures(86.70, 81.06, None, None, 86.33, 68.66)),
+        Row("hgclr", "HGCLR", _figures(87.11, 81.20, 78.86, 67.96, 86.49, 68.31)),
+        Row("hiagm-la", "BERT+HiAGM-LA", extra=True),
+        Row("hiagm-tree-lstm", "BERT+HiAGM, Bi-TreeLSTM", extra=True),
+    ),
+    (
+        "BERT stands for the encoder given, with a linear head; the paper's figures for it are its authors' own.",
+        "The paper takes the figures of the rows over TextRCNN, and of BERT+HiMatch, from the papers of those systems.",
+        "Chen et al. (2021) are the authors of HiMatch; the paper prints their figures for BERT beside its own.",
+        "HiAGM is its text propagation over a GCN (hiagm-tp); extra rows: hiagm-la, hiagm-tree-lstm.",
+    ),
+)
+_HGCLR_DEV: Figures = {"wos": (87.46, 81.52)}
+_TABLE3 = Table(
+    "table3",
+    "Table 3: components of HGCLR replaced or removed",
+    "dev",
+    "bert",
+    (
+        Row("bert", "BERT", {"wos": (85.75, 79.36)}),
+        Row("hgclr", "HGCLR", _HGCLR_DEV),
+        Row("gcn", "GCN as graph encoder", {"wos": (87.06, 80.63)}),
+        Row("gat", "GAT as graph encoder", {"wos": (87.18, 81.45)}),
+        Row("no-graph-encoder", "without graph encoder", {"wos": (86.67, 80.11)}),
+        Row("no-contrastive", "without contrastive loss", {"wos": (86.72, 80.97)}),
+    ),
+    (
+        "GCN and GAT are one layer over the label names, without label embedding, as in the published program.",
+        "Without graph encoder, label features are the embeddings; with the preset published, attention over names.",
+    ),
+)
+_TABLE4 = Table(
+    "table4",
+    "Table 4: variants of Graphormer",
+    "dev",
+    "hgclr",
+    (
+        Row("hgclr", "HGCLR", _HGCLR_DEV),
+        Row("no-name", "without name embedding", {"wos": (86.40, 80.40)}),
+        Row("no-spatial", "without spatial encoding", {"wos": (86.88, 80.42)}),
+        Row("no-edge", "without edge encoding", {"wos": (87.25, 80.54)}),
+        Row("layers-2", "two layers", extra=True),
+    ),
+)
+_TABLE5 = Table(
+    "table5",
+    "Table 5: ways to make positive samples",
+    "dev",
+    "hgclr",
+    (
+        Row("hgclr", "hierarchy-guided", _HGCLR_DEV),
+        Row("dropout", "dropout", {"wos": (86.94, 79.91)}),
+        Row("random", "random masking", {"wos": (87.19, 81.16)}),
+        Row("adversarial", "adversarial attack", {"wos": (86.67, 80.24)}),
+    ),
+    ("Random masking keeps the share of tokens that the hierarchy-guided run with the same seed kept.",),
+)
+_SYSTEMS = Table(
+    "systems",
+    "Systems: what a user would otherwise pick, beside our default and HGCLR",
+    "test",
+    "flat-cls",
+    (
+        Row("tfidf", "TF-IDF + logistic regression"),
+        Row("hiclass", "TF-IDF + hiclass, per parent node"),
+        Row("names", "names: the label tree alone"),
+        Row("head", "head: frozen encoder"),
+        Row("flat-cls", "flat, first token"),
+        Row("flat-cls-long", "flat, first token, twice the epochs"),
+        Row("flat-random-head", "flat, head from random weights"),
+        Row("flat-random-head-long", "flat, head from random weights, twice the epochs"),
+        Row("flat", "flat"),
+        Row("flat-long", "flat, twice the epochs"),
+        Row("default", "default"),
+        Row("hgclr", "HGCLR"),
+        Row("hgclr-paper", "HGCLR, preset paper"),
+        Row("hgclr-published", "HGCLR, preset published"),
+        Row("bert", "flat, with the tree's documents", extra=True),
+        Row("hgclr-random-head", "HGCLR, head from random weights", extra=True),
+        Row("hgclr-distance", "HGCLR, negatives by distance", extra=True),
+        Row("hgclr-compact", "HGCLR, compact positives", extra=True),
+    ),
+    (
+        (
+            "At one half, a label is given from a probability of one half. Tuned on dev, for all rows alike, rule and "
+            "thresholds are those that do best on dev. hiclass has no probabilities to tune; names, without labelled "
+            "documents to tune on, gives each text its best path."
+        ),
+        (
+            "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts "
+            "from the labels' names, the tree's documents (each label's name as a training document), tuned "
+            "decisions."
+        ),
+        (
+            "The three flat systems train on no documents of the tree. flat has the encoder's own pooling and a head "
+            "that starts from names; with random weights it starts from those; flat, first token, reads the first "
+            "token only, as the default once did. The paper's presets have the first token and a random head."
+        ),
+        "A step of HGCLR reads every text twice; flat with twice the epochs reads as many texts.",
+        (
+            "TF-IDF is regularised, and its classes weighted, as suits dev best after tuning; hiclass as suits dev "
+            "best. Both read as much of each text as the others."
+        ),
+    ),
+)
+TABLES = {table.key: table for table in (_TABLE2, _TABLE3, _TABLE4, _TABLE5, _SYSTEMS)}
+KEYS = ("documents", "length", "epochs", "dev", "test")
+EXAMPLE = "documents=1500,length=64,epochs=8"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the rows of a table may spend; None is no bound.
+
+    Args:
+        documents: size of the random sample of training documents, another one for each seed.
+        length: tokens of a text that are read.
+        epochs: epochs; systems that take longer by nature get a multiple, see ``System.length``.
+        dev: size of the sample of dev documents scored, by default as many as ``documents``.
+        test: size of the sample of test documents scored, by default as many as ``documents``.
+        scores_all: by default dev and test are scored whole instead.
+    """
+
+    documents: int | None = None
+    length: int | None = None
+    epochs: int | None = None
+    dev: int | None = None
+    test: int | None = None
+    scores_all: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read ``key=number`` pairs with commas between them.
+
+        Raises:
+            InputError: for an unknown or repeated key, or a value that is no whole number from 1.
+
+        Example:
+            >>> Budget.parse("documents=1500, epochs=8")
+            Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
+        """
+        values: dict[str, Any] = {}
+        for part in text.split(","):
+            key, _, value = (piece.strip() for piece in part.partition("="))
+            if key not in KEYS:
+                raise InputError(f"--budget has no {key!r}", remedy=f"known are {', '.join(KEYS)}, as in {EXAMPLE}")
+            if key in values:
+                raise InputError(f"--budget has {key!r} twice")
+            if not value.isascii() or not value.isdigit() or int(value) < 1:
+                raise InputError(f"--budget: {key} is {value!r}", remedy=f"give a whole number from 1, as in {EXAMPLE}")
+            values[key] = int(value)
+        return cls(**values)
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """Return the budget as settings of a run; nothing stands there for what has no bound."""
+        scored = None if self.scores_all else self.documents
+        data = {"limit": self.documents, "dev_limit": self.dev or scored, "test_limit": self.test or scored}
+        sections = {"data": data, "model": {"max_length": self.length}, "training": {"epochs": self.epochs}}
+        return {
+            section: {name: value for name, value in values.items() if value is not None}
+            for section, values in sections.items()
+        }
+
+    def __str__(self) -> str:
+        """Say it in words, for the title of a table."""
+        words = {"documents": "documents", "length": "tokens", "epochs": "epochs"}
+        parts = [f"{getattr(self, key):,} {word}" for key, word in words.items() if getattr(self, key) is not None]
+        scored = [f"{split} {size:,}" for split, size in (("dev", self.dev), ("test", self.test)) if size is not None]
+        return ", ".join([*parts, *(f"scored on {sample}" for sample in scored)])

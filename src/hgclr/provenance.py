@@ -1,0 +1,73 @@
+"""Settings and commands for the record, without the paths of this machine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["command_line", "first_difference", "portable"]
+
+
+def portable(value: Any) -> Any:
+    """Return settings with only the last part of absolute paths, the rest of which says nothing on another machine."""
+    if isinstance(value, dict):
+        return {name: portable(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [portable(inside) for inside in value]
+    if isinstance(value, str) and Path(value).is_absolute():
+        return Path(value).name
+    return value
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return a command for the record; of absolute paths in it, also in ``--set a.path=/b/c``, only the last part.
+
+    Example:
+        >>> command_line(["hgclr", "train", "/home/me/run.yaml", "--set", "data.path=/data/wos"])
+        'hgclr train run.yaml --set data.path=wos'
+    """
+    parts = (word.partition("=") for word in words)
+    return shlex.join(portable(name) + equals + portable(value) for name, equals, value in parts)
+
+
+PATHS = ("path", "taxonomy", "word_vectors", "start")
+"""Settings whose value may be spelled in several ways."""
+
+
+class Difference(NamedTuple):
+    """A setting with two values."""
+
+    place: str
+    before: Any
+    now: Any
+
+
+def first_difference(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, shared: bool = False, place: str = ""
+) -> Difference | None:
+    """Return the first setting that differs, or None.
+
+    Args:
+        old: what lies there.
+        new: what is wanted.
+        shared: pass over what one of the two does not know: it came with another version of the program.
+        place: name of the sections that these are in.
+    """
+    for name in sorted({*old, *new}):
+        before, now, where = old.get(name), new.get(name), f"{place}.{name}" if place else name
+        if shared and (name not in old or name not in new):
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            if (inside := first_difference(before, now, shared=shared, place=where)) is not None:
+                return inside
+        elif before != now and not _same_path(name, before, now):
+            return Difference(where, before, now)
+    return None
+
+
+def _same_path(name: str, old: object, new: object) -> bool:
+    """Tell whether two spellings of a path mean the same place."""
+    known = name in PATHS and isinstance(old, str) and isinstance(new, str)
+    return known and Path(str(old)).resolve() == Path(str(new)).resolve()

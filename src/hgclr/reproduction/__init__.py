@@ -1,1 +1,0 @@
-"""The paper again: its tables, its figures, and the search for its settings."""

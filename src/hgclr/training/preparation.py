@@ -1,0 +1,236 @@
+"""What a run needs before its first step: the model, its tokenizer, and the documents as tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hgclr.config import HGCLRConfig, method_settings
+from hgclr.data.folder import DataFolder, Document, label_documents, taxonomy_files
+from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
+from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError
+from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models.base import load_tokenizer
+from hgclr.models.memory import check_parameters
+from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
+from hgclr.taxonomy import Taxonomy
+from hgclr.training.changed_tree import changed_model
+from hgclr.training.settings import RunConfig
+
+__all__ = [
+    "base_rates",
+    "check_splits",
+    "count_parameters",
+    "data_folder",
+    "hold_out",
+    "label_counts",
+    "new_model",
+    "started_model",
+    "tokenize_all",
+    "with_label_documents",
+]
+
+logger = logging.getLogger(__name__)
+FROZEN_LENGTH = 5.0
+"""Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
+
+
+def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
+    """Put a new model on the encoder, for the data folder's label tree."""
+    check_word_vectors(run)
+    settings = method_settings(run.model.preset, run.model.overrides)
+    folder = data_folder(run, run.data.taxonomy)
+    if run.model.encoder == TEXTRCNN:
+        return *new_textrcnn(run, folder, settings), folder
+    tokenizer = load_tokenizer(run.model.encoder)
+    architecture = run.model.architecture if run.training.effort == "full" else "flat"
+    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
+    model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
+    if model.config.classifier_start == "names" and isinstance(model, FlatModel):
+        model.start_from_names(tokenizer, length=FROZEN_LENGTH if run.training.effort == "head" else 1.0)
+    return model, tokenizer, folder
+
+
+def new_textrcnn(
+    run: RunConfig, folder: DataFolder, settings: dict[str, Any]
+) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
+    """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
+    documents = training_documents(run, folder)
+    if run.uses_label_documents:
+        documents = chain(documents, label_documents(folder.taxonomy))
+    tokenizer = word_tokenizer(document.text for document in documents)
+    special = len(tokenizer.all_special_ids)  # they come first
+    words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
+    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    if run.model.word_vectors is not None:
+        places, vectors = read_word_vectors(run.model.word_vectors, words)
+        logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
+        sizes["word_width"] = vectors.shape[1]
+    config = TextRCNNConfig(**sizes)
+    settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
+    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says
+    check_parameters(run.model.architecture, config, folder.taxonomy, tokenizer, settings)
+    model = ARCHITECTURES[run.model.architecture].from_encoder(config, folder.taxonomy, tokenizer, **settings)
+    if run.model.word_vectors is not None:
+        with torch.no_grad():
+            model.encoder.get_input_embeddings().weight[places + special] = torch.from_numpy(vectors)
+    return model, tokenizer
+
+
+def training_documents(run: RunConfig, folder: DataFolder) -> Iterator[Document]:
+    """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
+    check_splits(run, folder)
+    sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
+    documents = sample_documents(folder, "train", sample)
+    if "dev" in folder.splits:
+        yield from documents
+        return
+    numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
+    trained = set(hold_out(run, numbers)["train"]["number"])
+    for number, document in enumerate(sample_documents(folder, "train", sample)):
+        if number in trained:
+            yield document
+
+
+def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
+    """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
+    check_word_vectors(run)
+    checked = method_settings("default", run.model.overrides)
+    overrides = {name: checked[name] for name in run.model.overrides}
+    tokenizer = load_tokenizer(str(start))
+    try:
+        config = HGCLRConfig.from_pretrained(start)
+        saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
+        if saved is not None and "architecture" not in run.model.model_fields_set:
+            run.model = run.model.model_copy(update={"architecture": saved})
+        architecture = ARCHITECTURES[run.model.architecture]
+        if run.training.effort != "full" and not issubclass(architecture, FlatModel):
+            raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
+        if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
+            raise InputError(
+                f"a {saved} model has not all that {run.model.architecture} is trained with",
+                path=start,
+                remedy="give the training-model beside it, or leave model.architecture out",
+            )
+        model = architecture.from_pretrained(start, use_safetensors=True, **overrides)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
+    known = model.config.taxonomy
+    own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
+    folder = data_folder(run, run.data.taxonomy if own_tree else known)
+    if folder.taxonomy != known or run.model.label_changes is not None:
+        model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
+    return model, tokenizer, folder
+
+
+def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
+    """Open the data folder as the settings say."""
+    ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
+    documents = run.training.effort != "names"
+    return DataFolder(run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours))
+
+
+def tokenize_all(
+    run: RunConfig,
+    folder: DataFolder,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    on_documents: Callable[[int], None] | None,
+) -> dict[str, datasets.Dataset]:
+    """Tokenise every split, or take it from the cache; hold dev out of train where asked to."""
+    limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
+    check_splits(run, folder)
+    tokens = {
+        name: tokenize_split(
+            folder,
+            name,
+            tokenizer,
+            max_length=max_length,
+            limit=limits[name],
+            seed=run.training.seed,
+            bad_rows=run.output / f"bad-rows.{name}.jsonl",
+            progress=on_documents,
+        )
+        for name in folder.splits
+    }
+    if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
+        parts = hold_out(run, tokens["train"])
+        tokens |= {"train": parts["train"], "dev": parts["test"]}
+    return tokens
+
+
+def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
+    """Divide documents into ``train`` and ``test``, the share to hold out; which ones, only number and seed decide."""
+    return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
+
+
+def check_splits(run: RunConfig, folder: DataFolder) -> None:
+    """Refuse data without a split that training needs; from the label tree alone it needs none."""
+    if run.training.effort == "names":
+        return
+    if "train" not in folder.splits:
+        raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
+    if "dev" not in folder.splits and run.data.dev_share is None:
+        raise InputError(
+            "there is no dev split to select the best epoch on",
+            path=run.data.path,
+            remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
+        )
+
+
+def check_word_vectors(run: RunConfig) -> None:
+    """Refuse word vectors for an encoder that has its own."""
+    if run.model.word_vectors is not None and (run.model.encoder != TEXTRCNN or run.model.start is not None):
+        encoder = "a model to train on from" if run.model.start is not None else run.model.encoder
+        raise InputError(
+            f"model.word_vectors is given, but {encoder} has its own word embeddings",
+            remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
+        )
+
+
+def with_label_documents(
+    run: RunConfig,
+    taxonomy: Taxonomy,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    tokens: dict[str, datasets.Dataset],
+) -> datasets.Dataset:
+    """Return what is trained on: the documents of train, and the label tree's own where the run uses them.
+
+    Dev and test never hold any.
+    """
+    parts = [tokens["train"]] if "train" in tokens else []
+    if run.uses_label_documents or not parts:
+        parts.append(tokenize_documents(label_documents(taxonomy), tokenizer, max_length=max_length))
+        logger.info("the label tree adds %d documents to train: names and descriptions of labels", len(parts[-1]))
+    return datasets.concatenate_datasets(parts)
+
+
+def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
+    """Return how many documents of train have each label, (K,)."""
+    counts = torch.zeros(labels, dtype=torch.long)
+    for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
+        for row in batch["labels"]:
+            counts[row] += 1
+    return counts
+
+
+def base_rates(counts: Tensor, documents: int) -> Tensor:
+    """Return how often each label occurs, (K,), as if each had been seen half a time more."""
+    return (counts + 0.5) / (documents + 1)
+
+
+def count_parameters(encoder: torch.nn.Module) -> int:
+    """Return the encoder's size without word embeddings, which do not make it harder to train."""
+    words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
+    return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)

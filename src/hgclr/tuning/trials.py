@@ -1,0 +1,290 @@
+"""Train the runs of a trial, one per seed, and record how it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hgclr.errors import HGCLRError, InputError, MissingExtraError, require_extra
+from hgclr.provenance import first_difference
+from hgclr.training import RunConfig, train
+from hgclr.tuning.space import Search, attributes, with_parameters
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+__all__ = ["Metric", "TrialRunner", "Turn", "Watch", "Watcher", "next_trial", "open_study", "ranked"]
+
+RUNS = "trials"
+_JOURNAL, _NAME, _ABOUT = "study.journal", "hgclr tune", "about"
+
+
+@contextmanager
+def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iterator[Study]:
+    """Open the study in ``folder``, or begin one; nobody else can open it in the meantime.
+
+    Args:
+        folder: where the journal is or will be.
+        about: what the search depends on; a study is gone on with only if it is the same.
+        pruning: stop a trial that is below the median of the earlier ones at the same epoch.
+
+    Raises:
+        InputError: if the folder holds another search, naming the difference, or another process is at work there.
+    """
+    require_extra("optuna", extra="tune", capability="Tuning")
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = folder / _JOURNAL
+    if (folder / RUNS).exists() and not journal.exists():
+        raise InputError(f"{folder} holds {RUNS} but no {_JOURNAL}", remedy="give another --output")
+    with journal.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is tuning in {folder}", remedy="wait, or give another --output"
+            ) from None
+        # We are alone here, so what a killed process left behind is of no use to anybody: Optuna's own lock, for which
+        # it would wait, and half a line, which it would not get past.
+        Path(f"{journal}.lock").unlink(missing_ok=True)
+        _cut_half_line(journal)
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(journal))),
+            study_name=_NAME,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
+            if pruning
+            else optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+        known = study.user_attrs.get(_ABOUT)
+        if known is None:
+            study.set_user_attr(_ABOUT, dict(about))
+        elif difference := first_difference(known, about):
+            raise InputError(
+                f"{folder} holds another search: {difference.place} was {difference.before!r} there"
+                f" and is {difference.now!r} now",
+                remedy="give another --output",
+            )
+        yield study
+
+
+def next_trial(study: Study, search: Search, total: int) -> Trial | None:
+    """Return the trial that was interrupted, or a new one, or None after ``total`` trials.
+
+    The sampler begins anew with each trial from the trial's number, so that a search in two sittings tries the same
+    settings as one in a single sitting.
+    """
+    import optuna
+
+    trials = study.get_trials(deepcopy=False)
+    interrupted = [trial for trial in trials if not trial.state.is_finished()]
+    number = interrupted[0].number if interrupted else len(trials)
+    if number >= total:
+        return None
+    study.sampler = _sampler(search, number)
+    # Optuna has no public way back into a trial; its own retry would list the trial twice.
+    trial = optuna.Trial(study, interrupted[0]._trial_id) if interrupted else study.ask()
+    for key, distribution in search.space.items():
+        _suggest(trial, key, distribution)
+    return trial
+
+
+def tell(study: Study, trial: Trial, value: float | None, state: str = "COMPLETE") -> None:
+    """Record how a trial ended: COMPLETE with its value, PRUNED, or FAIL."""
+    from optuna.samplers import GridSampler
+    from optuna.trial import TrialState
+
+    # After its last point GridSampler stops the search, which outside of Study.optimize raises; the result is stored.
+    with suppress(RuntimeError) if isinstance(study.sampler, GridSampler) else nullcontext():
+        study.tell(trial, value, TrialState[state])
+
+
+def ranked(study: Study) -> list[FrozenTrial]:
+    """Return the trials that were scored, the best first."""
+    from optuna.trial import TrialState
+
+    scored = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return sorted(scored, key=lambda trial: (-(trial.value or 0.0), trial.number))
+
+
+def _sampler(search: Search, number: int) -> BaseSampler:
+    from optuna.samplers import GridSampler, TPESampler
+
+    return GridSampler(search.points, seed=0) if search.points is not None else TPESampler(seed=number)
+
+
+def _suggest(trial: Trial, key: str, distribution: BaseDistribution) -> None:
+    """Draw one setting; one that was drawn before an interruption stays as it is."""
+    from optuna.distributions import IntDistribution
+
+    values = attributes(distribution)
+    if "choices" in values:
+        trial.suggest_categorical(key, values["choices"])
+    elif isinstance(distribution, IntDistribution):
+        trial.suggest_int(key, values["low"], values["high"], step=values["step"], log=values["log"])
+    else:
+        trial.suggest_float(key, values["low"], values["high"], step=values["step"], log=values["log"])
+
+
+def _cut_half_line(journal: Path) -> None:
+    """Cut off what follows the last whole line."""
+    content = journal.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(journal, whole)
+
+
+Metric = Literal["macro_f1", "micro_f1"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A run that is about to begin.
+
+    Args:
+        number: which trial, counted from 1.
+        total: how many trials there will be.
+        seed: the run's seed.
+        parameters: the trial's settings.
+        best: the best trial so far.
+    """
+
+    number: int
+    total: int
+    seed: int
+    parameters: dict[str, Any]
+    best: FrozenTrial | None
+
+
+class Watch(NamedTuple):
+    """What looks on while a run trains; see :func:`hgclr.training.train`."""
+
+    callbacks: Sequence[TrainerCallback] = ()
+    on_documents: Callable[[int], None] | None = None
+
+
+Watcher = Callable[[Turn], AbstractContextManager[Watch]]
+
+
+@dataclass(frozen=True)
+class TrialRunner:
+    """Train trials of a study, of whose runs only the scores are kept.
+
+    Args:
+        study: where a trial's end is recorded.
+        base: the settings that all trials share; its output is the folder of the search.
+        total: how many trials there will be.
+        seeds: train every trial with each of these.
+        metric: the dev score whose mean over the seeds is a trial's value.
+        watch: called before each run, returns what looks on.
+    """
+
+    study: Study
+    base: RunConfig
+    total: int
+    seeds: Sequence[int]
+    metric: Metric
+    watch: Watcher | None
+
+    def run(self, trial: Trial) -> None:
+        """Train a trial with every seed."""
+        import optuna
+
+        started = time.monotonic()
+        folder = self.base.output / RUNS / f"{trial.number:04d}"
+        earlier = sum(_scores(path)["seconds"] for path in folder.glob("*/metrics.json"))
+        trial.set_user_attr("sittings", trial.user_attrs.get("sittings", 0) + 1)
+        scores: list[dict[str, Any]] = []
+        value, state = None, "COMPLETE"
+        try:
+            for seed in self.seeds:
+                scores.append({"seed": seed, **self._score(trial, seed, folder / f"seed-{seed}")})
+                _keep_scores_only(folder)
+            value = statistics.fmean(score[self.metric] for score in scores)
+        except optuna.TrialPruned:
+            state = "PRUNED"
+        except (InputError, MissingExtraError):  # the next trial would fare no better
+            raise
+        except HGCLRError as error:  # such as a loss that is no number: bad settings, which is a finding
+            state = "FAIL"
+            trial.set_user_attr("reason", str(error))
+        _keep_scores_only(folder)
+        trial.set_user_attr("runs", scores)
+        trial.set_user_attr("seconds", round(earlier + time.monotonic() - started, 1))
+        tell(self.study, trial, value, state)
+
+    def _score(self, trial: Trial, seed: int, output: Path) -> dict[str, Any]:
+        """Return the scores of one run, which is trained, or trained on, unless it was done before an interruption."""
+        done = output / "metrics.json"
+        if not done.exists():
+            best = next(iter(ranked(self.study)), None)
+            turn = Turn(trial.number + 1, self.total, seed, dict(trial.params), best)
+            with nullcontext(Watch()) if self.watch is None else self.watch(turn) as looking_on:
+                report = [Report(self.study, trial, self.metric)] if seed == self.seeds[0] else []
+                train(
+                    with_parameters(self.base, trial.params, output=output, seed=seed),
+                    resume=True,
+                    callbacks=[*looking_on.callbacks, *report],
+                    on_documents=looking_on.on_documents,
+                    score_test=False,
+                )
+        return _scores(done)
+
+
+def _keep_scores_only(folder: Path) -> None:
+    """Delete checkpoints and models of a trial's runs."""
+    for name in ("checkpoints", "model", "training-model"):
+        for path in folder.glob(f"*/{name}"):
+            shutil.rmtree(path)
+
+
+def _scores(file: Path) -> dict[str, Any]:
+    """Return what a search wants to know of a run's ``metrics.json``."""
+    metrics = json.loads(file.read_text(encoding="utf-8"))
+    return {
+        "micro_f1": metrics["dev"]["micro"]["f1"],
+        "macro_f1": metrics["dev"]["macro"]["f1"],
+        "epochs": len(metrics["history"]),
+        "seconds": metrics["seconds"],
+    }
+
+
+class Report(TrainerCallback):
+    """Tell Optuna the dev score of every epoch, and give the trial up where Optuna says so."""
+
+    def __init__(self, study: Study, trial: Trial, metric: Metric) -> None:
+        self.trial, self.metric = trial, metric
+        self.known = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> None:
+        """Report the epoch that has just been scored, unless that was done before an interruption."""
+        import optuna
+
+        step = round(state.epoch or 0) - 1
+        if step not in self.known:
+            self.trial.report(kwargs["metrics"][f"eval_{self.metric}"], step)
+        if self.trial.should_prune():
+            raise optuna.TrialPruned

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hgclr.corpora.icd10cm import build_icd10cm
+from hgclr.data import DataFolder
+from hgclr.data.check import check
+from hgclr.errors import InputError, MissingExtraError
+
+icd = pytest.importorskip("simple_icd_10_cm")
+
+
+DEEPEST = 7
+"""Levels of the book: chapter, block, and codes of three to seven characters."""
+
+LEVELS = (1, 2, 3, 4, DEEPEST)
+
+
+def block_of(code: str) -> str:
+    category = code.split(".")[0]
+    return category if icd.is_block(category) else icd.get_parent(category)
+
+
+def rows(folder: Path) -> dict[str, list[dict[str, object]]]:
+    splits = {}
+    for name in ("train", "dev", "test"):
+        with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            splits[name] = [json.loads(line) for line in lines]
+    return splits
+
+
+@pytest.fixture(scope="module")
+def by_levels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    folder = tmp_path_factory.mktemp("icd")
+    return {levels: build_icd10cm(folder / str(levels), levels=levels).output for levels in LEVELS}
+
+
+@pytest.fixture(scope="module")
+def built(by_levels: dict[int, Path]) -> Path:
+    return by_levels[2]
+
+
+@pytest.fixture(scope="module")
+def codes() -> list[str]:
+    """The categories and subcategories that no 7th character extends, from the package's flat list."""
+    return [
+        code
+        for code in dict.fromkeys(icd.get_all_codes())
+        if icd.is_category_or_subcategory(code) and not icd.is_extended_subcategory(code)
+    ]
+
+
+@pytest.fixture(scope="module")
+def places(codes: list[str]) -> dict[str, set[str]]:
+    """The blocks of every text, straight from the package's flat list of codes."""
+    places: dict[str, set[str]] = {}
+    for code in codes:
+        for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
+            places.setdefault(" ".join(text.split()).casefold(), set()).add(block_of(code))
+    return places
+
+
+def test_chapters_and_blocks(built: Path) -> None:
+    data = DataFolder(built)
+    tree = data.taxonomy
+    assert tree.depth == 2
+    assert len(tree.levels[0]) == 22
+    blocks = {code for code in icd.get_all_codes() if icd.is_block(code)}
+    headings = {code for code in blocks if not icd.get_children(code, prioritize_blocks=True)}
+    assert {tree.ids[index] for index in tree.levels[1]} == blocks - headings
+    assert "C00-C96" in headings
+    flu = tree.resolve("J09-J18")
+    assert tree.names[flu] == "Influenza and pneumonia"
+    assert tree.path_name(flu) == "Diseases of the respiratory system > Influenza and pneumonia"
+    assert tree.ids[tree.parents[flu]] == "J00-J99"
+    assert not [name for name in tree.names if re.search(r"\([A-Z]\d\w", name)]
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+def test_the_report_is_clean(by_levels: dict[int, Path], levels: int) -> None:
+    data = DataFolder(by_levels[levels])
+    assert data.taxonomy.depth == levels
+    report = check(data)
+    assert report.bad_rows == 0
+    assert report.shared_texts == {}
+    assert [split.repeated_texts for split in report.splits.values()] == [0, 0, 0]
+    assert report.unused_labels == []
+
+
+def test_texts_and_their_blocks(built: Path, places: dict[str, set[str]]) -> None:
+    tree = DataFolder(built).taxonomy
+    found = {}
+    for split in rows(built).values():
+        for row in split:
+            below = [label for label in row["labels"] if tree.depths[tree.ids.index(label)] == 2]
+            found[row["text"].casefold()] = set(below)
+    dropped = {text: blocks for text, blocks in places.items() if text not in found}
+    assert {text: places[text] for text in found} == found
+    assert 20 < len(dropped) < 100
+    assert "any condition in i00 with pericarditis" in dropped
+    for text, blocks in dropped.items():  # each cites a code of its own block
+        cited = {code.upper() for code in re.findall(r"\b[a-z]\d\w\b", text)}
+        owners = {code if icd.is_block(code) else icd.get_parent(code) for code in cited if icd.is_valid_item(code)}
+        assert owners & blocks
+
+
+def test_a_text_in_two_places_has_the_labels_of_both(built: Path) -> None:
+    (row,) = [row for split in rows(built).values() for row in split if row["text"] == "Viral pericarditis"]
+    assert set(row["labels"]) == {"A00-B99", "B25-B34", "I00-I99", "I30-I5A"}
+
+
+def test_no_seventh_characters(built: Path) -> None:
+    texts = {row["text"] for split in rows(built).values() for row in split}
+    assert "Unspecified multiple injuries" in texts
+    assert "Unspecified multiple injuries, initial encounter" not in texts
+
+
+def test_splits(built: Path) -> None:
+    splits = rows(built)
+    total = sum(map(len, splits.values()))
+    assert 55_000 < total < 62_000
+    assert len(splits["dev"]) / total == pytest.approx(0.1, abs=0.005)
+    assert len(splits["test"]) / total == pytest.approx(0.1, abs=0.005)
+    names = {name.casefold() for name in DataFolder(built).taxonomy.names}
+    assert not [row for name in ("dev", "test") for row in splits[name] if row["text"].casefold() in names]
+
+
+def test_the_split_is_decided_by_the_seed_alone(built: Path, tmp_path: Path) -> None:
+    again = build_icd10cm(tmp_path / "again").output
+    for path in built.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes()
+    other = build_icd10cm(again, seed=1).output  # over an earlier build
+    assert (other / "test.jsonl.gz").read_bytes() != (built / "test.jsonl.gz").read_bytes()
+
+
+def test_texts_that_cite_their_block_are_recorded(tmp_path: Path) -> None:
+    summary = build_icd10cm(tmp_path / "data")
+    lines = [json.loads(line) for line in (tmp_path / "data" / "left-out.jsonl").read_text().splitlines()]
+    assert summary.left_out == {"it cites a code of its own block": len(lines)}
+    pericarditis = {
+        "where": "I01.0",
+        "reason": "it cites a code of its own block",
+        "detail": "Any condition in I00 with pericarditis",
+    }
+    assert pericarditis in lines
+    for line in lines:
+        cited = {code for code in re.findall(r"\b[A-Z]\d\w", line["detail"]) if icd.is_valid_item(code)}
+        assert block_of(line["where"]) in map(block_of, cited)
+
+
+def test_what_was_done_is_recorded(tmp_path: Path) -> None:
+    summary = build_icd10cm(tmp_path / "data", levels=1, seed=3)
+    record = json.loads((tmp_path / "data" / "corpus.json").read_text())
+    assert (record["corpus"], record["settings"], record["labels"]) == ("icd10cm", {"levels": 1, "seed": 3}, 22)
+    counts = {name: len(split) for name, split in rows(tmp_path / "data").items()}
+    assert record["documents"] == summary.documents == counts
+
+
+def test_categories(by_levels: dict[int, Path]) -> None:
+    tree = DataFolder(by_levels[3]).taxonomy
+    categories = {code for code in icd.get_all_codes() if icd.is_category(code)}
+    single = {code for code in categories if icd.is_block(code)}
+    assert {tree.ids[index] for index in tree.levels[2]} == categories - single
+    assert {tree.ids[index] for index in tree.levels[1]} >= single
+    assert tree.names[tree.resolve("J10")] == icd.get_description("J10")
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+def test_labels_are_the_codes_of_at_most_so_many_characters(
+    by_levels: dict[int, Path], codes: list[str], levels: int
+) -> None:
+    tree = DataFolder(by_levels[levels]).taxonomy
+    top = tree.levels[0]
+    assert [tree.names[index] for index in top[:2]] == ["Certain infectious and parasitic diseases", "Neoplasms"]
+    blocks = {block_of(code) for code in codes} if levels > 1 else set()
+    short = {code for code in codes if 3 <= len(code.replace(".", "")) <= levels}
+    assert set(tree.ids) == {tree.ids[index] for index in top} | blocks | short
+    for code in short - blocks:
+        index = tree.resolve(code)
+        assert tree.names[index] == icd.get_description(code)
+        assert tree.ids[tree.parents[index]] == icd.get_parent(code)
+
+
+def test_subcategories_stand_below_a_block_that_is_a_category(by_levels: dict[int, Path]) -> None:
+    assert icd.is_block("C7A")
+    assert icd.is_category("C7A")
+    tree = DataFolder(by_levels[4]).taxonomy
+    index = tree.resolve("C7A.0")
+    assert [tree.ids[node] for node in tree.path(index)] == ["C00-D49", "C7A", "C7A.0"]
+
+
+def test_a_text_has_the_deepest_label_that_holds_it(by_levels: dict[int, Path]) -> None:
+    for levels, labels in {
+        1: ["A00-B99"],
+        2: ["A00-B99", "A00-A09"],
+        3: ["A00-B99", "A00-A09", "A00"],
+        4: ["A00-B99", "A00-A09", "A00", "A00.0"],
+        7: ["A00-B99", "A00-A09", "A00", "A00.0"],
+    }.items():
+        found = {row["text"]: row["labels"] for split in rows(by_levels[levels]).values() for row in split}
+        assert found["Classical cholera"] == labels
+        assert found["Cholera"] == labels[:3]
+
+
+def test_all_levels_by_the_ancestors_of_every_code(by_levels: dict[int, Path], codes: list[str]) -> None:
+    tree = DataFolder(by_levels[DEEPEST]).taxonomy
+    chapters = dict(
+        zip(filter(icd.is_chapter, icd.get_all_codes()), (tree.ids[i] for i in tree.levels[0]), strict=True)
+    )
+    expected: dict[str, set[str]] = {}
+    for code in codes:
+        labels = {chapters.get(label, label) for label in (code, *icd.get_ancestors(code))}
+        for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
+            if block_of(code) not in {block_of(c) for c in re.findall(r"\b[A-Z]\d\w\b", text) if icd.is_valid_item(c)}:
+                expected.setdefault(" ".join(text.split()).casefold(), set()).update(labels)
+    splits = rows(by_levels[DEEPEST])
+    found = {row["text"].casefold(): set(row["labels"]) for split in splits.values() for row in split}
+    assert found == expected
+    descriptions = {icd.get_description(code).casefold() for code in codes}
+    assert not [row for name in ("dev", "test") for row in splits[name] if row["text"].casefold() in descriptions]
+
+
+def test_the_texts_are_the_same_at_every_level(by_levels: dict[int, Path]) -> None:
+    texts = [{row["text"] for split in rows(folder).values() for row in split} for folder in by_levels.values()]
+    assert all(other == texts[0] for other in texts)
+
+
+@pytest.mark.parametrize("levels", [-1, 0, DEEPEST + 1])
+def test_levels_that_the_book_does_not_have(tmp_path: Path, levels: int) -> None:
+    with pytest.raises(InputError, match=f"{levels} levels of a book that has 7; ask for 1 to 7"):
+        build_icd10cm(tmp_path / "data", levels=levels)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_goes_over_the_chapters(tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    build_icd10cm(tmp_path / "data", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 22) for done in range(1, 23)]
+
+
+def test_an_interrupted_build_leaves_the_earlier_one(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_icd10cm(tmp_path / "data", progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+    build_icd10cm(tmp_path / "data")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
+    with pytest.raises(KeyboardInterrupt):
+        build_icd10cm(tmp_path / "data", levels=1, progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == before
+
+
+def test_other_peoples_files_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match=r"other files, such as 'thesis\.tex', which would be lost; name a new"):
+        build_icd10cm(tmp_path)
+    with pytest.raises(InputError, match="this is a file"):
+        build_icd10cm(tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[icd10cm\]'"):
+        build_icd10cm(tmp_path / "data")

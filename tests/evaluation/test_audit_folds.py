@@ -1,0 +1,196 @@
+"""Cross-validation: folds are a partition, no model has seen what it audits, finished folds are not trained again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hgclr.data import DataFolder
+from hgclr.errors import InputError
+from hgclr.evaluation import audit_folds as module
+from hgclr.evaluation.audit_folds import audit_folds, fold_run, write_fold_data
+from hgclr.evaluation.audit_rows import deal
+from hgclr.inference import HierarchicalClassifier
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import RunConfig
+from support.audit_cases import write_folder
+
+TREE = Taxonomy(["A", "a1", "a2", "B"], [-1, 0, 0, -1])
+
+
+def make_run(encoder: str, data: Path, output: Path, **settings) -> RunConfig:
+    training = {"epochs": 1, "learning_rate": 3e-3, "precision": "fp32"} | settings
+    model = {"encoder": encoder, "architecture": "flat"}
+    return RunConfig.model_validate({"data": {"path": data}, "model": model, "training": training, "output": output})
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> DataFolder:
+    """100 documents, of which some have the same text; the label a2 has four."""
+    random = np.random.default_rng(0)
+    choices = [{0, 1}, {3}, {0}]
+    documents = [(f"text {n}", choices[int(random.integers(3))]) for n in range(90)]
+    documents += [(f"rare {n}", {0, 2}) for n in range(4)] + [(f"  TEXT {n}", {3}) for n in range(6)]
+    return write_folder(tmp_path / "many", TREE, documents, split="train")
+
+
+def test_folds_are_even_and_keep_texts_together(many: DataFolder) -> None:
+    dealt = deal(many, "train", 4, seed=1)
+    documents = list(many.documents("train"))
+    assert len(dealt.folds) == len(documents) == 100
+    assert set(dealt.folds.tolist()) == {0, 1, 2, 3}
+    for n in range(6):
+        assert dealt.folds[n] == dealt.folds[94 + n]  # the same but for case and white space
+    assert sorted(dealt.folds[90:94].tolist()) == [0, 1, 2, 3]  # every model has seen the rare label
+    assert dealt.one_fold_labels == []
+    different = Counter(dealt.folds[:94].tolist())
+    assert max(different.values()) - min(different.values()) <= 1
+    again, other = deal(many, "train", 4, seed=1), deal(many, "train", 4, seed=2)
+    assert np.array_equal(dealt.folds, again.folds)
+    assert not np.array_equal(dealt.folds, other.folds)
+    assert dealt.digest == other.digest
+
+
+def test_the_documents_of_a_label_are_spread_evenly(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    labels = [[{0, 1}, {0, 2}, {3}][int(kind)] for kind in random.choice(3, 70, p=[0.6, 0.1, 0.3])]
+    folder = write_folder(tmp_path / "data", TREE, [(f"{n}", own) for n, own in enumerate(labels)], split="train")
+    dealt = deal(folder, "train", 5, seed=3)
+    for label in (1, 2, 3):
+        spread = np.bincount(dealt.folds[[label in own for own in labels]], minlength=5)
+        assert spread.max() - spread.min() <= 1
+
+
+def test_labels_in_one_fold_are_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "data", TREE, [("x", {0, 1}), ("y", {0}), ("z", {3}), ("Z", {3})], split="train")
+    assert deal(folder, "train", 2, seed=0).one_fold_labels == [1, 3]
+    with pytest.raises(InputError, match=r"train\.jsonl: 3 different texts cannot be dealt out to 4 folds; give fewer"):
+        deal(folder, "train", 4, seed=0)
+
+
+def test_the_data_of_a_fold_is_all_but_the_fold(many: DataFolder, tmp_path: Path) -> None:
+    write_folder(many.path, TREE, [("dev", {3})], split="dev")
+    many = DataFolder(many.path)
+    dealt = deal(many, "train", 3, seed=0)
+    documents = list(many.documents("train"))
+    for fold in range(3):
+        write_fold_data(many, dealt, fold, tmp_path / "fold")
+        written = DataFolder(tmp_path / "fold")
+        assert written.taxonomy == many.taxonomy
+        assert list(written.documents("train")) == [
+            document for document, place in zip(documents, dealt.folds, strict=True) if place != fold
+        ]
+        assert [document.text for document in written.documents("dev")] == ["dev"]
+
+
+def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
+    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(make_encoder("bert"), toy_data, tmp_path / "out")
+    trained: dict[Path, set[str]] = {}
+    asked: dict[Path, list[str]] = {}
+    train, load = module.train, HierarchicalClassifier.from_pretrained
+
+    def watched_train(own: RunConfig, **choices):
+        trained[own.output] = {document.text for document in DataFolder(own.data.path).documents("train")}
+        return train(own, **choices)
+
+    def watched_load(model: Path) -> HierarchicalClassifier:
+        classifier = load(model)
+        predict = classifier.predict_proba
+        asked[model.parent] = []
+
+        def predict_proba(texts: list[str]):
+            asked[model.parent] += texts
+            return predict(texts)
+
+        classifier.predict_proba = predict_proba
+        return classifier
+
+    monkeypatch.setattr(module, "train", watched_train)
+    monkeypatch.setattr(module.HierarchicalClassifier, "from_pretrained", watched_load)
+    counted: list[int] = []
+    found = audit_folds(run, folds=2, top=200, progress=counted.append)
+    texts = [document.text for document in DataFolder(toy_data).documents("train")]
+    assert len(trained) == len(asked) == 2
+    assert sorted(text for fold in asked.values() for text in fold) == sorted(texts)
+    for place, seen in trained.items():
+        assert seen.isdisjoint(asked[place])
+        assert seen | set(asked[place]) == set(texts)
+    assert found.documents == sum(counted) == 96
+    assert found.split == "train"
+    assert {finding.text for finding in found.findings} <= set(texts)
+    assert len({finding.row for finding in found.findings}) == len(found.findings)
+    left = {path.name for path in (tmp_path / "out" / "folds" / "1").iterdir()}
+    assert {"model", "metrics.json", "config.yaml"} <= left
+    assert left.isdisjoint({"data", "checkpoints", "training-model"})
+
+    def refuse(*arguments, **choices):
+        raise AssertionError("a finished fold is trained again")
+
+    monkeypatch.setattr(module, "train", refuse)
+    assert audit_folds(run, folds=2, top=200).to_json() == found.to_json()
+
+    shutil.rmtree(tmp_path / "out" / "folds" / "2")  # as if the audit had been interrupted there
+    monkeypatch.setattr(module, "train", watched_train)
+    trained.clear()
+    assert audit_folds(run, folds=2, top=200).to_json() == found.to_json()
+    assert list(trained) == [tmp_path / "out" / "folds" / "2"]
+
+
+def test_other_folds_data_or_settings_are_refused(make_encoder, toy_data: Path, tmp_path: Path, monkeypatch) -> None:
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    run = make_run(make_encoder("bert"), data, tmp_path / "out")
+
+    def stop(*arguments, **choices):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        audit_folds(run, folds=2)
+    cases = [
+        (run, 3, "another number of folds"),
+        (make_run(make_encoder("bert"), data, tmp_path / "out", epochs=2), 2, "other settings"),
+    ]
+    for other, count, message in cases:
+        with pytest.raises(
+            InputError, match=f"folds: the folder holds models of {message}; delete it, or give another"
+        ):
+            audit_folds(other, folds=count)
+    with gzip.open(data / "train.jsonl.gz", "at", encoding="utf-8") as file:
+        file.write(json.dumps({"text": "one more", "labels": ["society"]}) + "\n")
+    with pytest.raises(InputError, match="models of other documents"):
+        audit_folds(run, folds=2)
+
+
+def test_what_cannot_be_audited_is_refused_before_training(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(make_encoder("bert"), toy_data, tmp_path / "out")
+    with pytest.raises(InputError, match=r"1 fold cannot be audited.*give 2 or more folds"):
+        audit_folds(run, folds=1)
+    start = RunConfig.build({"data": {"path": toy_data}, "model": {"start": "old"}, "output": tmp_path / "out"})
+    with pytest.raises(InputError, match=r"model\.start is given.*leave it out"):
+        audit_folds(start)
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    (data / "dev.jsonl.gz").unlink()
+    with pytest.raises(InputError, match="there is no dev split to select the best epoch on"):
+        audit_folds(make_run(make_encoder("bert"), data, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_run_of_a_fold_keeps_the_settings(toy_data: Path, tmp_path: Path) -> None:
+    data = {"path": toy_data, "limit": 9, "dev_share": 0.2, "label_separator": "|", "add_ancestors": True}
+    run = RunConfig.build({"data": data, "training": {"seed": 4}, "output": tmp_path / "out"})
+    own = fold_run(run, 1)
+    assert own.output == tmp_path / "out" / "folds" / "2"
+    assert own.data.path == own.output / "data"
+    assert (own.data.limit, own.data.dev_share) == (9, 0.2)
+    # Its decisions do not count: what is taken from it are logits.
+    assert own.training == run.training.model_copy(update={"calibrate": False})
+    # What is written for a fold needs no options to be read.
+    assert (own.data.label_separator, own.data.add_ancestors) == (";", False)

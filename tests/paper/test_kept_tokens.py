@@ -1,0 +1,338 @@
+"""Figure 3: draws against direct calls of the model, words joined from pieces, HTML that escapes, the picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hgclr.config import PRESETS
+from hgclr.data.folder import DataFolder, Document
+from hgclr.errors import InputError
+from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models.base import load_tokenizer, save
+from hgclr.paper import kept_tokens as module
+from hgclr.paper import kept_tokens_figure
+from hgclr.paper.kept_tokens import KeptTokens, keep_rule, keep_tokens, load_training_model, some_documents
+from hgclr.paper.kept_tokens_figure import draw_kept_tokens, kept_tokens_html, write_kept_tokens
+
+TEXT = "The quantum laser of the atom, in a lens"
+GOLD = ("science", "physics")
+
+
+@pytest.fixture(scope="module")
+def folder(make_encoder: Callable[[str], str], taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Training models by preset, and a flat one."""
+    root = tmp_path_factory.mktemp("kept")
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    for name, settings in (
+        ("default", {"keep_at_least": 0}),
+        ("whole", {}),
+        ("paper", PRESETS["paper"] | {"keep_threshold": 0.2}),
+        ("dropout", {"positives": "dropout"}),
+    ):
+        torch.manual_seed(2)
+        model = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
+        for parameter_name, parameter in model.named_parameters():
+            if parameter_name.startswith("token_label_attention"):
+                torch.nn.init.normal_(parameter, std=2.0)  # enough guidance to differ from chance
+        save(model, tokenizer, root / name)
+        save(model.deployed(), tokenizer, root / f"{name}-deployed")
+    return root
+
+
+def document(taxonomy, text: str = TEXT, labels: tuple[str, ...] = GOLD) -> Document:
+    return Document(text, tuple(sorted(taxonomy.resolve(label) for label in labels)))
+
+
+def hand_made(**changes: object) -> KeptTokens:
+    """A text of two words, the first in two pieces: "unseen <b>"; two draws of four are shown."""
+    kept = np.array([[1, 1, 0, 1, 0, 1], [1, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 1]], dtype=bool)
+    fields = {
+        "text": "Unseen <b>",
+        "labels": (0, 1),
+        "paths": ("a & b > <i>",),
+        "tokens": ("[CLS]", "un", "##seen", "<", "b", "[SEP]"),
+        "spans": ((0, 0), (0, 2), (2, 6), (7, 8), (8, 9), (0, 0)),
+        "words": (-1, 0, 0, 1, 2, -1),
+        "special": np.array([1, 0, 0, 0, 0, 1], dtype=bool),
+        "kept": kept,
+        "shown": 2,
+    }
+    return KeptTokens(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_numbers_of_a_text_by_hand() -> None:
+    one = hand_made()
+    np.testing.assert_array_equal(one.shares, [1, 0.75, 0, 0.5, 0.25, 1])
+    assert one.counts.tolist() == [2, 2, 1, 1]
+    assert (one.length, one.read, one.cut, one.whole) == (4, 9, True, False)  # the ">" was not read
+    assert one.fraction == 6 / 16
+    mean = 6 / 16
+    assert one.spread == pytest.approx((sum((x - mean) ** 2 for x in (0.75, 0, 0.5, 0.25)) / 3) ** 0.5)
+    assert one.spread_by_chance == pytest.approx((mean * (1 - mean) / 4) ** 0.5)
+    pieces = list(one.pieces())
+    assert [(one.text[piece.start : piece.stop], piece.share, piece.kept) for piece in pieces] == [
+        ("Un", 0.75, (True, False)),
+        ("seen", 0.0, (False, False)),
+        ("<", 0.5, (True, True)),
+        ("b", 0.25, (False, True)),
+    ]
+    assert one.word_shares() == [("<", 0.5), ("unseen", 0.375), ("b", 0.25)]
+
+
+def test_spreads_are_those_of_simulated_draws() -> None:
+    random = np.random.default_rng(0)
+    draws, tokens = 50, 40
+    chance = []
+    for _ in range(200):
+        kept = np.array([random.permutation(tokens) < tokens // 2 for _ in range(draws)])
+        some = hand_made(tokens=("x",) * tokens, special=np.zeros(tokens, dtype=bool), kept=kept)
+        chance.append(some.spread**2)
+    assert np.mean(chance) == pytest.approx(some.spread_by_chance**2, rel=0.05)
+    alike = hand_made(tokens=("x",) * tokens, special=np.zeros(tokens, dtype=bool), kept=np.tile(kept[0], (draws, 1)))
+    assert alike.spread == pytest.approx(alike.spread_without_chance)
+
+
+def test_tokens_that_share_characters_are_one_piece() -> None:
+    one = hand_made(text="é x", spans=((0, 0), (0, 1), (0, 1), (2, 3), (3, 3), (0, 0)), words=(-1, 0, 0, 1, 1, -1))
+    assert [(piece.start, piece.stop, piece.share, piece.kept) for piece in one.pieces()] == [
+        (0, 1, 0.375, (True, False)),
+        (2, 3, 0.5, (True, True)),
+    ]
+
+
+@pytest.mark.parametrize("name", ["default", "paper"])
+def test_draws_are_those_of_direct_calls(folder: Path, taxonomy, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = load_training_model(folder / name)
+    seen: list[torch.Tensor] = []
+    choose = model.positive_weights
+
+    def record(input_ids, words, attention_mask, labels, noise=None):
+        """Give each draw a noise that the test knows."""
+        generator = torch.Generator().manual_seed(len(seen))
+        noise = -torch.empty(*input_ids.shape, len(taxonomy)).exponential_(generator=generator).log()
+        seen.append(noise)
+        return choose(input_ids, words, attention_mask, labels, noise)
+
+    monkeypatch.setattr(model, "positive_weights", record)
+    monkeypatch.setattr(module, "BATCH_TOKENS", 70)  # some draws at a time, not all
+    one = document(taxonomy)
+    (found,) = keep_tokens(model, tokenizer, [one], shown=2, draws=20)
+    assert len(seen) > 2
+    ids = torch.tensor([tokenizer(TEXT)["input_ids"]])[:, : len(found.tokens)]
+    labels = torch.zeros(1, len(taxonomy))
+    labels[0, list(one.labels)] = 1.0
+    expected = []
+    with torch.no_grad():
+        for noise in torch.cat(seen):
+            words = model.encoder.get_input_embeddings()(ids)
+            weights, _ = choose(ids, words, torch.ones_like(ids), labels, noise[None])
+            expected.append((weights[0] != 0).numpy())
+    np.testing.assert_array_equal(found.kept, np.array(expected))
+    np.testing.assert_allclose(found.shares, np.mean(expected, axis=0))
+    assert 0.05 < found.fraction < 0.95
+    if name == "default":
+        assert set(found.counts) == {-(-found.length // 2)}
+        assert found.kept[:, found.special].all()
+
+
+def test_draws_follow_the_seed_and_leave_torch_alone(folder: Path, taxonomy) -> None:
+    model, tokenizer = load_training_model(folder / "default")
+    texts = [document(taxonomy), document(taxonomy, "judge of the court in a contract", ("society", "law"))]
+
+    def draw(seed: int, documents: list[Document], shown: int = 3) -> list[np.ndarray]:
+        return [one.kept for one in keep_tokens(model, tokenizer, documents, shown=shown, draws=30, seed=seed)]
+
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    first = draw(5, texts)
+    torch.testing.assert_close(torch.rand(3), expected)
+    for one, other in zip(first, draw(5, texts, shown=7), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(first[0], draw(5, texts[:1])[0])
+    assert (first[0] != draw(6, texts)[0]).any()
+    assert len({row.tobytes() for row in first[0]}) > 1
+
+
+def test_other_labels_keep_other_tokens_and_paths_are_those_of_the_deepest(folder: Path, taxonomy) -> None:
+    model, tokenizer = load_training_model(folder / "default")
+    labels = [("science", "physics", "optics", "chemistry"), ("society", "sports", "tennis")]
+    one, other = keep_tokens(model, tokenizer, [document(taxonomy, TEXT, gold) for gold in labels], draws=200)
+    assert sorted(one.paths) == ["science > chemistry", "science > physics > optics"]
+    assert other.paths == ("society > sports > tennis",)
+    assert np.abs(one.shares - other.shares).max() > 0.3
+
+
+def test_pieces_cover_the_words_of_the_text(folder: Path, taxonomy) -> None:
+    model, tokenizer = load_training_model(folder / "default")
+    (one,) = keep_tokens(model, tokenizer, [document(taxonomy)], draws=3)
+    assert [TEXT[piece.start : piece.stop] for piece in one.pieces()] == TEXT.replace(",", " ,").split()
+    assert (one.tokens[0], one.tokens[-1], one.length, one.cut) == ("[CLS]", "[SEP]", 10, False)
+    long = "the laser " * 80
+    (one,) = keep_tokens(model, tokenizer, [document(taxonomy, long)], draws=3)
+    assert (len(one.tokens), one.cut) == (64, True)  # what the encoder has positions for
+    assert one.read == len("the laser " * 31) - 1
+
+
+def test_the_rule_in_words_and_another_share(folder: Path, taxonomy) -> None:
+    texts = [document(taxonomy)]
+    whole, tokenizer = load_training_model(folder / "whole")
+    assert keep_rule(whole.config) == "the most probable 50% of a text's tokens, at least 16; special tokens always"
+    (one,) = keep_tokens(whole, tokenizer, texts, draws=4)
+    assert one.whole
+    assert one.summary() == "every draw keeps the whole text"
+    for name in ("whole", "paper"):
+        model, _ = load_training_model(folder / name, keep_fraction=0.3)
+        assert keep_rule(model.config).startswith("the most probable 30% of a text's tokens; special tokens ")
+        (one,) = keep_tokens(model, tokenizer, texts, draws=4)
+        assert {int(row.sum()) for row in one.kept[:, ~one.special if name == "whole" else slice(None)]} == {
+            3 if name == "whole" else 4  # of ten tokens; of twelve, where the special ones count like others
+        }
+    paper, _ = load_training_model(folder / "paper")
+    assert keep_rule(paper.config) == "tokens with a probability above 0.2; special tokens like all others"
+
+
+def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, make_encoder, tmp_path: Path) -> None:
+    remedy = "give the folder training-model that hgclr train wrote for the architecture hgclr"
+    with pytest.raises(InputError, match=f"default-deployed: this FlatModel has no label side; {remedy}"):
+        load_training_model(folder / "default-deployed")
+    with pytest.raises(InputError, match="dropout: its positive samples are made by dropout, not by labels"):
+        load_training_model(folder / "dropout")
+    with pytest.raises(InputError, match=f"nowhere: no model here; {remedy}"):
+        load_training_model(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_bytes((folder / "default" / "config.json").read_bytes())
+    with pytest.raises(InputError, match=f"no model could be loaded: .*; {remedy}"):
+        load_training_model(tmp_path)
+    with pytest.raises(InputError, match=r"the share of tokens to keep is 1\.5; give a share above 0, up to 1"):
+        load_training_model(folder / "default", keep_fraction=1.5)
+    model, tokenizer = load_training_model(folder / "default")
+    with pytest.raises(InputError, match=r"the text '\\u200b' has no tokens; give a text of some words"):
+        list(keep_tokens(model, tokenizer, [document(taxonomy, "\u200b")]))
+    # The label side named in the configuration, but not among the weights.
+    flat = FlatModel.from_pretrained(folder / "default-deployed")
+    save(flat, tokenizer, tmp_path / "half")
+    config = json.loads((tmp_path / "half" / "config.json").read_text())
+    (tmp_path / "half" / "config.json").write_text(json.dumps(config | {"architectures": ["HGCLRModel"]}))
+    with pytest.raises(InputError, match=f"half: the weights lack .*; {remedy}"):
+        load_training_model(tmp_path / "half")
+
+
+def test_documents_are_a_sample_of_the_split(toy_data: Path) -> None:
+    folder = DataFolder(toy_data)
+    everything = list(folder.documents("test"))
+    some = some_documents(folder, "test", 5, seed=3)
+    assert len(some) == 5
+    places = [everything.index(one) for one in some]
+    assert places == sorted(places)
+    assert some == some_documents(folder, "test", 5, seed=3)
+    assert some != some_documents(folder, "test", 5, seed=4)
+    assert some_documents(folder, "test", 1000) == everything
+
+
+class Reader(HTMLParser):
+    """Collect tags, the text, and the text within <mark>."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.marked = "", []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data) -> None:
+        if "style" not in self.open:
+            self.text += data
+        if "mark" in self.open:
+            self.marked.append(data)
+
+
+def test_html_escapes_marks_and_needs_nothing_else() -> None:
+    one = hand_made(text="Unseen <b>")
+    page = kept_tokens_html([one], model="<run>/training-model", rule="P > 0.02 & more", seed=4)
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []  # every tag was closed
+    assert {"b", "i", "run"}.isdisjoint({tag for tag, _ in reader.tags})
+    assert "a & b > <i>" in reader.text
+    assert "<run>/training-model" in reader.text
+    assert "P > 0.02 & more" in reader.text
+    assert reader.marked == ["kept tokens", "Un", "<", "<", "b"]  # the legend, draw 1, draw 2
+    assert "<mark>Un</mark>seen" in page  # a word stays one word
+    assert "Draw 1: 2 of 4 tokens kept" in reader.text
+    assert reader.text.count("Unseen <b …") == 3
+    assert {"script", "link", "img", "iframe"}.isdisjoint({tag for tag, _ in reader.tags})
+    assert "http" not in page
+    assert "url(" not in page
+    assert "prefers-color-scheme: dark" in page
+    titles = [attributes["title"] for tag, attributes in reader.tags if tag == "span" and "title" in attributes]
+    assert titles == ["75%", "0%", "50%", "25%"]
+    assert "Most often: < 50%.Least often: b 25%." in reader.text
+
+
+def test_pieces_of_a_word_with_one_fate_are_marked_together() -> None:
+    one = hand_made(kept=np.ones((4, 6), dtype=bool))
+    assert "<mark>Unseen</mark> <mark>&lt;</mark><mark>b</mark>" in kept_tokens_html([one], model="m", rule="r", seed=0)
+
+
+def test_the_picture_holds_the_text_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = hand_made(text="Un$een $b$ and \\frac", spans=((0, 0), (0, 2), (2, 6), (7, 8), (8, 10), (0, 0)))
+    figure = draw_kept_tokens([one], "the rule")
+    figure.savefig("/dev/null", format="png")  # a dollar sign is no formula
+    bold = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"]
+    # Draw 1, draw 2 (two tokens without a space between), and what at least three quarters of the draws keep.
+    assert bold == ["Tokens kept in positive samples", "1.", "a & b > <i>", "Un", "$", "$b$", "Un"]
+    several = draw_kept_tokens([one] * 3, "the rule")
+    assert several.get_figheight() > 2 * figure.get_figheight() - 1
+    monkeypatch.setattr(kept_tokens_figure, "TALLEST", 100)
+    texts = [text.get_text() for text in draw_kept_tokens([one] * 3, "the rule").axes[0].texts]
+    assert texts[-1] == "2 more documents: see figure3.html"
+
+
+def test_lines_are_broken_at_white_space_and_long_words_anywhere() -> None:
+    columns = kept_tokens_figure.COLUMNS
+    text = "word " * 30 + "x" * (columns + 5) + " end"
+    lines = list(kept_tokens_figure._lines(text))
+    for line in lines:
+        assert all(column + stop - start <= columns for column, start, stop in line)
+        for (column, start, stop), (following, _, _) in pairwise(line):
+            assert following == column + stop - start + 1
+    assert "".join(text[start:stop] for line in lines for _, start, stop in line) == text.replace(" ", "")
+
+
+def test_the_files_say_everything(tmp_path: Path, taxonomy) -> None:
+    files = write_kept_tokens(
+        [hand_made()], taxonomy, tmp_path / "new", model="run/training-model", rule="r", seed=4, report={"note": 1}
+    )
+    assert [file.name for file in files] == ["figure3.html", "figure3.png", "figure3.json"]
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    content = json.loads(files[2].read_text(encoding="utf-8"))
+    assert (content["note"], content["seed"], content["draws"], content["draws_shown"]) == (1, 4, 4, 2)
+    (one,) = content["documents"]
+    assert one["labels"] == list(taxonomy.ids[:2])
+    assert one["tokens"][1] == {
+        "token": "un",
+        "start": 0,
+        "stop": 2,
+        "word": 0,
+        "special": False,
+        "kept_share": 0.75,
+        "kept": [True, False],
+    }
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file.figure3.html: cannot be written: "):
+        write_kept_tokens([hand_made()], taxonomy, tmp_path / "file", model="m", rule="r", seed=4)

@@ -1,0 +1,262 @@
+"""Figure 5: the numbers against scikit-learn and brute force, shuffled trees, the map, the files."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import silhouette_score
+
+from hgclr.errors import InputError
+from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models.base import load_tokenizer, save
+from hgclr.paper import label_map as label_measures
+from hgclr.paper.label_map import (
+    LabelMap,
+    father_ranks,
+    label_vectors,
+    map_labels,
+    map_models,
+    measure,
+    parent_silhouette,
+    shuffled_parents,
+)
+from hgclr.paper.label_map_figure import distinct_colours, draw_label_maps, write_label_maps
+from hgclr.taxonomy import Taxonomy
+
+
+def families(count: int, children: int) -> Taxonomy:
+    ids = [f"top {top}" for top in range(count)]
+    ids += [f"label {top} {child}" for top in range(count) for child in range(children)]
+    return Taxonomy(ids, [-1] * count + [top for top in range(count) for _ in range(children)])
+
+
+def clustered(tree: Taxonomy, noise: float, seed: int = 0) -> np.ndarray:
+    """Every father a direction of its own, its children around it."""
+    random = np.random.default_rng(seed)
+    centres = np.eye(len(tree))
+    fathers = np.where(tree.parents < 0, np.arange(len(tree)), tree.parents)
+    return centres[fathers] + noise * random.normal(size=(len(tree), len(tree)))
+
+
+def brute_rank(vectors: np.ndarray, label: int, father: int) -> float:
+    def cosine(one: int, other: int) -> float:
+        return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
+
+    others = [other for other in range(len(vectors)) if other not in (label, father)]
+    return 1 + sum(cosine(label, other) > cosine(label, father) for other in others)
+
+
+@pytest.mark.parametrize("block", [1, 7, 2**22])
+def test_silhouette_is_that_of_scikit_learn(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(label_measures, "BLOCK", block)
+    #          0   1  2  3  4  5  6  7  8  9 10: tops 0 and 1, families of 3, 2, 1 and 3, in no order
+    parents = np.array([-1, -1, 0, 1, 0, 2, 0, 1, 3, 5, 5, 5])
+    vectors = np.random.default_rng(3).normal(size=(len(parents), 4))
+    below = [2, 3, 4, 6, 7, 9, 10, 11]  # neither the tops nor the only children 5 and 8
+    expected = silhouette_score(vectors[below], parents[below], metric="cosine")
+    assert parent_silhouette(vectors, parents) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(data=st.data(), count=st.integers(5, 14), width=st.integers(1, 4))
+def test_silhouette_of_any_tree_is_that_of_scikit_learn(data: st.DataObject, count: int, width: int) -> None:
+    parents = np.array([-1, *(data.draw(st.integers(-1, label - 1)) for label in range(1, count))])
+    numbers = st.integers(-3, 3)  # small whole numbers: equal vectors and zero vectors do come up
+    vectors = np.array(
+        data.draw(st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=count, max_size=count))
+    )
+    below = [label for label in range(count) if parents[label] >= 0 and (parents == parents[label]).sum() > 1]
+    found = parent_silhouette(vectors.astype(float), parents)
+    if len(set(parents[below])) < 2:
+        assert found is None
+    else:
+        expected = silhouette_score(vectors[below].astype(float), parents[below], metric="cosine")
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 25, 2**22])
+def test_ranks_of_fathers_by_brute_force(monkeypatch: pytest.MonkeyPatch, taxonomy: Taxonomy, block: int) -> None:
+    monkeypatch.setattr(label_measures, "BLOCK", block)
+    vectors = np.random.default_rng(4).normal(size=(len(taxonomy), 5))
+    found = father_ranks(vectors, taxonomy.parents)
+    for label, father in enumerate(taxonomy.parents.tolist()):
+        if father < 0:
+            assert np.isnan(found[label])
+        else:
+            assert found[label] == brute_rank(vectors, label, father)
+    several = father_ranks(vectors, np.stack([taxonomy.parents, np.roll(taxonomy.parents, 1)]))
+    np.testing.assert_array_equal(several[0], found)
+    np.testing.assert_array_equal(several[1], father_ranks(vectors, np.roll(taxonomy.parents, 1)))
+
+
+def test_labels_equally_near_share_their_place_and_none_is_its_own_father() -> None:
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    ranks = father_ranks(vectors, np.array([-1, 0, 2, 0]))
+    assert ranks[1] == 1.5  # labels 0 and 2 are equally near to it
+    assert np.isnan(ranks[2])
+    assert ranks[3] == 2.0  # the mean of 1, 2 and 3
+
+
+def test_shuffled_trees_keep_tops_and_family_sizes() -> None:
+    parents = np.array([-1, 0, 0, 0, -1, 4, 4, 1])
+    shuffled = shuffled_parents(parents, 50, seed=1)
+    assert shuffled.shape == (50, 8)
+    for row in shuffled:
+        np.testing.assert_array_equal(row < 0, parents < 0)
+        np.testing.assert_array_equal(np.sort(row), np.sort(parents))
+    assert len({tuple(row) for row in shuffled}) > 20
+    np.testing.assert_array_equal(shuffled, shuffled_parents(parents, 50, seed=1))
+    assert (shuffled != shuffled_parents(parents, 50, seed=2)).any()
+
+
+def test_a_measure_counts_the_shuffled_trees_that_are_as_good() -> None:
+    high = measure(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=True)
+    assert (high.value, high.shuffled_mean) == (0.5, pytest.approx(0.25))
+    assert high.shuffled_sd == pytest.approx((sum((x - 0.25) ** 2 for x in (0.1, 0.5, 0.7, -0.3)) / 3) ** 0.5)
+    assert high.as_good == pytest.approx(3 / 5)  # 0.5, 0.7 and the true tree
+    assert measure(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=False).as_good == pytest.approx(4 / 5)
+
+
+def test_perfect_families_stand_out_from_shuffled_ones_and_noise_does_not() -> None:
+    tree = families(4, 8)
+    tight = map_labels(clustered(tree, 0.02), tree, permutations=60)
+    assert tight.silhouette is not None
+    assert tight.silhouette.value > 0.9
+    assert tight.silhouette.shuffled_mean < 0.05
+    assert tight.silhouette.as_good == pytest.approx(1 / 61)
+    assert tight.father_rank.value < 9  # its father is one of the eight others of the family
+    assert tight.father_rank.shuffled_mean > 12
+    assert tight.father_rank_by_chance == np.mean(range(1, len(tree)))
+    noise = map_labels(np.random.default_rng(0).normal(size=(len(tree), 30)), tree, permutations=60)
+    assert noise.silhouette is not None
+    assert noise.silhouette.as_good > 0.05
+    assert noise.father_rank.as_good > 0.05
+    # On the map of the tight vectors, too, every label lies nearest to one of its own family.
+    family = np.where(tree.parents < 0, np.arange(len(tree)), tree.parents)
+    apart = np.linalg.norm(tight.positions[:, None] - tight.positions[None], axis=-1)
+    np.fill_diagonal(apart, np.inf)
+    np.testing.assert_array_equal(family[apart.argmin(1)], family)
+
+
+def test_the_same_seed_gives_the_same_map_and_the_same_files(tmp_path: Path) -> None:
+    tree = families(3, 5)
+    first, again, other = (map_labels(clustered(tree, 0.3), tree, seed=seed, permutations=9) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.positions, again.positions)
+    assert first.to_json() == again.to_json()
+    assert first.silhouette != other.silhouette
+    for folder, one in (("first", first), ("again", again)):
+        write_label_maps({"flat": one, "HGCLR": one}, tmp_path / folder)
+    for name in ("figure5.png", "figure5.svg", "figure5.json"):
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_the_figure_shows_names_and_numbers(tmp_path: Path) -> None:
+    tree = Taxonomy(
+        ["a", "b", "a1", "a2", "a11", "a12"],
+        [-1, -1, 0, 0, 2, 2],
+        ["$x_1$ & co", "a name that is much longer than it is wise", "middle", "leaf", "one", "two"],
+    )
+    one = map_labels(clustered(tree, 0.1), tree, permutations=5)
+    figure = draw_label_maps({"flat": one, "HGCLR": one})
+    for axes in figure.axes:
+        texts = [text.get_text() for text in axes.texts]
+        assert "$x_1$ & co" in texts
+        assert "a name that is much longer th…" in texts
+        assert any(f"mean rank of the father  {one.father_rank.value:.1f} of 5" in text for text in texts)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["middle"]  # the tops stand on the map
+    (tmp_path / "other.txt").write_text("mine")
+    files = write_label_maps({"flat": one, "HGCLR": one}, tmp_path, {"note": "é"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "figure5.json",
+        "figure5.png",
+        "figure5.svg",
+        "other.txt",
+    ]
+    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse(files[1]).getroot().tag.endswith("svg")
+    numbers = json.loads(files[2].read_text(encoding="utf-8"))
+    assert numbers["note"] == "é"
+    assert numbers["maps"]["flat"]["mean_rank_of_father"]["by_chance"] == 3.0
+    assert numbers["maps"]["flat"]["labels_below_top"] == 4
+    assert set(numbers["maps"]["HGCLR"]["positions"]) == set(tree.ids)
+
+
+def test_without_two_families_there_is_a_map_and_no_silhouette() -> None:
+    tree = families(1, 6)
+    one = map_labels(clustered(tree, 0.5), tree, permutations=5)
+    assert one.silhouette is None
+    assert one.to_json()["silhouette_by_parent"] is None
+    assert "silhouette by parent  not defined" in draw_label_maps({"flat": one}).axes[0].texts[-1].get_text()
+
+
+def test_many_parents_are_drawn_without_legend() -> None:
+    ids = ["top", *(f"p{n}" for n in range(60)), *(f"c{n}" for n in range(120))]
+    tree = Taxonomy(ids, [-1, *[0] * 60, *(1 + n // 2 for n in range(120))])
+    one = map_labels(np.random.default_rng(1).normal(size=(len(tree), 8)), tree, permutations=3)
+    assert isinstance(one, LabelMap)
+    assert draw_label_maps({"flat": one}).legends == []
+
+
+def test_a_tree_of_one_level_has_nothing_to_show() -> None:
+    with pytest.raises(InputError, match=r"the label tree has one level, so that none of its 3 labels has a father"):
+        map_labels(np.eye(3), Taxonomy(["a", "b", "c"], [-1, -1, -1]))
+
+
+@pytest.mark.parametrize("count", [3, 10, 11, 24])
+def test_colours_can_be_told_apart(count: int) -> None:
+    colours = distinct_colours(count)
+    assert len(set(colours)) == count
+    values = [np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) for colour in colours]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(values, 2)) > 25
+    for red, green, blue in values:
+        assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 200  # visible on white
+
+
+@pytest.fixture(scope="module")
+def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("maps")
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    other = Taxonomy([f"{label}!" for label in taxonomy.ids], taxonomy.parents)
+    small = Taxonomy(["a", "b", "a1"], [-1, -1, 0])
+    for name, kind, tree in (
+        ("flat", FlatModel, taxonomy),
+        ("hgclr", HGCLRModel, taxonomy),
+        ("other", FlatModel, other),
+        ("small", FlatModel, small),
+    ):
+        torch.manual_seed(1)
+        save(kind.from_encoder(make_encoder("bert"), tree, tokenizer), tokenizer, folder / name)
+    return {name: folder / name for name in ("flat", "hgclr", "other", "small")}
+
+
+def test_models_are_mapped_by_the_rows_of_their_heads(models: dict[str, Path], taxonomy: Taxonomy) -> None:
+    maps = map_models({"flat": models["flat"], "HGCLR": models["hgclr"]}, permutations=4)
+    for name, folder in (("flat", "flat"), ("HGCLR", "hgclr")):
+        vectors, tree = label_vectors(models[folder])
+        assert tree == taxonomy
+        assert vectors.shape == (len(taxonomy), 32)
+        weight = (FlatModel if folder == "flat" else HGCLRModel).from_pretrained(models[folder]).classifier.weight
+        np.testing.assert_array_equal(vectors, weight.detach().double().numpy())
+        assert maps[name].father_rank.value == pytest.approx(np.nanmean(father_ranks(vectors, taxonomy.parents)))
+
+
+def test_different_trees_and_missing_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"small: its label tree is not that of .*flat: 3 labels, there 9; give models"
+    ):
+        map_models({"flat": models["flat"], "HGCLR": models["small"]})
+    with pytest.raises(InputError, match=r"label 0 is 'science! > chemistry!', there 'science > chemistry'"):
+        map_models({"flat": models["flat"], "HGCLR": models["other"]})
+    with pytest.raises(InputError, match=r"nowhere: no model here; give the folder 'model' that hgclr train wrote"):
+        map_models({"flat": models["flat"], "HGCLR": tmp_path / "nowhere"})
+    (tmp_path / "config.json").write_bytes((models["flat"] / "config.json").read_bytes())
+    with pytest.raises(InputError, match=r"no model could be loaded: .*; give the folder 'model'"):
+        label_vectors(tmp_path)

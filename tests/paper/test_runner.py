@@ -1,0 +1,238 @@
+"""Running rows: order, what is done, what is killed, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hgclr.errors import InputError
+from hgclr.paper import runner
+from hgclr.paper.experiment import Experiment
+from hgclr.paper.runner import reproduce, run_row
+from hgclr.paper.systems import TABLES, Budget
+from hgclr.training import RunConfig
+from support.pretended_training import PretendedTraining, metrics
+
+
+@pytest.fixture
+def plan(toy_data: Path, tmp_path: Path) -> Experiment:
+    return Experiment(data=toy_data, encoder="e", output=tmp_path / "out", budget=Budget(documents=8, epochs=4))
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> PretendedTraining:
+    pretended = PretendedTraining()
+    monkeypatch.setattr(runner, "train", pretended)
+    return pretended
+
+
+def lines(plan: Experiment, table: str) -> dict[str, dict]:
+    content = json.loads((plan.output / f"{table}.json").read_text())
+    return {row["key"]: row for row in content["rows"]}
+
+
+def test_seeds_are_the_outer_loop_and_tables_share_runs(plan: Experiment, training: PretendedTraining) -> None:
+    reproduce(TABLES["table4"], [2, 5], plan)
+    rows = ["hgclr", "no-name", "no-spatial", "no-edge"]
+    assert training.names == [f"{row}-{seed}" for seed in (2, 5) for row in rows]
+    reproduce(TABLES["table5"], [2, 5], plan)
+    assert training.names[8:] == [f"{row}-{seed}" for seed in (2, 5) for row in ("dropout", "random", "adversarial")]
+    assert [len(row["runs"]) for row in lines(plan, "table5").values()] == [2, 2, 2, 2]
+
+
+def test_the_table_is_there_after_every_run(
+    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def score(run: RunConfig) -> tuple[float, float]:
+        if (plan.output / "table4.json").exists():
+            seen.append({key: len(row["runs"]) for key, row in lines(plan, "table4").items()})
+        return 0.8, 0.6
+
+    training.score = score
+    reproduce(TABLES["table4"], [1], plan, rows=["hgclr", "no-name", "no-edge"])
+    assert seen == [{"hgclr": 1, "no-name": 0, "no-edge": 0}, {"hgclr": 1, "no-name": 1, "no-edge": 0}]
+
+
+def test_random_masking_runs_what_it_is_measured_on_first(plan: Experiment, training: PretendedTraining) -> None:
+    folder = run_row("random", 3, plan)
+    assert training.names == ["hgclr-3", "random-3"]
+    assert folder == plan.output / "runs" / "random-3"
+    assert training.runs[1].model.overrides["keep_fraction"] == 0.3  # the mean of what PretendedTraining says
+    run_row("random", 3, plan)
+    assert len(training.runs) == 2
+
+
+def test_rows_done_before_stay_in_the_table(plan: Experiment, training: PretendedTraining) -> None:
+    reproduce(TABLES["table4"], [1], plan, rows=["hgclr", "no-name"])
+    reproduce(TABLES["table4"], [1], plan, rows=["layers-2"])
+    assert list(lines(plan, "table4")) == ["hgclr", "no-name", "layers-2"]
+
+
+def test_models_and_checkpoints_go_unless_they_are_wanted(
+    plan: Experiment, training: PretendedTraining, toy_data: Path, tmp_path: Path
+) -> None:
+    folder = run_row("bert", 1, plan)
+    assert {path.name for path in folder.iterdir()} == {"metrics.json", "settings.json"}
+    keeping = Experiment(data=toy_data, encoder="e", output=tmp_path / "kept", keep_models=True)
+    kept = {path.name for path in run_row("bert", 1, keeping).iterdir()}
+    assert kept == {"metrics.json", "settings.json", "model", "training-model"}
+    later = Experiment(data=toy_data, encoder="e", output=tmp_path / "kept")
+    assert (run_row("bert", 1, later) / "model").is_dir()  # what was kept once is not taken away
+    wanting = Experiment(**{**vars(plan), "keep_models": True})
+    with pytest.raises(InputError, match=r"bert-1 is done, and its models were not kept; give another --output"):
+        run_row("bert", 1, wanting)
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"budget": Budget(documents=8, epochs=5)}, "training.epochs is 4 there and 5 here"),
+        ({"encoder": "other"}, "model.encoder is 'e' there and 'other' here"),
+        ({"overrides": ("model.label_layers=3",)}, "model.label_layers is 1 there and 3 here"),
+        ({"recipe": "paper"}, "training.recipe is 'default' there and 'paper' here"),
+    ],
+)
+def test_other_settings_in_the_same_place_are_refused_before_anything_runs(
+    plan: Experiment, training: PretendedTraining, changed: dict, difference: str
+) -> None:
+    reproduce(TABLES["table4"], [1], plan, rows=["no-edge"])
+    before = (plan.output / "table4.md").read_text()
+    with pytest.raises(InputError) as error:
+        reproduce(TABLES["table4"], [1], Experiment(**{**vars(plan), **changed}))
+    assert "no-edge-1 holds a run with other settings: " + difference in str(error.value)
+    assert str(error.value).endswith("; give another --output, or delete that folder")
+    assert training.names == ["no-edge-1"]
+    assert (plan.output / "table4.md").read_text() == before
+
+
+def test_a_change_of_the_preset_itself_is_another_setting(
+    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hgclr.config import PRESETS
+
+    run_row("hgclr", 1, plan)
+    monkeypatch.setitem(PRESETS, "default", PRESETS["default"] | {"keep_fraction": 0.9})
+    with pytest.raises(InputError, match=r"model\.keep_fraction is 0\.5 there and 0\.9 here"):
+        run_row("hgclr", 1, plan)
+
+
+def test_the_same_folder_may_be_spelled_otherwise(
+    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_row("bert", 1, plan)
+    monkeypatch.chdir(plan.data.parent)
+    run_row("bert", 1, Experiment(**{**vars(plan), "data": Path(plan.data.name)}))
+    assert training.names == ["bert-1"]
+
+
+def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, training: PretendedTraining) -> None:
+    reproduce(TABLES["table3"], [1], plan, rows=["bert", "hgclr"])
+    reproduce(TABLES["table3"], [1], Experiment(**{**vars(plan), "preset": "paper"}), rows=["bert", "hgclr"])
+    assert [run.output for run in training.runs] == [
+        plan.output / folder / f"{row}-1" for folder in ("runs", "runs-paper") for row in ("bert", "hgclr")
+    ]
+    text = (plan.output / "table3-paper.md").read_text()
+    assert "The preset paper holds for all rows: a head that starts from random weights, pooling cls" in text
+    assert "tuned on dev" not in text  # the paper decides at one half
+    assert "| tuned on dev |" in (plan.output / "table3.md").read_text()
+
+
+def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment, training: PretendedTraining) -> None:
+    def score(run: RunConfig) -> tuple[float, float]:
+        if run.model.architecture == "hgclr" and run.model.overrides.get("positives") is None:
+            raise InputError("it needs 11 GB", remedy="lower model.node_width")
+        return 0.8, 0.6
+
+    training.score = score
+    summary = reproduce(TABLES["table5"], [1], plan)
+    reasons = {line.key: line.refused.get(1) for line in summary.lines}
+    assert reasons == {
+        "hgclr": "it needs 11 GB; lower model.node_width",
+        "dropout": None,
+        "random": "it needs a run of hgclr, which was refused: it needs 11 GB; lower model.node_width",
+        "adversarial": None,
+    }
+    text = (plan.output / "table5.md").read_text()
+    assert "| hierarchy-guided | 87.46 / 81.52 | refused |" in text
+    assert "- hierarchy-guided, seed 1, could not be run: it needs 11 GB; lower model.node_width" in text
+    training.score = lambda _: (0.8, 0.6)
+    assert not any(line.refused for line in reproduce(TABLES["table5"], [1], plan).lines)
+
+
+def test_a_folder_that_somebody_else_made_is_left_alone(plan: Experiment, training: PretendedTraining) -> None:
+    folder = plan.output / "runs" / "bert-1"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(metrics(plan.base(), 0.1, 0.1)))
+    with pytest.raises(InputError, match="bert-1 holds a run that hgclr reproduce did not make"):
+        run_row("bert", 1, plan)
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1]])
+def test_seeds_are_given_once_each(plan: Experiment, seeds: list[int]) -> None:
+    with pytest.raises(InputError, match="give each seed once"):
+        reproduce(TABLES["table4"], seeds, plan)
+
+
+def test_a_split_that_is_not_there_is_missed_at_once(plan: Experiment, tmp_path: Path, toy_data: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("taxonomy.tsv", "train.jsonl.gz"):
+        (data / name).write_bytes((toy_data / name).read_bytes())
+    plan = Experiment(**{**vars(plan), "data": data})
+    with pytest.raises(InputError, match=r"table2 shows scores on test, and there is no such split; add test\.jsonl$"):
+        reproduce(TABLES["table2"], [1], plan)
+    with pytest.raises(InputError, match=r"or hold out a tenth of train with --set data\.dev_share=0\.1"):
+        reproduce(TABLES["table3"], [1], plan)
+    with pytest.raises(InputError, match="there is no row 'x'"):
+        run_row("x", 1, plan)
+
+
+def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    """A real process is killed in its second row; the first is not touched, the second goes on, the third follows."""
+    output = tmp_path / "out"
+    words = [
+        *("reproduce", "table3", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", output),
+        *("--seeds", 1, "--rows", "bert,hgclr,no-contrastive", "--budget", "documents=32,length=16,epochs=12"),
+        *("--set", "model.label_heads=4", "--set", "training.patience=100", "--set", "training.learning_rate=1e-3"),
+    ]
+    command = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')", *map(str, words)]
+    surroundings = os.environ | {"COLUMNS": "200"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=surroundings)
+    killed = output / "runs" / "hgclr-1"
+    deadline = time.monotonic() + 240
+    while not list(killed.glob("checkpoints/checkpoint-*/COMPLETE")):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline, "no checkpoint in time"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    first = output / "runs" / "bert-1"
+    untouched = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
+    assert not (killed / "metrics.json").exists()
+
+    again = subprocess.run(command, capture_output=True, text=True, env=surroundings, check=False)
+    assert again.returncode == 0, again.stderr
+    assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == untouched
+    epochs = [line for line in again.stderr.splitlines() if "seed 1: hgclr" in line]
+    assert 0 < len(epochs) < 12  # the epochs before the kill are not trained again
+    assert not any("epoch  1 " in line for line in epochs)
+    assert len([line for line in again.stderr.splitlines() if "no-contrastive" in line]) == 12
+    content = json.loads((output / "table3.json").read_text())
+    assert {row["key"]: [run["resumed"] for run in row["runs"]] for row in content["rows"]} == {
+        "bert": [False],
+        "hgclr": [True],
+        "no-contrastive": [False],
+    }
+    assert [row["runs"][0]["epochs"] for row in content["rows"]] == [12, 12, 12]
+    assert content["rows"][1]["seconds"] is None
+    assert not list(output.glob("runs/*/checkpoints"))
+    assert str(tmp_path) not in (output / "table3.json").read_text() + (output / "table3.md").read_text()

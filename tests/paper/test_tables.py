@@ -1,0 +1,276 @@
+"""The tables: every row can be built, and the paper's figures are the paper's."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hgclr.config import PRESETS, method_settings
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError
+from hgclr.paper.experiment import Experiment, NotYetError, record
+from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, TABLES
+from hgclr.training import RunConfig
+
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT.parent / "shared" / "paper" / "hgclr-acl2022.tex"
+
+# What the paper calls the rows.
+PRINTED = {
+    "table2": {
+        "TextRCNN": "textrcnn",
+        "HiAGM": "textrcnn-hiagm",
+        "HTCInfoMax": "textrcnn-htcinfomax",
+        "HiMatch": "textrcnn-himatch",
+        "BERT (Our implement)": "bert",
+        "BERT of Chen et al.": "bert-chen",
+        "BERT+HiAGM (Our implement)": "hiagm",
+        "BERT+HTCInfoMax (Our implement)": "htcinfomax",
+        "BERT+HiMatch": "himatch",
+        "HGCLR": "hgclr",
+    },
+    "table3": {
+        "BERT": "bert",
+        "HGCLR": "hgclr",
+        "-r.p. GCN": "gcn",
+        "-r.p. GAT": "gat",
+        "-r.m. graph encoder": "no-graph-encoder",
+        "-r.m. contrastive loss": "no-contrastive",
+    },
+    "table4": {
+        "Base architecture": "hgclr",
+        "-w/o name embedding": "no-name",
+        "-w/o spatial encoding": "no-spatial",
+        "-w/o edge encoding": "no-edge",
+    },
+    "table5": {
+        "Hierarchy-guided": "hgclr",
+        "Dropout": "dropout",
+        "Random masking": "random",
+        "Adversarial attack": "adversarial",
+    },
+}
+
+
+def experiment(toy_data: Path, output: Path, **settings) -> Experiment:
+    return Experiment(data=toy_data, encoder="all-MiniLM-L6-v2", output=output, **settings)
+
+
+def pretend_finished(plan: Experiment, key: str, seed: int, **metrics) -> None:
+    folder = plan.folder(SYSTEMS[key], seed)
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps({"history": [], **metrics}))
+
+
+@pytest.mark.parametrize("table", PRINTED)
+def test_the_figures_are_those_that_the_paper_prints(table: str) -> None:
+    if not PAPER.is_file():
+        pytest.skip("the paper's source (../shared/paper) is not on this machine")
+    source = PAPER.read_text(encoding="utf-8")
+    end = source.index(rf"\label{{tab:{table[-1]}}}")
+    text = source[source.rindex(r"\begin{tabular}", 0, end) : end]
+    printed: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        cited = line.replace(r"BERT \cite{chenhierarchy}", "BERT of Chen et al.")  # the paper has two rows of that name
+        plain = re.sub(r"\\cite\{\w+\}|\\bottomrule|\\midrule|\\\\", "", cited)
+        plain = re.sub(r"\\text(?:bf|it)\{([^}]*)\}", r"\1", plain)
+        name, *cells = (cell.strip() for cell in plain.split("&"))
+        if cells and name in PRINTED[table]:
+            printed[PRINTED[table][name]] = cells
+    assert set(printed) == set(PRINTED[table].values())
+    for row in TABLES[table].rows:
+        if row.extra:
+            assert not row.paper
+            continue
+        cells = printed[row.system]
+        expected = {}
+        for corpus, micro, macro in zip(("wos", "nyt", "rcv1"), cells[::2], cells[1::2], strict=False):
+            if micro != "-":
+                expected[corpus] = (float(micro), float(macro))
+        assert row.paper == expected, row.system
+
+
+def test_tables_show_the_split_that_the_paper_shows() -> None:
+    assert {key: table.split for key, table in TABLES.items()} == {
+        "table2": "test",
+        "table3": "dev",
+        "table4": "dev",
+        "table5": "dev",
+        "systems": "test",
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_system_has_settings_that_fit_together(preset: str, toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path, preset=preset)
+    pretend_finished(plan, "hgclr", 1, history=[{"kept": 0.2}, {"kept": 0.3}])
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        pretend_finished(plan, key, 1, recipe={"epochs": 8})
+    listed = {row.system for table in TABLES.values() for row in table.rows if not row.printed}
+    assert listed == set(SYSTEMS)
+    for key, system in SYSTEMS.items():
+        run = plan.run(system, 1)
+        settings = record(system, run)
+        assert json.loads(json.dumps(settings)) == settings
+        assert run.training.seed == 1
+        assert run.output == tmp_path / ("runs" if preset == "default" else f"runs-{preset}") / f"{key}-1"
+        if system.classical is None:
+            assert run.model.preset == (system.preset or preset)
+            assert (run.model.encoder == TEXTRCNN) == key.startswith("textrcnn")
+
+
+PAPERS_ROWS = sorted({row.system for name in PRINTED for row in TABLES[name].rows if not row.printed})
+
+
+@pytest.mark.parametrize("key", PAPERS_ROWS)
+def test_a_preset_holds_for_every_row_of_the_papers_tables(key: str, toy_data: Path, tmp_path: Path) -> None:
+    """What the presets say is read from the configurations that a user would train with."""
+    system = SYSTEMS[key]
+    for preset in ("paper", "published"):
+        plan = experiment(toy_data, tmp_path, preset=preset)
+        if key == "random":
+            pretend_finished(plan, "hgclr", 1, history=[{"kept": 0.2}])
+        config, run = RunConfig.read(ROOT / "configs" / preset / "wos.yaml"), plan.run(system, 1)
+        method, settings = method_settings(preset, {}), record(system, run)
+        for name in ("classifier_start", "pooling", "classification_loss"):
+            assert settings["model"][name] == method[name]
+        assert (settings["model"]["classifier_start"], settings["model"]["pooling"]) == ("random", "cls")
+        assert not settings["data"]["label_documents"]
+        assert not settings["training"]["calibrate"]
+        assert run.training.recipe == config.training.recipe == "paper"
+        assert run.training.patience_metrics == config.training.patience_metrics
+        assert run.training.precision == "fp32"
+
+
+def test_the_default_holds_for_every_row_of_the_papers_tables(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path)
+    for key in set(PAPERS_ROWS) - {"random"}:
+        settings = record(SYSTEMS[key], plan.run(SYSTEMS[key], 1))
+        assert settings["data"]["label_documents"]
+        assert settings["training"]["calibrate"]
+        assert (settings["model"]["pooling"], settings["training"]["recipe"]) == ("auto", "default")
+
+
+def test_himatch_has_the_recipe_of_its_paper_where_the_others_have_theirs(toy_data: Path, tmp_path: Path) -> None:
+    own = {"batch_size": 8, "learning_rate": 2e-5, "warmup": 0.1, "max_gradient_norm": 1.0, "schedule": "linear"}
+    for settings, has_it in (
+        ({"preset": "paper"}, True),
+        ({"preset": "published"}, True),
+        ({"preset": "paper", "recipe": "default"}, False),
+        ({"recipe": "paper"}, True),
+        ({}, False),
+    ):
+        plan = experiment(toy_data, tmp_path, **settings)
+        for key in ("himatch", "bert", "textrcnn-himatch"):
+            training = plan.run(SYSTEMS[key], 1).training
+            for name, value in own.items():
+                assert getattr(training, name) == (value if key == "himatch" and has_it else None)
+
+
+def test_the_systems_differ_in_what_they_are_named_for(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path)
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        pretend_finished(plan, key, 1, recipe={"epochs": 8})
+    runs = {key: plan.run(SYSTEMS[key], 1) for key in SYSTEMS if key != "random"}
+    plain = RunConfig(data={"path": toy_data}, output=tmp_path)
+    default = record(SYSTEMS["default"], runs["default"])
+    without = {"training": {"seed": 0, "precision": "auto"}}
+    assert default["model"] == record(SYSTEMS["default"], plain)["model"]
+    assert default["training"] | without["training"] == record(SYSTEMS["default"], plain)["training"]
+
+    def differences(key: str, other: str) -> dict[str, object]:
+        ours, theirs = record(SYSTEMS[key], runs[key]), record(SYSTEMS[other], runs[other])
+        return {
+            f"{section}.{name}": value
+            for section, values in ours.items()
+            for name, value in values.items()
+            if theirs[section].get(name) != value
+        }
+
+    assert differences("flat-cls", "flat") == {"model.pooling": "cls"}
+    assert differences("flat-random-head", "flat") == {"model.classifier_start": "random"}
+    assert differences("bert", "flat") == {"data.label_documents": True}
+    assert differences("head", "default") == {"training.effort": "head"}
+    for key in ("flat", "flat-cls", "flat-random-head"):
+        assert differences(f"{key}-long", key) == {"training.epochs": 16, "training.patience": 12}
+    for key in (row.system for row in TABLES["systems"].rows if row.system not in ("names", "hiclass")):
+        assert runs[key].tunes_decisions, key
+    assert runs["hgclr-published"].training.patience_metrics == ["macro_f1", "micro_f1"]
+
+
+def test_what_makes_a_row_stands_above_what_the_user_sets(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path, overrides=("model.contrastive_weight=0.4", "model.label_layers=2"))
+    ours, without = (record(SYSTEMS[key], plan.run(SYSTEMS[key], 1))["model"] for key in ("hgclr", "no-contrastive"))
+    assert (ours["contrastive_weight"], without["contrastive_weight"]) == (0.4, 0.0)
+    assert ours["label_layers"] == without["label_layers"] == 2
+
+
+def test_the_published_program_removes_the_graph_encoder_in_its_own_way(toy_data: Path, tmp_path: Path) -> None:
+    system = SYSTEMS["no-graph-encoder"]
+    ours = record(system, experiment(toy_data, tmp_path).run(system, 1))["model"]
+    theirs = record(system, experiment(toy_data, tmp_path, preset="published").run(system, 1))["model"]
+    assert ours["label_encoder"] == "none"
+    assert theirs["label_encoder"] == "graphormer"
+    assert not any(theirs[name] for name in ("label_embedding", "spatial_encoding", "edge_encoding"))
+
+
+@pytest.mark.parametrize("preset", ["paper", "published"])
+@pytest.mark.parametrize("corpus", ["wos", "nyt", "rcv1"])
+def test_a_corpus_has_the_weights_of_its_configuration(
+    preset: str, corpus: str, toy_data: Path, tmp_path: Path
+) -> None:
+    config = RunConfig.read(ROOT / "configs" / preset / f"{corpus}.yaml").model.overrides
+    plan = experiment(toy_data, tmp_path, preset=preset, corpus=corpus)
+    model = record(SYSTEMS["hgclr"], plan.run(SYSTEMS["hgclr"], 1))["model"]
+    for name in ("contrastive_weight", "keep_threshold"):
+        assert model[name] == config[name]
+    bert, other = SYSTEMS["bert"], experiment(toy_data, tmp_path, preset=preset, corpus="wos")
+    assert record(bert, plan.run(bert, 1)) == record(bert, other.run(bert, 1))
+    assert all(preset in PRESETS and corpus != "wos" for preset, corpus in PRESETS_BY_CORPUS)
+
+
+def test_random_masking_keeps_what_was_measured(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path, preset="paper")
+    with pytest.raises(NotYetError):
+        plan.run(SYSTEMS["random"], 4)
+    pretend_finished(plan, "hgclr", 4, history=[{"kept": 0.125}, {"kept": 0.375}, {"kept": 0.4}])
+    model = record(SYSTEMS["random"], plan.run(SYSTEMS["random"], 4))["model"]
+    assert model["keep_fraction"] == 0.3
+    assert (model["keep_threshold"], model["keep_at_least"], model["positives"]) == (None, 0, "random")
+
+
+def test_flat_can_be_trained_twice_as_long_as_the_recipe_says(toy_data: Path, tmp_path: Path) -> None:
+    plan = experiment(toy_data, tmp_path)
+    pretend_finished(plan, "flat", 1, recipe={"epochs": 7})
+    run = plan.run(SYSTEMS["flat-long"], 1)
+    assert (run.training.epochs, run.training.patience) == (14, 12)
+
+
+def test_unknown_rows_are_named_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="table4 has no row 'no-egde'; did you mean 'no-edge'"):
+        TABLES["table4"].choose(["hgclr", "no-egde"])
+    with pytest.raises(InputError, match="its rows are hgclr, no-name, no-spatial, no-edge, layers-2"):
+        TABLES["table4"].choose(["zzz"])
+    assert [row.system for row in TABLES["table4"].choose(["layers-2", "hgclr"])] == ["hgclr", "layers-2"]
+    assert "layers-2" not in [row.system for row in TABLES["table4"].choose(None)]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.seed=3", "training.seed is decided by --seeds; use that option"),
+        ("model.architecture=flat", "model.architecture is decided by --rows"),
+        ("training.epochs=3", "training.epochs is decided by --budget"),
+        ("training.epoch=3", "training.epoch: unknown setting; did you mean 'epochs'"),
+        ("model.node_widht=3", "unknown model setting 'node_widht'; did you mean 'node_width'"),
+        ("seed", "--set 'seed' is no key=value"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(override: str, message: str, toy_data: Path, tmp_path: Path) -> None:
+    from hgclr.paper.systems import Budget
+
+    with pytest.raises(InputError, match=re.escape(message)):
+        experiment(toy_data, tmp_path, overrides=(override,), budget=Budget(epochs=2)).base()

@@ -1,0 +1,178 @@
+"""The figures of a table and its three files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from hgclr.paper import runner
+from hgclr.paper.experiment import Experiment
+from hgclr.paper.runner import reproduce
+from hgclr.paper.summary import Spread
+from hgclr.paper.systems import TABLES, Budget
+from hgclr.provenance import command_line, portable
+from support.pretended_training import MACHINE, TUNED, PretendedTraining
+
+SCORES = {
+    ("flat", 1): (0.8011, 0.7012),
+    ("flat", 2): (0.8130, 0.7231),
+    ("flat", 7): (0.7921, 0.6972),
+    ("hgclr", 1): (0.8222, 0.7313),
+    ("hgclr", 2): (0.8097, 0.7402),
+    ("hgclr", 7): (0.8201, 0.7155),
+}
+
+
+@pytest.fixture
+def made(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a table 2 of two rows and three seeds, whose scores are known."""
+    training = PretendedTraining(lambda run: SCORES[run.model.architecture, run.training.seed])
+    monkeypatch.setattr(runner, "train", training)
+    plan = Experiment(
+        data=toy_data,
+        encoder=str(tmp_path / "encoders" / "tiny"),
+        output=tmp_path / "out",
+        budget=Budget(documents=1500, length=64, epochs=8),
+    )
+    reproduce(TABLES["table2"], [1, 2, 7], plan, rows=["bert", "hgclr"], command="hgclr reproduce …")
+    return plan.output
+
+
+def of(system: str, place: int) -> list[float]:
+    return [100 * SCORES[system, seed][place] for seed in (1, 2, 7)]
+
+
+def test_json_holds_every_figure_and_what_it_depends_on(made: Path) -> None:
+    content = json.loads((made / "table2.json").read_text(encoding="utf-8"))
+    flat, printed, ours = content["rows"]
+    assert printed["key"] == "bert-chen"
+    assert printed["paper"] == {"micro": 86.26, "macro": 80.58}
+    assert (printed["ours"], printed["runs"]) == (None, [])
+    for place, average in enumerate(("micro", "macro")):
+        spread = ours["ours"][average]
+        assert spread["values"] == pytest.approx(of("hgclr", place))
+        assert spread["mean"] == pytest.approx(statistics.mean(of("hgclr", place)))
+        assert spread["sd"] == pytest.approx(statistics.stdev(of("hgclr", place)), abs=1e-5)
+        paper = (87.11, 81.20)[place]
+        assert ours["difference"][average] == pytest.approx(statistics.mean(of("hgclr", place)) - paper)
+        assert ours["paper_gain"][average] == pytest.approx(paper - (85.63, 79.07)[place])
+        gains = [ours - base for ours, base in zip(of("hgclr", place), of("flat", place), strict=True)]
+        assert ours["gain"][average]["values"] == pytest.approx(gains, abs=1e-5)
+        assert ours["gain"][average]["sd"] == pytest.approx(statistics.stdev(gains), abs=1e-5)
+        assert ours["tuned"][average]["values"] == pytest.approx([TUNED * value for value in of("hgclr", place)])
+        assert ours["tuned_gain"][average]["values"] == pytest.approx([TUNED * gain for gain in gains], abs=1e-5)
+    assert flat["gain"] is flat["tuned_gain"] is None
+    assert flat["paper_gain"] is None
+    run = ours["runs"][1]
+    assert run["seed"] == 2
+    assert run["test"] == pytest.approx({"micro": 80.97, "macro": 74.02})
+    assert run["dev"] == pytest.approx({"micro": 80.97 / 2, "macro": 74.02 / 2})
+    assert (run["kept"], run["seconds"], run["commit"], run["recipe"]) == (
+        pytest.approx(0.3),
+        12.5,
+        "abc",
+        {"epochs": 4},
+    )
+    assert run["tuned"] == {
+        "test": pytest.approx({"micro": TUNED * 80.97, "macro": TUNED * 74.02}),
+        "dev": pytest.approx({"micro": TUNED * 80.97 / 2, "macro": TUNED * 74.02 / 2}),
+        "rule": "closure",
+        "thresholds": "level",
+    }
+    assert run["label_documents"] == 9
+    assert content["machines"] == [MACHINE]
+    assert content["command"] == "hgclr reproduce …"
+    assert ours["settings"]["model"]["encoder"] == "tiny"
+    assert ours["settings"]["training"]["epochs"] == 8
+    assert "seed" not in ours["settings"]["training"]
+    assert ours["documents"] == {"train": 1500, "dev": 5, "test": 5}
+    assert str(made.parent) not in json.dumps(content)
+
+
+def test_markdown_puts_the_paper_beside_ours(made: Path) -> None:
+    text = (made / "table2.md").read_text(encoding="utf-8")
+    assert text.startswith("# Table 2: the systems compared (budget: 1,500 documents, 64 tokens, 8 epochs)\n")
+    micro, macro = statistics.mean(of("hgclr", 0)), statistics.mean(of("hgclr", 1))
+    micro_sd, macro_sd = statistics.stdev(of("hgclr", 0)), statistics.stdev(of("hgclr", 1))
+    (row,) = (line for line in text.splitlines() if line.startswith("| HGCLR"))
+    assert f"| 87.11 / 81.20 | {micro:.2f} ± {micro_sd:.2f} / {macro:.2f} ± {macro_sd:.2f} |" in row
+    assert f"| {micro - 87.11:+.2f} / {macro - 81.20:+.2f} | +1.48 / +2.13 |" in row
+    assert row.endswith("| 3 | 12 | 30.0% |")
+    assert "9 labels, documents: train 1,500, dev 5, test 5; tiny; preset default, recipe default, fp32; test" in text
+    head = "| Micro / Macro-F1 | paper | at one half | ours − paper | gain over BERT, paper | gain over BERT, ours |"
+    assert f"{head} tuned on dev | gain, tuned | seeds | seconds | kept |" in text
+    assert f" | {TUNED * micro:.2f} ± {TUNED * micro_sd:.2f} / {TUNED * macro:.2f} ± {TUNED * macro_sd:.2f} | +" in row
+    assert "| BERT (Chen et al., 2021) | 86.26 / 80.58 | — | — | +0.63 / +1.51 | — | — | — | 0 | — | — |" in text
+    assert "Share of tokens that positive samples kept: BERT 30.0%; HGCLR 30.0%." in text
+    assert "the difference from them means little; the gains over BERT" in text
+    assert "Commit abc; test, 1 threads" in text
+
+
+def test_csv_holds_one_number_per_cell(made: Path) -> None:
+    with (made / "table2.csv").open(encoding="utf-8", newline="") as file:
+        flat, printed, ours = csv.DictReader(file)
+    assert (printed["key"], printed["micro_paper"], printed["micro_mean"]) == ("bert-chen", "86.26", "")
+    assert float(ours["macro_tuned_mean"]) == pytest.approx(TUNED * statistics.mean(of("hgclr", 1)), abs=1e-4)
+    assert flat["macro_tuned_gain"] == ""
+    assert (flat["key"], flat["seeds"], flat["micro_gain"], flat["refused"]) == ("bert", "3", "", "")
+    assert float(ours["macro_mean"]) == pytest.approx(statistics.mean(of("hgclr", 1)), abs=1e-4)
+    assert float(ours["macro_sd"]) == pytest.approx(statistics.stdev(of("hgclr", 1)), abs=1e-4)
+    assert (ours["micro_paper"], ours["macro_paper_gain"], ours["kept"]) == ("87.11", "2.13", "0.3")
+
+
+def test_one_seed_has_no_deviation(made: Path, toy_data: Path) -> None:
+    assert Spread.of([]) is None
+    assert Spread.of([3.0]) == Spread([3.0], 3.0, None)
+    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made}
+    plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
+    reproduce(TABLES["table2"], [7], plan, rows=["hgclr"])
+    (row,) = (line for line in (made / "table2.md").read_text().splitlines() if line.startswith("| HGCLR"))
+    assert "| 82.01 ± — / 71.55 ± — |" in row
+    assert "| +2.80 ± — / +1.83 ± — |" in row  # over the flat run that is there already
+
+
+def test_a_corpus_without_figures_leaves_the_papers_columns_out(made: Path, toy_data: Path) -> None:
+    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made, "corpus": "nyt"}
+    plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
+    reproduce(TABLES["table3"], [1], plan, rows=["bert", "hgclr"])
+    text = (made / "table3.md").read_text()
+    head = "| Micro / Macro-F1 | at one half | gain over BERT | tuned on dev | gain, tuned | seeds | seconds | kept |"
+    assert head in text
+    assert "The paper's figures" not in text
+
+
+def test_positive_samples_that_are_the_text_are_called_so(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"default": 0.98, "hgclr": 0.5}
+    monkeypatch.setattr(runner, "train", PretendedTraining(kept=lambda run: kept[run.output.name.removesuffix("-1")]))
+    plan = Experiment(data=toy_data, encoder="e", output=tmp_path / "out")
+    reproduce(TABLES["systems"], [1], plan, rows=["default", "hgclr"])
+    text = (plan.output / "systems.md").read_text()
+    assert "positive samples kept: default 98.0%, as good as the text itself; HGCLR 50.0%." in text
+
+
+def test_a_row_without_tuned_decisions_has_gaps(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "train", PretendedTraining())
+    plan, rows = Experiment(data=toy_data, encoder="e", output=tmp_path / "out"), ["names", "flat-cls", "default"]
+    reproduce(TABLES["systems"], [1], plan, rows=rows)
+    left = plan.output / "runs" / "names-1" / "metrics.json"
+    left.write_text(json.dumps({name: part for name, part in json.loads(left.read_text()).items() if name != "tuned"}))
+    reproduce(TABLES["systems"], [1], plan, rows=rows)
+    shown = {line.split(" | ")[0]: line for line in (plan.output / "systems.md").read_text().splitlines()}
+    start, zero, after = "80.00 ± — / 60.00 ± —", "+0.00 ± — / +0.00 ± —", "88.00 ± — / 66.00 ± —"
+    assert shown["| names: the label tree alone"].split(" | ")[1:5] == [start, zero, "—", "—"]
+    assert shown["| flat, first token"].split(" | ")[1:5] == [start, "—", after, "—"]
+    assert shown["| default"].split(" | ")[1:5] == [start, zero, after, zero]
+
+
+def test_paths_of_the_machine_stay_at_home() -> None:
+    command = ["hgclr", "reproduce", "--data", "/home/me/my data", "--set", "data.taxonomy=/a/b.tsv", "--rows", "a,b"]
+    assert command_line(command) == "hgclr reproduce --data 'my data' --set data.taxonomy=b.tsv --rows a,b"
+    assert portable({"a": ["/x/y", "x/y", 3], "b": None}) == {"a": ["y", "x/y", 3], "b": None}

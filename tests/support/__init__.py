@@ -1,0 +1,1 @@
+"""What several tests share: toy trees and models, stand-ins for services, random cases."""

@@ -1,0 +1,110 @@
+"""A service around a backend that needs no weights: its logits are sums over words, and it can be made to wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import uvicorn
+from fastapi import FastAPI
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from hgclr.inference import HierarchicalClassifier
+from hgclr.serving.app import create_app, listen
+from hgclr.serving.settings import Settings
+from hgclr.taxonomy import Taxonomy
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "atom", "laser", "lens", "court", "judge", "goal", "boat", "poison"]
+TREE = Taxonomy(["science", "optics", "society", "law", "../sports"], [-1, 0, -1, 2, 2])
+LONGEST = 12
+PATIENCE = 30
+"""Seconds after which a test that waits for an event has failed."""
+
+
+class WordBackend:
+    """Add a row of a random table for every word of a text; a batch with the word ``poison`` fails as a whole."""
+
+    batch_tokens = 64
+
+    def __init__(self) -> None:
+        self.table = np.random.default_rng(3).normal(size=(len(WORDS), len(TREE))).astype(np.float32)
+        self.table[0] = 0  # padding
+        self.batches: list[list[list[int]]] = []
+
+    def logits(self, input_ids, attention_mask):
+        self.batches.append([row[mask > 0].tolist() for row, mask in zip(input_ids, attention_mask, strict=True)])
+        if (input_ids == WORDS.index("poison")).any():
+            raise RuntimeError(f"no good text: {WORDS[-1]}")
+        return self.table[input_ids].sum(axis=1)
+
+
+class GatedBackend(WordBackend):
+    """Compute nothing, after the warm-up, until the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.entered = threading.Event(), threading.Event()
+        self.gate.set()
+
+    def close(self) -> None:
+        self.gate.clear()
+        self.entered.clear()
+        self.batches.clear()
+
+    def logits(self, input_ids, attention_mask):
+        self.entered.set()
+        assert self.gate.wait(PATIENCE)
+        return super().logits(input_ids, attention_mask)
+
+
+def make_classifier(backend: WordBackend | None = None) -> HierarchicalClassifier:
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return HierarchicalClassifier(backend or WordBackend(), tokenizer, TREE, pad_token=0, max_length=LONGEST)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread brings about."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.002)
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[httpx.Client]:
+    """Serve an application on a free port in a thread; give a client of it once it is ready."""
+    listener = listen("127.0.0.1", 0)
+    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client:
+        until(lambda: server.started)
+        until(lambda: app.state.service.engine.warm.is_set())
+        try:
+            yield client
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+
+
+@contextmanager
+def fake_service(backend: WordBackend | None = None, **settings: object) -> Iterator[tuple[httpx.Client, FastAPI]]:
+    """Serve the fake model; give a client and the application."""
+    app = create_app(make_classifier(backend), Settings(**settings), name="fake")
+    with served(app) as client:
+        yield client, app
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    """Return one number of the metrics, 0 if it is not there yet."""
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
