@@ -54,7 +54,7 @@ def of_rules(test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
     """Score every decoding rule with probabilities as they are and thresholds of one half."""
     probabilities = sigmoid(test.logits.copy())
     return {
-        rule: scored(Decisions(taxonomy, rule, paths=2).decide(probabilities).given, test.gold, taxonomy)
+        rule: scored(Decisions(taxonomy, rule, paths=2).decide(probabilities).predicted, test.gold, taxonomy)
         for rule in RULES
     }
 
@@ -62,12 +62,12 @@ def of_rules(test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
 def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
     """Score thresholds of every scope, tuned for every metric."""
     known, unknown = sigmoid(dev.logits.copy()), sigmoid(test.logits.copy())
-    found = {"none": scored(Decisions(taxonomy, TUNED).decide(unknown).given, test.gold, taxonomy)}
+    found = {"none": scored(Decisions(taxonomy, TUNED).decide(unknown).predicted, test.gold, taxonomy)}
     for metric in METRICS:
         tuner = ThresholdTuner(taxonomy, TUNED, metric)
         for scope in SCOPES:
             thresholds = tuner.tune(scope, known, dev.gold)
-            given = Decisions(taxonomy, TUNED, thresholds).decide(unknown).given
+            given = Decisions(taxonomy, TUNED, thresholds).decide(unknown).predicted
             found[f"{scope}, for {metric}"] = scored(given, test.gold, taxonomy)
     return found
 
@@ -93,13 +93,13 @@ def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
     result: dict[str, Any] = {
         "rule": found.rule,
         "thresholds": found.found["thresholds"],
-        "scores": scored(found.decide(probabilities).given, test.gold, taxonomy),
+        "scores": scored(found.decide(probabilities).predicted, test.gold, taxonomy),
         "risks": {},
     }
-    everything = found.decide(probabilities).given
+    everything = found.decide(probabilities).predicted
     for risk in RISKS:
-        sure = calibrate(dev, today, rule=found.rule, risk=risk).decisions.sure
-        given = replace(found, sure=sure).decide(probabilities).given
+        sure = calibrate(dev, today, rule=found.rule, risk=risk).decisions.abstain_below
+        given = replace(found, abstain_below=abstain_below).decide(probabilities).predicted
         wrong = np.count_nonzero(given & ~test.gold) / max(1, np.count_nonzero(given))
         kept = np.count_nonzero(given) / max(1, np.count_nonzero(everything))
         result["risks"][str(risk)] = {"wrong": 100 * wrong, "kept": 100 * kept}

@@ -34,7 +34,7 @@ def run(*, documents: int = 100_000, labels: int = 1_000, rounds: int = 3) -> di
     thresholds = random.uniform(0.2, 0.8, labels)
     ways: dict[str, dict[str, Any]] = {rule: {"rule": rule} for rule in RULES}
     ways |= {
-        f"{rule}, leaves only": {"rule": rule, "stop_inside": False}
+        f"{rule}, leaves only": {"rule": rule, "allow_inner_nodes": False}
         for rule in RULES
         if rule.endswith(("path", "paths"))
     }

@@ -97,7 +97,8 @@ def f1(classifiers: dict[str, HierarchicalClassifier], documents: Sequence[Docum
             gold[row, list(document.labels)] = True
         scores = MultiLabelScores(classifier.taxonomy)
         scores.update(
-            classifier.decisions.decide(classifier.predict_proba([document.text for document in documents])).given, gold
+            classifier.decisions.decide(classifier.predict_proba([document.text for document in documents])).predicted,
+            gold,
         )
         found[name] = {"micro_f1": 100 * scores.micro().f1, "macro_f1": 100 * scores.macro().f1}
     return found

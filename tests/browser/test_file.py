@@ -74,7 +74,7 @@ def test_a_table_comes_back_labelled(
     assert path.name == f"mine-labelled.{ending}"
     with path.open(newline="", encoding="utf-8") as file:
         found = list(csv.DictReader(file, delimiter=delimiter, strict=True))
-    assert list(found[0]) == ["id", "text", "note", "labels", "paths", "probabilities", "doubtful", "error"]
+    assert list(found[0]) == ["id", "text", "note", "labels", "paths", "probabilities", "abstained", "error"]
     assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS
     for row in found:
         if row["error"]:
@@ -127,7 +127,7 @@ def test_settings_of_the_page_hold_for_files(files: Page, tmp_path: Path) -> Non
     label(files)
     with download(files, tmp_path).open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
-    assert (row["labels"], row["doubtful"]) == ("", "science;physics")
+    assert (row["labels"], row["abstained"]) == ("", "science;physics")
 
 
 BAD_FILES = [

@@ -178,12 +178,12 @@ def test_empty_files_become_empty_files(name: str, model: Path, tmp_path: Path) 
 def test_doubtful_labels_have_a_column_where_they_are_asked_for(model: Path, tmp_path: Path) -> None:
     # One word: sigmoid(2) = 0.8808, two: sigmoid(7) = 0.9991.
     (tmp_path / "t.csv").write_text("text\natom\natom atom\n", encoding="utf-8")
-    predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", sure=0.9)
+    predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", abstain_below=0.9)
     rows = read_table(tmp_path / "out" / "t.csv", ",")
-    assert [(row["labels"], row["doubtful"]) for row in rows] == [("", "science;physics"), ("science;physics", "")]
-    predict_files(model, [tmp_path / "t.csv"], tmp_path / "parquet", sure=0.9, file_format="parquet")
+    assert [(row["labels"], row["abstained"]) for row in rows] == [("", "science;physics"), ("science;physics", "")]
+    predict_files(model, [tmp_path / "t.csv"], tmp_path / "parquet", abstain_below=0.9, file_format="parquet")
     table = pyarrow.parquet.read_table(tmp_path / "parquet" / "t.parquet")
-    assert [[label["id"] for label in row] for row in table.column("doubtful").to_pylist()] == [
+    assert [[label["id"] for label in row] for row in table.column("abstained").to_pylist()] == [
         ["science", "physics"],
         [],
     ]

@@ -201,7 +201,7 @@ def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, 
         "test",
         decode="top-k-paths",
         paths=2,
-        sure=0.5,
+        abstain_below=0.5,
         threshold=0.3,
     )
     written = json.loads(report.read_text())
@@ -295,7 +295,7 @@ def test_predict_shows_doubt_as_a_tree_and_as_json(model: Path) -> None:
     sure = float(np.median(probabilities))
     tree = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "tree")
     lines = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "json").stdout.splitlines()
-    doubtful = [label for line in lines for label in json.loads(line).get("doubtful", [])]
+    doubtful = [label for line in lines for label in json.loads(line).get("abstained", [])]
     given = [label for line in lines for label in json.loads(line)["predictions"]]
     assert doubtful
     assert all(label["probability"] < sure + 1e-4 for label in doubtful)

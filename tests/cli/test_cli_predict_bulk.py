@@ -49,7 +49,7 @@ def test_options_of_deciding_and_writing_arrive(model: str, tmp_path: Path) -> N
     options = ["--text-column", "body", "--sure", "0.95", "--format", "jsonl", "--engine", "local"]
     run(model, "--input", tmp_path / "t.csv", "--output", tmp_path / "out", *options)
     (row,) = read_lines(tmp_path / "out" / "t.jsonl")
-    assert row == {"body": "atom", "id": "1", "predictions": [], "doubtful": expected("atom")}
+    assert row == {"body": "atom", "id": "1", "predictions": [], "abstained": expected("atom")}
 
 
 def test_bad_rows(model: str, tmp_path: Path) -> None:

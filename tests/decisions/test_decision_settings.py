@@ -22,9 +22,9 @@ REMEDY = "; run hgclr calibrate again, or delete the file"
 
 
 @REPEATABLE
-@given(case=cases(), rule=st.sampled_from(RULES), paths=st.integers(1, 9), sure=st.none() | st.floats(0, 1))
+@given(case=cases(), rule=st.sampled_from(RULES), paths=st.integers(1, 9), abstain_below=st.none() | st.floats(0, 1))
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, case: Case, rule: str, paths: int, sure: float | None
+    tmp_path_factory: pytest.TempPathFactory, case: Case, rule: str, paths: int, abstain_below: float | None
 ) -> None:
     curve = ((0.0, 0.3, 0.9), (0.01, 0.5, 0.99))
     kinds = [None, Temperatures(case.taxonomy, (1.7,) * case.taxonomy.depth)]
@@ -36,20 +36,20 @@ def test_what_is_written_is_read(
             case.thresholds,
             calibration,
             paths=paths,
-            stop_inside=paths % 2 == 0,
-            sure=sure,
+            allow_inner_nodes=paths % 2 == 0,
+            abstain_below=abstain_below,
             found={"metric": "macro-F1", "documents": 3},
         )
         folder = tmp_path_factory.mktemp("model")
         written.write(folder)
         read = Decisions.read(folder / FILE, case.taxonomy)
-        for name in ("rule", "calibration", "paths", "stop_inside", "sure", "found"):
+        for name in ("rule", "calibration", "paths", "allow_inner_nodes", "sure", "found"):
             assert getattr(read, name) == getattr(written, name)
         np.testing.assert_array_equal(read.decoder.thresholds, written.decoder.thresholds)
         assert np.ndim(read.thresholds) == np.ndim(written.thresholds)
         before, after = (decisions.decide(case.probabilities) for decisions in (written, read))
-        np.testing.assert_array_equal(before.given, after.given)
-        np.testing.assert_array_equal(before.doubtful, after.doubtful)
+        np.testing.assert_array_equal(before.predicted, after.predicted)
+        np.testing.assert_array_equal(before.abstained, after.abstained)
 
 
 def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
     assert json.loads(text) == {
         "rule": "closure",
         "paths": 1,
-        "stop_inside": True,
+        "allow_inner_nodes": True,
         "sure": None,
         "calibration": None,
         "thresholds": {"é": 0.3, "b": 0.7},
@@ -87,7 +87,7 @@ def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
         ({"calibration": {"method": "temperature", "levels": [1.0]}}, "a calibration of 1 levels for a tree of 2"),
         ({"paths": 0}, "0 paths cannot be given"),
         ({"paths": 2.5}, "broken: expected int, got 2.5"),
-        ({"stop_inside": "no"}, "broken: expected bool, got 'no'"),
+        ({"allow_inner_nodes": "no"}, "broken: expected bool, got 'no'"),
         ({"sure": 1.5}, "a label cannot be 1.5 sure"),
         ({"sure": "very"}, "broken: expected float, got 'very'"),
         ({"found": None}, "broken: expected dict, got None"),
@@ -135,29 +135,34 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @given(cases(), st.sampled_from(RULES), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_doubt_stops_at_the_parent(case: Case, rule: str, sure: float) -> None:
     plain = Decisions(case.taxonomy, rule, case.thresholds)
-    decided, all_of_it = plain.changed(sure=sure).decide(case.probabilities), plain.decide(case.probabilities)
-    np.testing.assert_array_equal(decided.given | decided.doubtful, all_of_it.given)
-    assert not all_of_it.doubtful.any()
-    for row, given_labels, both in zip(decided.probabilities, decided.given, all_of_it.given, strict=True):
+    decided, all_of_it = (
+        plain.changed(abstain_below=abstain_below).decide(case.probabilities),
+        plain.decide(case.probabilities),
+    )
+    np.testing.assert_array_equal(decided.predicted | decided.abstained, all_of_it.predicted)
+    assert not all_of_it.abstained.any()
+    for row, given_labels, both in zip(decided.probabilities, decided.predicted, all_of_it.predicted, strict=True):
         for label in np.flatnonzero(both):
             assert given_labels[label] == all(row[above] >= sure for above in path(case.taxonomy, label))
 
 
 def test_only_what_is_given_is_changed() -> None:
-    decisions = Decisions(TREE, "closure", np.array([0.3, 0.4, 0.5], dtype=np.float32), sure=0.7, paths=2)
+    decisions = Decisions(TREE, "closure", np.array([0.3, 0.4, 0.5], dtype=np.float32), abstain_below=0.7, paths=2)
     assert decisions.changed() is decisions
-    changed = decisions.changed(rule="top-k-paths", threshold=0.0, paths=3, sure=0.0)
-    assert (changed.rule, changed.thresholds, changed.paths, changed.sure) == ("top-k-paths", 0.0, 3, 0.0)
+    changed = decisions.changed(rule="top-k-paths", threshold=0.0, paths=3, abstain_below=0.0)
+    assert (changed.rule, changed.thresholds, changed.paths, changed.abstain_below) == ("top-k-paths", 0.0, 3, 0.0)
     assert decisions.changed(rule="best-path").decoder.thresholds.tolist() == decisions.decoder.thresholds.tolist()
     with pytest.raises(InputError, match="a label cannot be 2 sure; give a probability between 0 and 1"):
-        decisions.changed(sure=2)
+        decisions.changed(abstain_below=2)
     with pytest.raises(InputError, match="unknown decoding rule"):
         decisions.changed(rule="magic")
 
 
 def test_the_summary_says_how_labels_are_decided() -> None:
     assert Decisions(TREE).summary() == "decoding: threshold, threshold 0.5, probabilities as trained"
-    calibrated = Decisions(TREE, "top-k-paths", [0.25, 0.5, 0.75], Temperatures(TREE, (1.0, 2.0)), paths=3, sure=0.8)
+    calibrated = Decisions(
+        TREE, "top-k-paths", [0.25, 0.5, 0.75], Temperatures(TREE, (1.0, 2.0)), paths=3, abstain_below=0.8
+    )
     assert calibrated.summary() == (
         "decoding: top-k-paths with k = 3, thresholds 0.25 to 0.75, probabilities calibrated, only where 80.0% sure"
     )
@@ -187,7 +192,7 @@ def test_a_shift_for_thresholds_of_nought_and_one_is_finite_and_decides_as_they_
     assert np.isfinite(shift).all()
     assert (logits + shift > 0).tolist() == [[True, False, False], [True, False, True]]
     probabilities = (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
-    assert (logits + shift > 0).tolist() == decisions.decide(probabilities).given.tolist()
+    assert (logits + shift > 0).tolist() == decisions.decide(probabilities).predicted.tolist()
 
 
 def test_a_curve_is_no_threshold_on_logits() -> None:

@@ -79,10 +79,10 @@ def test_every_rule_is_compared_with_every_kind_of_thresholds_and_nothing_leaves
     assert found.decisions.rule == found.best.rule
     assert found.after == found.best.held_out
     assert isinstance(found.decisions.calibration, Temperatures)
-    assert found.decisions.found["thresholds"] == found.best.thresholds
-    assert found.decisions.found["documents"] == 200
+    assert found.decisions.provenance["thresholds"] == found.best.thresholds
+    assert found.decisions.provenance["documents"] == 200
     assert found.calibration_after.ece() < found.calibration_before.ece()
-    assert found.decisions.sure is None
+    assert found.decisions.abstain_below is None
 
 
 @pytest.mark.parametrize("metric", ["both", "micro", "macro"])
@@ -120,7 +120,7 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         assert scores.ece() == pytest.approx(expected.ece(), abs=1e-6)
     for name, value in asdict(found.after).items():
         before = asdict(found.before)[name]
-        assert found.decisions.found[f"held_out_{name}"] == {"before": round(before, 4), "after": round(value, 4)}
+        assert found.decisions.provenance[f"held_out_{name}"] == {"before": round(before, 4), "after": round(value, 4)}
 
 
 def test_what_wins_is_fitted_to_all_documents() -> None:
@@ -131,7 +131,7 @@ def test_what_wins_is_fitted_to_all_documents() -> None:
     tuner = ThresholdTuner(TREE, "closure", "micro", 2.0)
     expected = tuner.tune("label", fitted(said.logits), said.gold)
     np.testing.assert_array_equal(found.decisions.decoder.thresholds, expected)
-    assert found.decisions.found["metric"] == "Micro-F1"
+    assert found.decisions.provenance["metric"] == "Micro-F1"
 
 
 def test_nothing_need_be_tuned() -> None:
@@ -199,7 +199,7 @@ def test_macro_f1_is_not_bought_with_micro_f1_unless_that_is_asked_for(caplog: p
     assert (kept.decisions.rule, kept.decisions.thresholds) == ("threshold", 0.5)
     message = "decisions stay as they were, because the best way that was found loses more than 1 points of one F1: "
     assert message + f"Micro-F1 from {100 * kept.before.micro_f1:.2f} to " in caplog.text
-    assert kept.decisions.found["thresholds"] == "as before"
+    assert kept.decisions.provenance["thresholds"] == "as before"
     for choice in ({"max_loss": 1.0}, {"metric": "macro"}):
         found = calibrate(said, Decisions(tree), scope="label", **choice)
         assert found.after.macro_f1 > found.before.macro_f1 + 0.05
@@ -283,7 +283,7 @@ def test_min_parent_is_tried_where_it_is_a_rule_of_its_own(scope: str) -> None:
 @pytest.mark.parametrize("leaves", [True, False])
 def test_paths_end_where_they_do_in_dev(leaves: bool) -> None:
     found = calibrate(single_paths(TREE, leaves=leaves), Decisions(TREE), rule="best-path")
-    assert found.decisions.stop_inside is not leaves
+    assert found.decisions.allow_inner_nodes is not leaves
     assert names(found) == [("best-path", "none"), ("best-path", "global"), ("best-path", "level")]
 
 
@@ -354,7 +354,7 @@ def test_one_class_only() -> None:
     gold = np.ones((6, 1), dtype=bool)
     said = Outputs(np.linspace(-4, 4, 6, dtype=np.float32)[:, None], gold)
     found = calibrate(said, Decisions(tree), scope="label")
-    assert found.decisions.decide(np.array([[0.02], [0.9]], dtype=np.float32)).given[1].all()
+    assert found.decisions.decide(np.array([[0.02], [0.9]], dtype=np.float32)).predicted[1].all()
     assert found.after.by("both") > found.before.by("both")
 
 
@@ -395,13 +395,13 @@ def test_no_more_labels_are_wrong_than_the_risk_allows(
     probabilities = (1 / (1 + np.exp(-said.logits))).astype(np.float32)
     decided = found.decide(probabilities)
     assert found.found["risk"] == risk
-    given_labels = int(decided.given.sum())
-    assert int((decided.given & ~said.gold).sum()) <= risk * given_labels + 1e-9
+    given_labels = int(decided.predicted.sum())
+    assert int((decided.predicted & ~said.gold).sum()) <= risk * given_labels + 1e-9
     # The next label that could be given, with all that are as sure, would be one too many.
     sureness = monotone(decided.probabilities, taxonomy)
-    if decided.doubtful.any():
-        next_best = sureness[decided.doubtful].max()
-        more = (decided.given | decided.doubtful) & (sureness >= next_best)
+    if decided.abstained.any():
+        next_best = sureness[decided.abstained].max()
+        more = (decided.predicted | decided.abstained) & (sureness >= next_best)
         assert int((more & ~said.gold).sum()) > risk * int(more.sum())
 
 
@@ -409,8 +409,8 @@ def test_the_risk_holds_on_other_documents() -> None:
     said, others = outputs(TREE, 4000, 1), outputs(TREE, 4000, 2)
     found = calibrate(said, Decisions(TREE), rule="drop-orphans", scope="none", risk=0.1).decisions
     decided = found.decide(found.calibration(others.logits))
-    wrong = (decided.given & ~others.gold).sum() / decided.given.sum()
-    everything = decided.given | decided.doubtful
+    wrong = (decided.predicted & ~others.gold).sum() / decided.predicted.sum()
+    everything = decided.predicted | decided.abstained
     assert (everything & ~others.gold).sum() / everything.sum() > 0.13  # else there is nothing to hold back
     assert wrong < 0.115
 
@@ -420,5 +420,5 @@ def test_no_label_may_be_sure_enough(caplog: pytest.LogCaptureFixture) -> None:
     wrong = Outputs(np.where(said.gold, -3, 3).astype(np.float32), said.gold)
     with caplog.at_level(logging.WARNING, logger="hgclr"):
         found = calibrate(wrong, Decisions(TREE), method="none", rule="drop-orphans", scope="none", risk=0.01)
-    assert found.decisions.sure == 1
+    assert found.decisions.abstain_below == 1
     assert caplog.messages == ["no label is sure enough for a risk of 0.01"]

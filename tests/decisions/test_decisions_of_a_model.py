@@ -40,7 +40,12 @@ def plain(make_encoder, taxonomy: Taxonomy, tmp_path_factory: pytest.TempPathFac
 def decisions(taxonomy: Taxonomy) -> Decisions:
     thresholds = np.linspace(0.35, 0.65, len(taxonomy)).astype(np.float32)
     return Decisions(
-        taxonomy, "min-parent", thresholds, Temperatures(taxonomy, (2.0, 3.0, 0.5)), sure=0.8, found={"documents": 24}
+        taxonomy,
+        "min-parent",
+        thresholds,
+        Temperatures(taxonomy, (2.0, 3.0, 0.5)),
+        abstain_below=0.8,
+        provenance={"documents": 24},
     )
 
 
@@ -66,7 +71,7 @@ def probabilities_by_hand(plain: Path, taxonomy: Taxonomy) -> np.ndarray:
 
 def test_a_model_without_the_file_has_its_own_threshold(plain: Path) -> None:
     decisions = HierarchicalClassifier.from_pretrained(plain).decisions
-    assert (decisions.rule, decisions.thresholds, decisions.calibration, decisions.sure) == (
+    assert (decisions.rule, decisions.thresholds, decisions.calibration, decisions.abstain_below) == (
         "threshold",
         0.4,
         None,
@@ -88,25 +93,25 @@ def test_the_file_is_obeyed(plain: Path, classifier: HierarchicalClassifier, tax
         }
         sure = {label for label in both if lowered[label] >= 0.8}
         assert {taxonomy.resolve(label.id) for label in prediction.labels} == sure
-        assert {taxonomy.resolve(label.id) for label in prediction.doubtful} == both - sure
-        for label in (*prediction.labels, *prediction.doubtful):
+        assert {taxonomy.resolve(label.id) for label in prediction.abstained} == both - sure
+        for label in (*prediction.labels, *prediction.abstained):
             assert label.probability == pytest.approx(lowered[taxonomy.resolve(label.id)], abs=1e-5)
-        assert ("doubtful" in prediction.to_json()) == bool(prediction.doubtful)
-        doubted += len(prediction.doubtful)
+        assert ("abstained" in prediction.to_json()) == bool(prediction.abstained)
+        doubted += len(prediction.abstained)
     assert doubted  # else this test says little
 
 
 def test_arguments_overrule_the_file(plain: Path, classifier: HierarchicalClassifier, taxonomy: Taxonomy) -> None:
     expected = probabilities_by_hand(plain, taxonomy) > 0.5
-    found = classifier.predict(TEXTS, threshold=0.5, decode="threshold", sure=0)
+    found = classifier.predict(TEXTS, threshold=0.5, decode="threshold", abstain_below=0)
     for row, prediction in zip(expected, found, strict=True):
         assert {label.id for label in prediction.labels} == {taxonomy.ids[label] for label in np.flatnonzero(row)}
-        assert prediction.doubtful == ()
-    paths = classifier.predict(TEXTS, decode="top-k-paths", paths=2, sure=0)
+        assert prediction.abstained == ()
+    paths = classifier.predict(TEXTS, decode="top-k-paths", paths=2, abstain_below=0)
     assert all(len({label.path[0] for label in prediction.labels}) <= 2 for prediction in paths)
     assert any(
         len(one.labels) < len(two.labels)
-        for one, two in zip(classifier.predict(TEXTS, decode="best-path", sure=0), paths, strict=True)
+        for one, two in zip(classifier.predict(TEXTS, decode="best-path", abstain_below=0), paths, strict=True)
     )
 
 
@@ -116,7 +121,7 @@ def test_an_export_decides_as_the_model_does(
     exported = HierarchicalClassifier.from_pretrained(export_onnx(calibrated, tmp_path / "onnx").folder)
     assert json.loads((tmp_path / "onnx" / FILE).read_text()) == json.loads((calibrated / FILE).read_text())
     for ours, theirs in zip(classifier.predict(TEXTS), exported.predict(TEXTS), strict=True):
-        for part in ("labels", "doubtful"):
+        for part in ("labels", "abstained"):
             assert [label.id for label in getattr(ours, part)] == [label.id for label in getattr(theirs, part)]
 
 

@@ -40,17 +40,29 @@ def label_sets(chosen: np.ndarray) -> list[set[int]]:
 
 @pytest.mark.parametrize("rule", KEEPING)
 @REPEATABLE
-@given(case=cases(), paths=st.integers(1, 4), stop_inside=st.booleans(), sure=st.sampled_from([None, 0.0, 0.5, 0.9, 1]))
+@given(
+    case=cases(),
+    paths=st.integers(1, 4),
+    allow_inner_nodes=st.booleans(),
+    abstain_below=st.sampled_from([None, 0.0, 0.5, 0.9, 1]),
+)
 def test_no_rule_but_threshold_leaves_an_orphan(
-    rule: str, case: Case, paths: int, stop_inside: bool, sure: float | None
+    rule: str, case: Case, paths: int, allow_inner_nodes: bool, abstain_below: float | None
 ) -> None:
-    decisions = Decisions(case.taxonomy, rule, case.thresholds, paths=paths, stop_inside=stop_inside, sure=sure)
+    decisions = Decisions(
+        case.taxonomy,
+        rule,
+        case.thresholds,
+        paths=paths,
+        allow_inner_nodes=allow_inner_nodes,
+        abstain_below=abstain_below,
+    )
     decided = decisions.decide(case.probabilities)
-    assert orphans(case.taxonomy, decided.given) == 0
-    assert orphans(case.taxonomy, decided.given | decided.doubtful) == 0
-    assert not (decided.given & decided.doubtful).any()
+    assert orphans(case.taxonomy, decided.predicted) == 0
+    assert orphans(case.taxonomy, decided.predicted | decided.abstained) == 0
+    assert not (decided.predicted & decided.abstained).any()
     np.testing.assert_array_equal(
-        decided.given | decided.doubtful, decode(case, rule, paths=paths, stop_inside=stop_inside)
+        decided.predicted | decided.abstained, decode(case, rule, paths=paths, allow_inner_nodes=allow_inner_nodes)
     )
 
 
@@ -64,14 +76,14 @@ def test_rules_equal_a_literal_reading(rule: str, case: Case) -> None:
 
 @REPEATABLE
 @given(cases(), st.integers(1, 5), st.booleans())
-def test_paths_are_the_best_of_all_that_are_allowed(case: Case, paths: int, stop_inside: bool) -> None:
+def test_paths_are_the_best_of_all_that_are_allowed(case: Case, paths: int, allow_inner_nodes: bool) -> None:
     """Grow k one at a time: what is added is the path to one label, and no allowed label has a better path."""
     taken: list[list[int]] = [[] for _ in case.probabilities]
     before = np.zeros(case.probabilities.shape, dtype=bool)
     for number in range(1, paths + 1):
-        chosen = decode(case, "top-k-paths", paths=number, stop_inside=stop_inside)
+        chosen = decode(case, "top-k-paths", paths=number, allow_inner_nodes=allow_inner_nodes)
         for row, ends, old, new in zip(case.probabilities.tolist(), taken, before, chosen, strict=True):
-            allowed = allowed_ends(case.taxonomy, stop_inside, ends)
+            allowed = allowed_ends(case.taxonomy, allow_inner_nodes, ends)
             scores = {end: path_score(case.taxonomy, row, case.per_label, end) for end in allowed}
             if not allowed:
                 assert (new == old).all()
@@ -83,7 +95,7 @@ def test_paths_are_the_best_of_all_that_are_allowed(case: Case, paths: int, stop
             assert scores[best] >= max(scores.values()) - 1e-3
             ends.append(best)
         if number == 1:
-            np.testing.assert_array_equal(decode(case, "best-path", stop_inside=stop_inside), chosen)
+            np.testing.assert_array_equal(decode(case, "best-path", allow_inner_nodes=allow_inner_nodes), chosen)
         before = chosen
 
 

@@ -78,7 +78,7 @@ def test_new_documents_are_decided_better_than_at_one_half(noise: float) -> None
 
     def on_test(dev: Outputs, **choices) -> NDArray[np.float64]:
         found = calibrate(dev, Decisions(world.taxonomy), **choices).decisions
-        return scores(found.decide(found.calibration(test.logits)).given)
+        return scores(found.decide(found.calibration(test.logits)).predicted)
 
     before = scores(test.logits > 0)
     devs = [world.outputs(documents, seed) for documents, seed in ((300, 3), (300, 4), (1000, 5))]

@@ -51,14 +51,14 @@ def test_rules(taxonomy: Taxonomy, seed: int, fineness: int, rule: Rule) -> None
 
 @REPEATABLE
 @given(forests(), st.integers(0, 2**32 - 1), st.booleans())
-def test_best_path(taxonomy: Taxonomy, seed: int, stop_inside: bool) -> None:
+def test_best_path(taxonomy: Taxonomy, seed: int, allow_inner_nodes: bool) -> None:
     """Random numbers, so that no two paths are equally good but for the rounding of a sum."""
     _, gold, thresholds = problem(taxonomy, seed, 1)
     probabilities = np.random.default_rng(seed).random(gold.shape, dtype=np.float32)
-    sweep = BestPathSweep(taxonomy, probabilities, gold, stop_inside)
+    sweep = BestPathSweep(taxonomy, probabilities, gold, allow_inner_nodes)
     for labels in (np.arange(len(taxonomy)), *taxonomy.levels):
         expected = by_decoding(
-            sweep, taxonomy, "best-path", probabilities, gold, thresholds, labels, stop_inside=stop_inside
+            sweep, taxonomy, "best-path", probabilities, gold, thresholds, labels, allow_inner_nodes=allow_inner_nodes
         )
         np.testing.assert_allclose(np.transpose(sweep(thresholds, labels))[::5], expected)
 

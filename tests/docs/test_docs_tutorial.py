@@ -85,7 +85,7 @@ def ask(shell: list[Block], folder: Path) -> None:
             service.stderr.read()
     assert service.returncode == 0
     (prediction,) = answer["predictions"]
-    assert {"labels", "doubtful", "truncated"} <= prediction.keys()
+    assert {"labels", "abstained", "truncated"} <= prediction.keys()
 
 
 def post(address: str, request: dict[str, object]) -> dict[str, list[dict[str, object]]]:

@@ -114,7 +114,7 @@ def test_calibration_is_found_on_the_documents_held_out(quick, several_paths: Co
     estimator = quick(epochs=1, calibrate=True, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     decisions = estimator.classifier_.decisions
     assert decisions.calibration is not None
-    assert decisions.found["documents"] == 20
+    assert decisions.provenance["documents"] == 20
     plain = quick(epochs=1, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     logits = np.concatenate(list(plain.classifier_.logits(several_paths.texts)))
     np.testing.assert_allclose(estimator.predict_proba(several_paths.texts), decisions.calibration(logits), rtol=1e-5)
@@ -127,7 +127,7 @@ def test_paths_end_at_leaves_where_all_documents_do(quick, one_path: Corpus) -> 
     for last, inside in (("science > physics", True), ("science > physics > optics", False)):
         labels = ["society > law", "science > physics > optics", "science > chemistry", last]
         estimator = quick(epochs=1).fit(few.texts[: len(labels)], labels)
-        assert estimator.classifier_.decisions.stop_inside is inside
+        assert estimator.classifier_.decisions.allow_inner_nodes is inside
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)

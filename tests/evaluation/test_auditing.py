@@ -96,11 +96,11 @@ def test_labels_are_ranked_by_what_is_sure_to_be_wrong(tmp_path: Path) -> None:
 )
 def test_suggestions_are_whole_paths(one_path: bool, ends_inside: bool, expected: tuple[str, bool]) -> None:
     survey = LabelSurvey(9, one_path, ends_inside)
-    decisions = suggesting(Decisions(TREE, thresholds=0.3, sure=0.9), survey)
-    assert (decisions.rule, decisions.stop_inside) == expected
-    assert (decisions.thresholds, decisions.sure) == (0.3, None)
-    own = Decisions(TREE, rule="min-parent", sure=0.9)
-    assert suggesting(own, survey).to_json() == replace(own, sure=None).to_json()
+    decisions = suggesting(Decisions(TREE, thresholds=0.3, abstain_below=0.9), survey)
+    assert (decisions.rule, decisions.allow_inner_nodes) == expected
+    assert (decisions.thresholds, decisions.abstain_below) == (0.3, None)
+    own = Decisions(TREE, rule="min-parent", abstain_below=0.9)
+    assert suggesting(own, survey).to_json() == replace(own, abstain_below=None).to_json()
 
 
 def test_the_survey_sees_paths(tmp_path: Path) -> None:

@@ -36,12 +36,14 @@ def test_the_labels_are_those_that_are_predicted_in_the_same_order(classifier: H
 
 
 def test_doubtful_labels_are_explained_and_called_so(classifier: HierarchicalClassifier) -> None:
-    prediction = classifier.predict([TEXT], decode="closure", sure=0.97)[0]
+    prediction = classifier.predict([TEXT], decode="closure", abstain_below=0.97)[0]
     assert prediction.labels
-    assert prediction.doubtful
-    status = {one.label.id: one.status for one in explain(classifier, TEXT, decode="closure", sure=0.97).labels}
+    assert prediction.abstained
+    status = {
+        one.label.id: one.status for one in explain(classifier, TEXT, decode="closure", abstain_below=0.97).labels
+    }
     assert status == {label.id: "given" for label in prediction.labels} | {
-        label.id: "doubtful" for label in prediction.doubtful
+        label.id: "abstained" for label in prediction.abstained
     }
 
 

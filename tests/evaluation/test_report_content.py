@@ -90,7 +90,7 @@ def test_the_threshold_curve_scores_every_threshold(scored: Scored, rule) -> Non
 
 
 def test_the_threshold_curve_leaves_out_what_is_unsure(scored: Scored) -> None:
-    point = scored.content(sure=0.8)["threshold_curve"][1]
+    point = scored.content(abstain_below=0.8)["threshold_curve"][1]
     sure = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1) >= 0.8
     predicted = (scored.probabilities > np.float32(point["threshold"])) & sure
     assert point["micro_f1"] == pytest.approx(f1_score(scored.gold, predicted, average="micro"))
@@ -109,9 +109,9 @@ def test_every_rule_is_scored_with_the_models_thresholds(scored: Scored) -> None
 
 
 @pytest.mark.parametrize("sure", [None, 0.7])
-def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Scored, sure: float | None) -> None:
+def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Scored, abstain_below: float | None) -> None:
     """What --sure takes away is on the curve all the same, which is about what it might take away."""
-    curve = scored.content(rule="drop-orphans", sure=sure)["risk_coverage"]
+    curve = scored.content(rule="drop-orphans", abstain_below=abstain_below)["risk_coverage"]
     given_labels = Decoder(scored.taxonomy, "drop-orphans")(scored.probabilities)
     sureness = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)
     assert curve["labels_given"] == given_labels.sum()

@@ -128,7 +128,7 @@ def test_thresholds_sureness_and_calibration_are_told(taxonomy) -> None:
     content = scored.content(
         rule="top-k-paths",
         thresholds=np.linspace(0.25, 0.75, 9, dtype=np.float32),
-        sure=0.125,
+        abstain_below=0.125,
         paths=3,
         calibration=Temperatures(taxonomy, (1.0, 2.0, 3.0)),
     )

@@ -111,7 +111,7 @@ def test_the_code_in_it_is_python(taxonomy) -> None:
 def test_tree_decisions_and_limits(taxonomy) -> None:
     found = {"documents": 1200, "held_out_f1": {"before": 0.5, "after": 0.6}}
     thresholds = np.linspace(0.1, 0.9, 9, dtype=np.float32)
-    decisions = Decisions(taxonomy, rule="top-down", thresholds=thresholds, found=found)
+    decisions = Decisions(taxonomy, rule="top-down", thresholds=thresholds, provenance=found)
     text = card_of(taxonomy, decisions=decisions).text()
     assert "a tree of 9 labels in 3 levels" in text
     assert "| 1 | 2 |\n| 2 | 4 |\n| 3 | 3 |" in text

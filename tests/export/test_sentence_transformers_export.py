@@ -119,7 +119,7 @@ def test_with_folded_thresholds_a_logit_above_0_decides(make_model, taxonomy, tm
     thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)
     Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5))).write(model)
     ours = HierarchicalClassifier.from_pretrained(model)
-    given = ours.decisions.decide(ours.predict_proba(TEXTS)).given
+    given = ours.decisions.decide(ours.predict_proba(TEXTS)).predicted
     folded = export_sentence_transformers(model, tmp_path / "folded", fold_thresholds=True)
     assert folded.folded
     np.testing.assert_array_equal(np.array(in_library(folded.folder)["logits"]) > 0, given)

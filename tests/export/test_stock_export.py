@@ -122,7 +122,7 @@ def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
     model = make_model(kind)
     calibrated(taxonomy).write(model)
     ours = HierarchicalClassifier.from_pretrained(model)
-    given = ours.decisions.decide(ours.predict_proba(TEXTS)).given
+    given = ours.decisions.decide(ours.predict_proba(TEXTS)).predicted
     plain = export_stock(model, tmp_path / "plain")
     folded = export_stock(model, tmp_path / "folded", fold_thresholds=True)
     assert (plain.folded, folded.folded) == (False, True)
@@ -134,7 +134,7 @@ def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
     assert (found[False] != given).any()  # or the thresholds would not matter
     again = HierarchicalClassifier.from_pretrained(folded.folder)  # which decides by itself, on the model's own logits
     np.testing.assert_allclose(*(next(c.logits(TEXTS)) for c in (again, ours)), atol=1e-5)
-    np.testing.assert_array_equal(again.decisions.decide(again.predict_proba(TEXTS)).given, given)
+    np.testing.assert_array_equal(again.decisions.decide(again.predict_proba(TEXTS)).predicted, given)
 
 
 def test_thresholds_that_cannot_be_folded_are_refused(make_model, taxonomy, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_labels_are_sorted_by_their_paths_of_names(taxonomy: Taxonomy, random) -
     chosen = np.flatnonzero(given_labels)
     expected = sorted((paths[label], taxonomy.ids[label], float(probabilities[label])) for label in chosen)
     assert [(label.path, label.id, label.probability) for label in prediction.labels] == expected
-    assert {label.id for label in prediction.doubtful} == set(taxonomy.ids) - {label.id for label in prediction.labels}
+    assert {label.id for label in prediction.abstained} == set(taxonomy.ids) - {label.id for label in prediction.labels}
 
 
 def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_scores_are_those_of_scikit_learn(kind: str, one_path: Path, tmp_path: P
     assert ("tuned" in found) == (kind == "tfidf")
     if kind == "tfidf":
         decisions, logits = tuned[best].decisions, output.astype(np.float32)
-        scores = f1(test, decisions.decide(decisions.probabilities(logits)).given)
+        scores = f1(test, decisions.decide(decisions.probabilities(logits)).predicted)
         assert {average: found["tuned"]["test"][average]["f1"] for average in scores} == pytest.approx(scores)
         assert found["tuned"]["dev"]["after"]["macro_f1"] == pytest.approx(tuned[best].after.macro_f1)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == json.loads(json.dumps(found))

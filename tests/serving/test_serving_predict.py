@@ -59,7 +59,7 @@ def test_probabilities_are_those_of_each_text_alone(client: httpx.Client) -> Non
 def test_labels_are_those_of_the_library(client: httpx.Client, options: dict[str, object]) -> None:
     answer = client.post("/predict", json={"texts": TEXTS, **options}).json()
     for found, right in zip(answer["predictions"], make_classifier().predict(TEXTS, **options), strict=True):
-        for name in ("labels", "doubtful"):
+        for name in ("labels", "abstained"):
             assert [label["id"] for label in found[name]] == [label.id for label in getattr(right, name)]
             assert [label["path"] for label in found[name]] == [list(label.path) for label in getattr(right, name)]
             for label, same in zip(found[name], getattr(right, name), strict=True):

@@ -113,12 +113,12 @@ def path_score(taxonomy: Taxonomy, row: list[float], thresholds: list[float], en
     return sum(log_odds(row[label]) - log_odds(thresholds[label]) for label in path(taxonomy, end))
 
 
-def allowed_ends(taxonomy: Taxonomy, stop_inside: bool, taken: list[int]) -> list[int]:
+def allowed_ends(taxonomy: Taxonomy, allow_inner_nodes: bool, taken: list[int]) -> list[int]:
     """The labels at which a further path may end: it begins none that is taken, and goes on from none."""
     return [
         end
         for end in range(len(taxonomy))
-        if (stop_inside or not taxonomy.children(end).size)
+        if (allow_inner_nodes or not taxonomy.children(end).size)
         and not any(end in path(taxonomy, other) or other in path(taxonomy, end) for other in taken)
     ]
 

@@ -209,14 +209,14 @@ class Labelling:
 
     Args:
         model: its folder or hub name.
-        threshold, decode, paths, sure: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+        threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
     """
 
     model: str
     threshold: float | None = None
     decode: Rule | None = None
     paths: int | None = None
-    sure: float | None = None
+    abstain_below: float | None = None
 
     def open(self, device: str | None = None) -> HierarchicalClassifier:
         """Load the model; see :meth:`hgclr.inference.HierarchicalClassifier.from_pretrained`."""
@@ -225,13 +225,13 @@ class Labelling:
     def decisions(self, classifier: HierarchicalClassifier) -> Decisions:
         """Return how labels are decided in the end."""
         return classifier.decisions.changed(
-            rule=self.decode, threshold=self.threshold, paths=self.paths, sure=self.sure
+            rule=self.decode, threshold=self.threshold, paths=self.paths, abstain_below=self.abstain_below
         )
 
     def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
         """Return the labels of texts."""
         found = classifier.predict(
-            texts, threshold=self.threshold, decode=self.decode, paths=self.paths, sure=self.sure
+            texts, threshold=self.threshold, decode=self.decode, paths=self.paths, abstain_below=self.abstain_below
         )
         return [prediction.to_json() for prediction in found]
 

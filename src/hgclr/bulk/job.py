@@ -212,7 +212,7 @@ def predict_files(
     threshold: float | None = None,
     decode: Rule | None = None,
     paths: int | None = None,
-    sure: float | None = None,
+    abstain_below: float | None = None,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -234,7 +234,7 @@ def predict_files(
         engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files.
         workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
-        threshold, decode, paths, sure: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+        threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
             first one stops the run.
         overwrite: label everything anew, in the place of whatever an earlier run has left.
@@ -248,14 +248,14 @@ def predict_files(
     folder = Path(output)
     pairs = pair_with_targets(inputs, find_inputs(inputs), folder, file_format)
     place = Path(model).absolute() if Path(model).is_dir() else model
-    labelling = Labelling(str(place), threshold, decode, paths, sure)
+    labelling = Labelling(str(place), threshold, decode, paths, abstain_below)
     classifier = labelling.open("cpu" if engine == "ray" else None)
     decisions = labelling.decisions(classifier)
     _refuse_separators(classifier, [target for _, target in pairs])
     decided = {name: value for name, value in decisions.to_json().items() if name != "found"}
     settings = {
         "model": fingerprint(find_model(model)),
-        "way to decide (--decode, --threshold, --paths, --sure)": decided,
+        "way to decide (--decode, --threshold, --paths, --abstain-below)": decided,
         "--text-column": text_column,
         "choice of --skip-bad-rows": skip_bad_rows,
     }
@@ -270,7 +270,7 @@ def predict_files(
         logger.info("%d of %d files are finished already", len(kept), len(pairs))
     if not left:
         return BulkResult([], kept, 0, 0)
-    run = _Run(record, Added(bool(decisions.sure), skip_bad_rows), text_column, left, progress)
+    run = _Run(record, Added(bool(decisions.abstain_below), skip_bad_rows), text_column, left, progress)
     sources = [source for source, _ in left]
     with _engine(engine, classifier, labelling, sources, text_column, workers, ray_address) as label:
         for number, (source, target) in enumerate(left, 1):

@@ -39,7 +39,7 @@ class Added:
         error: why a row has no labels.
     """
 
-    doubtful: bool
+    abstained: bool
     error: bool
 
     def names(self, columns: Sequence[str], *, table: bool) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Added:
             table: whether cells hold plain text only.
         """
         own = ["labels", "probabilities"] if table else ["predictions"]
-        own += ["doubtful"] * self.doubtful + ["error"] * self.error
+        own += ["abstained"] * self.abstained + ["error"] * self.error
         names: dict[str, str] = {}
         for name in own:
             fresh, number = name, 2
@@ -116,8 +116,8 @@ class _TableWriter:
             cells = [_cell(values.get(column)) for column in self._columns]
             cells.append(_joined(answer["predictions"], "id"))
             cells.append(_joined(answer["predictions"], "probability"))
-            if self._added.doubtful:
-                cells.append(_joined(answer.get("doubtful", []), "id"))
+            if self._added.abstained:
+                cells.append(_joined(answer.get("abstained", []), "id"))
             if self._added.error:
                 cells.append(error or "")
             self._table.writerow(cells)
@@ -192,7 +192,7 @@ class ParquetWriter(AbstractContextManager["ParquetWriter"]):
             ("probability", pyarrow.float64()),
         ]
         labels = pyarrow.list_(pyarrow.struct(fields))
-        types = {"error": pyarrow.string(), "predictions": labels, "doubtful": labels}
+        types = {"error": pyarrow.string(), "predictions": labels, "abstained": labels}
         self._input = survey.schema
         schema: Any = survey.schema
         for name, fresh in self._names.items():
@@ -212,7 +212,7 @@ class ParquetWriter(AbstractContextManager["ParquetWriter"]):
                 batch = pyarrow.RecordBatch.from_pylist(chunk.rows, schema=self._input)
             cells: dict[str, list[object]] = {
                 "predictions": [answer["predictions"] for answer in answers],
-                "doubtful": [answer.get("doubtful", []) for answer in answers],
+                "abstained": [answer.get("abstained", []) for answer in answers],
                 "error": list(chunk.errors()),
             }
             arrays = [pyarrow.array(cells[name], self._schema.field(fresh).type) for name, fresh in self._names.items()]

@@ -122,7 +122,7 @@ def calibrate(
                 )
             )
     # Decisions that were tuned before look too good on the documents that they may have been tuned on.
-    today = Decisions(classifier.taxonomy) if classifier.decisions.found else classifier.decisions
+    today = Decisions(classifier.taxonomy) if classifier.decisions.provenance else classifier.decisions
     found = find_decisions(
         Outputs.joined(parts),
         today,

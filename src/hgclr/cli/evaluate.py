@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import Decode, JsonFile, Model, Paths, Reading, Sure, Threshold, reading_options
+from hgclr.cli.options import AbstainBelow, Decode, JsonFile, Model, Paths, Reading, Threshold, reading_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ def evaluate(
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
-    sure: Sure = None,
+    abstain_below: AbstainBelow = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
 ) -> None:
     """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a child lacks its parent.
@@ -59,7 +59,7 @@ def evaluate(
 
         check_output(report)
     classifier = open_classifier(model)
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
+    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:
         task = bar.add_task(split, total=None)
@@ -69,10 +69,7 @@ def evaluate(
                 classifier,
                 folder,
                 split,
-                threshold=threshold,
-                decode=decode,
-                paths=paths,
-                sure=sure,
+                decisions=decisions,
                 progress=progress,
             ).to_json()
         else:

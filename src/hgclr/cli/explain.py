@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hgclr.cli.options import Decode, Model, Paths, Sure, Threshold
+from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Threshold
 
 if TYPE_CHECKING:
     from hgclr.inference import HierarchicalClassifier
@@ -47,7 +47,7 @@ def explain(
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
-    sure: Sure = None,
+    abstain_below: AbstainBelow = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-': to standard output.")
@@ -88,7 +88,7 @@ def explain(
                 threshold=threshold,
                 decode=decode,
                 paths=paths,
-                sure=sure,
+                abstain_below=abstain_below,
             )
             for text, _ in chosen
         ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
 
 __all__ = [
+    "AbstainBelow",
     "AddAncestors",
     "Decode",
     "Folder",
@@ -27,7 +28,6 @@ __all__ = [
     "Paths",
     "Reading",
     "Rule",
-    "Sure",
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
@@ -61,10 +61,14 @@ Decode = Annotated[
     ),
 ]
 Paths = Annotated[int | None, typer.Option(min=1, help="Paths that top-k-paths gives; default: the model's.")]
-Sure = Annotated[
+AbstainBelow = Annotated[
     float | None,
     typer.Option(
-        min=0.0, max=1.0, help="Stop at the parent of a label less probable than this; it is listed as doubtful."
+        "--abstain-below",
+        "--sure",  # its name in version 0.1
+        min=0.0,
+        max=1.0,
+        help="Stop at the parent of a label less probable than this; it is listed as abstained.",
     ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import Decode, Model, Paths, Sure, TextColumn, Threshold
+from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, TextColumn, Threshold
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
@@ -46,7 +46,7 @@ def predict(
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
-    sure: Sure = None,
+    abstain_below: AbstainBelow = None,
     show: Annotated[
         Literal["auto", "tree", "json"],
         typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
@@ -99,7 +99,7 @@ def predict(
     """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal, files in bulk.
 
     Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
-    With --sure, labels that were left out for doubt are in a field **doubtful** where there are any.
+    With --abstain-below, labels that were left out for doubt are in a field **abstained** where there are any.
     Input is streamed: memory stays flat however long it is.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder, and all
@@ -141,7 +141,7 @@ def predict(
             threshold=threshold,
             decode=decode,
             paths=paths,
-            sure=sure,
+            abstain_below=abstain_below,
             skip_bad_rows=skip_bad_rows,
             overwrite=overwrite,
         )
@@ -159,6 +159,7 @@ def predict(
     rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
     column = "text" if texts else text_column
     classifier = open_classifier(model)
+    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     waiting: deque[dict[str, Any]] = deque()  # rows that were read and not yet labelled: one window at most
 
     def read() -> Iterator[str]:
@@ -175,7 +176,7 @@ def predict(
         bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
         task = bar.add_task("texts", total=None)
         console = Console()
-        for prediction in classifier.stream(read(), threshold=threshold, decode=decode, paths=paths, sure=sure):
+        for prediction in classifier.stream(read(), decisions):
             row = waiting.popleft()
             if as_tree:
                 console.print(prediction_tree(row[column], prediction))

@@ -31,7 +31,7 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     """
     tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
     given = {label.path: _branch(label) for label in prediction.labels}
-    doubtful = {label.path: _doubtful_branch(label) for label in prediction.doubtful}
+    doubtful = {label.path: _doubtful_branch(label) for label in prediction.abstained}
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not given:
         tree.add(Text("no label is sure enough" if doubtful else "no label above the threshold", "yellow"))
@@ -179,15 +179,15 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
         found.decisions.summary(),
         f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}",
     ]
-    if found.decisions.sure is not None:
-        lines.append(f"labels less probable than {found.decisions.sure:.1%} are left out as doubtful")
+    if found.decisions.abstain_below is not None:
+        lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out as doubtful")
     for line in lines:
         console.print(line, highlight=False, markup=False)
 
 
 def decision_table(found: Calibrated) -> Table:
     """Return the quality of decisions before and after, on documents that they were not fitted to."""
-    title = f"decisions on {found.decisions.found['documents']:,} documents, held out"
+    title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
     table = _decisions_table(title, "", "Micro-F1", "Macro-F1", "precision", "recall", "exact")
     table.add_row("before", *_cells(found.before))
     table.add_row("after" if found.best is not None else "after (the same)", *_cells(found.after), style="bold")

@@ -50,7 +50,7 @@ class Decoder:
         rule: one of the above.
         thresholds: one number, or one for each label, (K,).
         paths: k of ``top-k-paths``.
-        stop_inside: ``best-path`` and ``top-k-paths`` may end at a label that has children. False for data in which
+        allow_inner_nodes: ``best-path`` and ``top-k-paths`` may end at a label that has children. False for data in which
             every path goes down to a leaf.
 
     Raises:
@@ -69,7 +69,7 @@ class Decoder:
         thresholds: ArrayLike = 0.5,
         *,
         paths: int = 1,
-        stop_inside: bool = True,
+        allow_inner_nodes: bool = True,
     ) -> None:
         if rule not in RULES:
             raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
@@ -80,14 +80,14 @@ class Decoder:
             raise InputError(f"thresholds have the shape {given.shape}", remedy=f"give one, or {len(taxonomy)}")
         if not bool(((given >= 0) & (given <= 1)).all()):
             raise InputError("a threshold is not between 0 and 1")
-        self.taxonomy, self.rule, self.paths, self.stop_inside = taxonomy, rule, paths, stop_inside
+        self.taxonomy, self.rule, self.paths, self.allow_inner_nodes = taxonomy, rule, paths, allow_inner_nodes
         self.thresholds = np.broadcast_to(given, len(taxonomy))
         self._tree = level_order(taxonomy)
         self._arranged_thresholds = self.thresholds[self._tree.labels]
         self._threshold_odds = self._arranged_thresholds.copy()
         take_log_odds(self._threshold_odds)
         # Added to the score of a path: nothing, or minus infinity where none may end.
-        self._no_end = np.where(stop_inside | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
+        self._no_end = np.where(allow_inner_nodes | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
 
     def __call__(self, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Return which labels are given, bool (N, K), from probabilities, (N, K).

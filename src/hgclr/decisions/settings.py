@@ -25,6 +25,8 @@ FILE = "decisions.json"
 FAR = 100.0
 """A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"
+FORMER_KEYS = {"sure": "abstain_below", "stop_inside": "allow_inner_nodes", "found": "provenance"}
+"""Keys of files that version 0.1 wrote."""
 
 Kind = TypeVar("Kind")
 
@@ -39,10 +41,10 @@ class Decisions:
         thresholds: one for all labels, or one for each, (K,).
         calibration: what makes probabilities of logits, where it is not the sigmoid.
         paths: see :class:`~hgclr.decisions.decoding.Decoder`.
-        stop_inside: see there.
-        sure: stop at the parent of a label that is less probable than this: leave that label out, and all below it. 0
-            leaves nothing out, as None does.
-        found: how all this was found: data, metric, scores.
+        allow_inner_nodes: see there.
+        abstain_below: stop at the parent of a label that is less probable than this: leave that label out, and all
+            below it. 0 leaves nothing out, as None does.
+        provenance: how all this was found: data, metric, scores.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.
@@ -53,19 +55,21 @@ class Decisions:
     thresholds: float | NDArray[np.float32] = 0.5
     calibration: Calibration | None = None
     paths: int = 1
-    stop_inside: bool = True
-    sure: float | None = None
-    found: Mapping[str, Any] = field(default_factory=dict)
+    allow_inner_nodes: bool = True
+    abstain_below: float | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.sure is not None and not 0 <= self.sure <= 1:
-            raise InputError(f"a label cannot be {self.sure} sure", remedy="give a probability between 0 and 1")
+        if self.abstain_below is not None and not 0 <= self.abstain_below <= 1:
+            raise InputError(f"abstain_below is {self.abstain_below}", remedy="give a probability between 0 and 1")
         self.decoder  # noqa: B018 (refuses what does not fit)
 
     @cached_property
     def decoder(self) -> Decoder:
         """What applies rule and thresholds."""
-        return Decoder(self.taxonomy, self.rule, self.thresholds, paths=self.paths, stop_inside=self.stop_inside)
+        return Decoder(
+            self.taxonomy, self.rule, self.thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes
+        )
 
     def changed(
         self,
@@ -73,11 +77,11 @@ class Decisions:
         rule: Rule | None = None,
         threshold: float | None = None,
         paths: int | None = None,
-        sure: float | None = None,
+        abstain_below: float | None = None,
     ) -> Decisions:
         """Return these decisions with what is given in the place of what is here."""
-        given = {"rule": rule, "thresholds": threshold, "paths": paths, "sure": sure}
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        wanted = {"rule": rule, "thresholds": threshold, "paths": paths, "abstain_below": abstain_below}
+        changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
         return replace(self, **changes) if changes else self
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -86,11 +90,11 @@ class Decisions:
 
     def decide(self, probabilities: NDArray[np.float32]) -> Decided:
         """Return the labels of documents, from probabilities, (N, K), which must be calibrated already."""
-        given, shown = self.decoder(probabilities), self.decoder.shown(probabilities)
-        if self.sure is None:
-            return Decided(given, np.zeros_like(given), shown)
-        sure = monotone(shown, self.taxonomy) >= self.sure
-        return Decided(given & sure, given & ~sure, shown)
+        predicted, shown = self.decoder(probabilities), self.decoder.shown(probabilities)
+        if self.abstain_below is None:
+            return Decided(predicted, np.zeros_like(predicted), shown)
+        sure = monotone(shown, self.taxonomy) >= self.abstain_below
+        return Decided(predicted & sure, predicted & ~sure, shown)
 
     def logit_shift(self) -> NDArray[np.float32]:
         """Return what to add to each logit, (K,), so that it is above 0 just where its label passes its threshold.
@@ -122,7 +126,7 @@ class Decisions:
             self.rule if self.rule != "top-k-paths" else f"{self.rule} with k = {self.paths}",
             f"threshold {lowest:.3g}" if lowest == highest else f"thresholds {lowest:.3g} to {highest:.3g}",
             "probabilities as trained" if self.calibration is None else "probabilities calibrated",
-            *([f"only where {self.sure:.1%} sure"] if self.sure else []),
+            *([f"only where {self.abstain_below:.1%} sure"] if self.abstain_below else []),
         ]
         return "decoding: " + ", ".join(parts)
 
@@ -133,11 +137,11 @@ class Decisions:
         return {
             "rule": self.rule,
             "paths": self.paths,
-            "stop_inside": self.stop_inside,
-            "sure": self.sure,
+            "allow_inner_nodes": self.allow_inner_nodes,
+            "abstain_below": self.abstain_below,
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "thresholds": values[0] if one_for_all else dict(zip(self.taxonomy.ids, values, strict=True)),
-            "found": dict(self.found),
+            "provenance": dict(self.provenance),
         }
 
     def write(self, folder: Path) -> None:
@@ -161,6 +165,7 @@ class Decisions:
         """
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
+            fields = {FORMER_KEYS.get(key, key): value for key, value in fields.items()}
             calibration = fields["calibration"]
             return cls(
                 taxonomy,
@@ -168,9 +173,9 @@ class Decisions:
                 thresholds=_thresholds(fields["thresholds"], taxonomy),
                 calibration=None if calibration is None else from_json(calibration, taxonomy),
                 paths=_of_type(int, fields["paths"]),
-                stop_inside=_of_type(bool, fields["stop_inside"]),
-                sure=None if fields["sure"] is None else _number(fields["sure"]),
-                found=_of_type(dict, fields["found"]),
+                allow_inner_nodes=_of_type(bool, fields["allow_inner_nodes"]),
+                abstain_below=None if fields["abstain_below"] is None else _number(fields["abstain_below"]),
+                provenance=_of_type(dict, fields["provenance"]),
             )
         except InputError as error:
             raise InputError(error.what, path=file, remedy=REMEDY) from None
@@ -187,13 +192,13 @@ class Decided:
     """What was decided about documents.
 
     Args:
-        given: the labels that each is given, bool (N, K).
-        doubtful: the labels that the rule gives and that are not sure enough, bool (N, K).
+        predicted: the labels of each, bool (N, K).
+        abstained: the labels that the rule gives and that are less probable than ``abstain_below``, bool (N, K).
         probabilities: of every label, (N, K), as the rule sees them.
     """
 
-    given: NDArray[np.bool_]
-    doubtful: NDArray[np.bool_]
+    predicted: NDArray[np.bool_]
+    abstained: NDArray[np.bool_]
     probabilities: NDArray[np.float32]
 
 

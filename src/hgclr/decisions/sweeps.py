@@ -113,19 +113,19 @@ class BestPathSweep:
         taxonomy: the label tree.
         probabilities: (N, K).
         gold: (N, K).
-        stop_inside: whether a path may end at a label that has children.
+        allow_inner_nodes: whether a path may end at a label that has children.
     """
 
     steps = COARSE
 
-    def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, stop_inside: bool) -> None:
+    def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, allow_inner_nodes: bool) -> None:
         self._tree = level_order(taxonomy)
         self._first = np.array([level[0] for level in taxonomy.levels])
         self._positives = np.count_nonzero(gold, axis=0)[self._tree.labels]
         shape = (len(gold), taxonomy.depth)
         self._ends, self._right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         self._sums = np.empty(shape, dtype=np.float32)
-        closed = np.where(stop_inside | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
+        closed = np.where(allow_inner_nodes | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
         for rows in blocks(probabilities):
             sums = self._tree.arrange(probabilities[rows])
             take_log_odds(sums)

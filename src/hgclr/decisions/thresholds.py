@@ -52,7 +52,7 @@ class ThresholdTuner:
         rule: the decoding rule that will be used with them.
         metric: ``micro``- or ``macro``-F1, or the mean of ``both``.
         shrinkage: m.
-        paths, stop_inside: of the decoding rule.
+        paths, allow_inner_nodes: of the decoding rule.
     """
 
     taxonomy: Taxonomy
@@ -60,7 +60,7 @@ class ThresholdTuner:
     metric: Metric = "both"
     shrinkage: float = 10.0
     paths: int = 1
-    stop_inside: bool = True
+    allow_inner_nodes: bool = True
 
     def tune(self, scope: Scope, probabilities: Probabilities, gold: Gold) -> Thresholds:
         """Return a threshold for each label, (K,).
@@ -106,11 +106,11 @@ class ThresholdTuner:
 
     def decoder(self, thresholds: Thresholds) -> Decoder:
         """Return what decides with thresholds, (K,)."""
-        return Decoder(self.taxonomy, self.rule, thresholds, paths=self.paths, stop_inside=self.stop_inside)
+        return Decoder(self.taxonomy, self.rule, thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
 
     def _sweep(self, probabilities: Probabilities, gold: Gold) -> Sweep:
         if self.rule == "best-path":
-            return BestPathSweep(self.taxonomy, probabilities, gold, self.stop_inside)
+            return BestPathSweep(self.taxonomy, probabilities, gold, self.allow_inner_nodes)
         if self.rule == "top-k-paths":
             return DecodedSweep(self.decoder, probabilities, gold)
         return RuleSweep(self.taxonomy, self.rule, probabilities, gold)

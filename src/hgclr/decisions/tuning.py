@@ -98,7 +98,7 @@ class Calibrated:
     """What was found.
 
     Args:
-        decisions: how to decide; how it was found is in ``decisions.found``.
+        decisions: how to decide; how it was found is in ``decisions.provenance``.
         before: how good decisions were until now.
         after: how good they are, on documents that they were not fitted to.
         candidates: all that were compared.
@@ -163,7 +163,7 @@ def calibrate(
     candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
     plain = sigmoid(outputs.logits.copy())
     past = MultiLabelScores(taxonomy)
-    past.update(today.decide(_probabilities(today.calibration, outputs, plain)).given, gold)
+    past.update(today.decide(_probabilities(today.calibration, outputs, plain)).predicted, gold)
     before = Quality.of(past)
 
     best = _choose(candidates, before, metric, max_loss, asked=rule != "auto")
@@ -180,13 +180,13 @@ def calibrate(
             logger.warning("level %d is not calibrated: all its labels are always absent, or always present", depth)
     _warn_of_lost_levels(past if best is None else scored[best.rule, best.thresholds], taxonomy)
     if risk is not None:
-        decisions = replace(decisions, sure=_sure_enough(decisions, probabilities, gold, risk))
+        decisions = replace(decisions, abstain_below=_sure_enough(decisions, probabilities, gold, risk))
 
     calibration = CalibrationScores(taxonomy), CalibrationScores(taxonomy)
     for scores, values in zip(calibration, (plain, probabilities), strict=True):
         scores.update(values, gold)
     after = before if best is None else best.held_out
-    found = {
+    provenance = {
         "documents": len(gold),
         "metric": {"both": "mean of Micro- and Macro-F1", "micro": "Micro-F1", "macro": "Macro-F1"}[metric],
         "calibration": "none" if decisions.calibration is None else decisions.calibration.to_json()["method"],
@@ -199,7 +199,7 @@ def calibrate(
         "held_out_brier": {way: round(scores.brier(), 5) for way, scores in zip(WAYS, calibration, strict=True)},
         **({} if risk is None else {"risk": risk}),
     }
-    return Calibrated(replace(decisions, found=found), before, after, candidates, best, *calibration)
+    return Calibrated(replace(decisions, provenance=provenance), before, after, candidates, best, *calibration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ class _Search:
     metric: Metric
     shrinkage: float
     paths: int
-    stop_inside: bool
+    allow_inner_nodes: bool
     taxonomy: Taxonomy
 
     def held_out(
@@ -228,7 +228,7 @@ class _Search:
             for rule in dict.fromkeys(rule for rule, _ in ways):
                 scopes = [thresholds for other, thresholds in ways if other == rule]
                 for thresholds, decisions in self._tuned(rule, scopes, known, gold):
-                    predicted = decisions.decide(probabilities[fold]).given
+                    predicted = decisions.decide(probabilities[fold]).predicted
                     scored[rule, thresholds].update(predicted, self.outputs.gold[fold])
         return scored, probabilities
 
@@ -257,11 +257,14 @@ class _Search:
         self, rule: Rule, wanted: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
     ) -> Iterator[tuple[Thresholds, Decisions]]:
         """Yield decisions with each kind of thresholds; they take probabilities that are calibrated already."""
-        tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.stop_inside)
+        tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.allow_inner_nodes)
         tuned = tuner.tune_all([scope for scope in wanted if scope != "none"], probabilities, gold)
         for scope in wanted:
             values = 0.5 if scope == "none" else _as_few_as_possible(tuned[scope])
-            yield scope, Decisions(self.taxonomy, rule, values, paths=self.paths, stop_inside=self.stop_inside)
+            yield (
+                scope,
+                Decisions(self.taxonomy, rule, values, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes),
+            )
 
 
 def _choose(
@@ -299,7 +302,7 @@ def _with_calibration(today: Decisions, calibration: Calibration | None) -> Deci
     """Return decisions that give the same labels from calibrated probabilities, or the old ones where none can."""
     alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans", "top-down")  # compare a label with its threshold
     comparable = isinstance(today.calibration, Temperatures | None) and isinstance(calibration, Temperatures)
-    if not comparable or today.rule not in alone or today.sure:
+    if not comparable or today.rule not in alone or today.abstain_below:
         return today
     assert calibration is not None
     thresholds = calibration(-today.logit_shift()[None])[0]
@@ -376,10 +379,10 @@ def _sure_enough(
 ) -> float:
     """Return the least probability from which on at most the share ``risk`` of the given labels is wrong."""
     decided = decisions.decide(probabilities)
-    sureness = monotone(decided.probabilities, decisions.taxonomy)[decided.given]
+    sureness = monotone(decided.probabilities, decisions.taxonomy)[decided.predicted]
     order = np.argsort(-sureness)
     falling = sureness[order]
-    share = np.cumsum(~gold[decided.given][order]) / np.arange(1, len(order) + 1)
+    share = np.cumsum(~gold[decided.predicted][order]) / np.arange(1, len(order) + 1)
     last = np.append(falling[1:] != falling[:-1], True)[: len(order)]  # of equally sure ones, all are given or none
     good = np.flatnonzero(last & (share <= risk))
     if not good.size:

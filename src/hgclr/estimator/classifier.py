@@ -274,7 +274,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _decide(self, texts: list[str]) -> Any:
         """Yield the labels, bool (n, K), of consecutive windows of the texts."""
         for probabilities in self.classifier_.probabilities(texts):
-            yield self.classifier_.decisions.decide(probabilities).given
+            yield self.classifier_.decisions.decide(probabilities).predicted
 
     def _set_tree(self, taxonomy: Taxonomy, form: Form, drawn: bool) -> None:
         self.taxonomy_, self._form, self._drawn = taxonomy, form, drawn

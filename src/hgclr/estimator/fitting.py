@@ -46,7 +46,7 @@ class Deciding:
     calibrate: bool
     one_path: bool
 
-    def check(self, taxonomy: Taxonomy, stop_inside: bool) -> Decisions:
+    def check(self, taxonomy: Taxonomy, allow_inner_nodes: bool) -> Decisions:
         """Return the decisions without calibration.
 
         Raises:
@@ -60,7 +60,7 @@ class Deciding:
                 remedy="give a list of paths for each document, or decode='auto'",
             )
         threshold = 0.5 if self.threshold is None else self.threshold
-        return Decisions(taxonomy, self._fixed_rule, threshold, paths=self.paths, stop_inside=stop_inside)
+        return Decisions(taxonomy, self._fixed_rule, threshold, paths=self.paths, allow_inner_nodes=allow_inner_nodes)
 
     @property
     def _fixed_rule(self) -> Rule:

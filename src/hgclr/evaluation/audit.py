@@ -180,7 +180,7 @@ class Auditor:
             gold[place, list(row.labels)] = True
         decided = decisions.decide(probabilities)
         self._agreement.update(decided.probabilities, gold)
-        self._log.update([row.number for row in rows], decided.probabilities, gold, decided.given)
+        self._log.update([row.number for row in rows], decided.probabilities, gold, decided.predicted)
 
     def result(self, top: int) -> Audit:
         """Return what was found, with the ``top`` documents that are contradicted most; equal ones by their place."""
@@ -267,9 +267,9 @@ def suggesting(decisions: Decisions, survey: LabelSurvey) -> Decisions:
     A model that leaves labels out for doubt gives them here: doubt is no contradiction. The rule ``threshold`` may give
     a child without its parent; in its place comes ``best-path`` where every document has one path, else ``closure``.
     """
-    certain = replace(decisions, sure=None)
+    certain = replace(decisions, abstain_below=None)
     if certain.rule != "threshold":
         return certain
     if survey.one_path:
-        return replace(certain, rule="best-path", stop_inside=survey.ends_inside)
+        return replace(certain, rule="best-path", allow_inner_nodes=survey.ends_inside)
     return replace(certain, rule="closure")

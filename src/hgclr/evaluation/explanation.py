@@ -22,7 +22,7 @@ from hgclr.taxonomy import Taxonomy
 
 __all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain"]
 
-Status = Literal["given", "doubtful", "not given"]
+Status = Literal["given", "abstained", "not given"]
 METHODS = {
     "integrated": "integrated gradients: gradient × input, averaged on the way from a text without words;"
     " how much of the label's logit each word brings",
@@ -211,7 +211,7 @@ def explain(
     threshold: float | None = None,
     decode: Rule | None = None,
     paths: int | None = None,
-    sure: float | None = None,
+    abstain_below: float | None = None,
 ) -> Explanation:
     """Tell which words of a text carry its labels, and whether those words alone would do.
 
@@ -228,7 +228,7 @@ def explain(
         threshold: see :meth:`HierarchicalClassifier.predict`, as for the following.
         decode: the decoding rule.
         paths: how many paths ``top-k-paths`` gives.
-        sure: stop at the parent of a label that is less probable than this.
+        abstain_below: stop at the parent of a label that is less probable than this.
 
     Raises:
         InputError: if the text has no words, there is no such label, a number is out of range, or the method does not
@@ -243,7 +243,7 @@ def explain(
     if not 0 < keep <= 1:
         raise InputError(f"the share of words to keep is {keep}", remedy="give a share above 0, up to 1")
     relevance_of = _relevance(classifier, method)
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
+    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     read = read_text(classifier, text)
     whole = _decide(classifier, decisions, [read.ids.tolist()])
     found = _found(whole) if labels is None else [classifier.taxonomy.resolve(label) for label in labels]
@@ -268,7 +268,7 @@ def explain(
         )
         for row, label in enumerate(chosen)
     )
-    stability = _stability(classifier.taxonomy, kept[-1], whole.given[0], again.given[len(chosen)], only[-1])
+    stability = _stability(classifier.taxonomy, kept[-1], whole.predicted[0], again.given[len(chosen)], only[-1])
     return Explanation(
         text=text,
         method=relevance_of.name,
@@ -317,7 +317,7 @@ def _decide(classifier: HierarchicalClassifier, decisions: Decisions, texts: Seq
 def _found(whole: Decided) -> list[int]:
     """Return the labels to explain where nobody has said which, the most probable first."""
     order = np.argsort(-whole.probabilities[0], kind="stable")
-    found: list[int] = order[(whole.given[0] | whole.doubtful[0])[order]].tolist()
+    found: list[int] = order[(whole.predicted[0] | whole.abstained[0])[order]].tolist()
     return found or [int(order[0])]
 
 
@@ -338,9 +338,9 @@ def _variants(kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _status(whole: Decided, label: int) -> Status:
-    if whole.given[0, label]:
+    if whole.predicted[0, label]:
         return "given"
-    return "doubtful" if whole.doubtful[0, label] else "not given"
+    return "abstained" if whole.abstained[0, label] else "not given"
 
 
 def _stability(

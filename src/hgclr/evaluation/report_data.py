@@ -176,7 +176,9 @@ class ThresholdCurve:
         for number, decisions in enumerate(self._decisions):
             # Without a demand for sureness the rule alone decides, which is faster.
             chosen = (
-                decisions.decoder(probabilities) if decisions.sure is None else decisions.decide(probabilities).given
+                decisions.decoder(probabilities)
+                if decisions.abstain_below is None
+                else decisions.decide(probabilities).predicted
             )
             given = pack(chosen)
             self._predicted[number] += count_bits(given)
@@ -205,7 +207,7 @@ class RuleScores:
     def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
         """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
         for rule, decisions in self._rules.items():
-            self._scores[rule].update(decisions.decide(probabilities).given, gold)
+            self._scores[rule].update(decisions.decide(probabilities).predicted, gold)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the scores of every rule and how many labels it gives a document."""
@@ -355,15 +357,15 @@ class Collector:
             raise ValueError(f"{len(texts)} texts, but the labels of {len(gold)}")
         self.calibration.update(probabilities, gold)
         decided = self.decisions.decide(probabilities)
-        self.scores.update(decided.given, gold)
-        self.bootstrap.update(decided.given, gold)
+        self.scores.update(decided.predicted, gold)
+        self.bootstrap.update(decided.predicted, gold)
         self.ranking.update(probabilities, gold)
         self.consistent_calibration.update(monotone(probabilities, self.taxonomy), gold)
-        self.confusions.update(decided.given, gold)
-        self.examples.update(texts, decided.given, gold)
-        # As the option --sure sees it, which may have taken labels away already.
+        self.confusions.update(decided.predicted, gold)
+        self.examples.update(texts, decided.predicted, gold)
+        # As the option --abstain-below sees it, which may have taken labels away already.
         sureness = monotone(decided.probabilities, self.taxonomy)
-        self.risk_coverage.update(sureness, decided.given | decided.doubtful, gold)
+        self.risk_coverage.update(sureness, decided.predicted | decided.abstained, gold)
         self.threshold_curve.update(probabilities, gold)
         self.rules.update(probabilities, gold)
         self._identify(texts, gold)

@@ -359,7 +359,7 @@ def decision_facts(content: Content) -> list[tuple[str, str]]:
     if rule == "top-k-paths":
         text += f", k = {decisions['paths']:,}"
     if rule in ("best-path", "top-k-paths"):
-        text += ", down to a leaf or not" if decisions["stop_inside"] else ", down to a leaf"
+        text += ", down to a leaf or not" if decisions["allow_inner_nodes"] else ", down to a leaf"
     facts = [("Decoding rule", text), ("Thresholds", _thresholds(decisions["thresholds"]))]
     if decisions["sure"] is not None:
         facts.append(("Left out", f"labels that are less than {decisions['sure']:.1%} sure, and all below them"))
@@ -403,7 +403,7 @@ def probability_section(content: Content, plots: Plots) -> Html:
 def sureness_section(content: Content, plots: Plots) -> Html:
     """Return the risk-coverage curve, and what may be left to a person."""
     lead = (
-        "A label that the model is not sure of can be left out, and its document be shown to a person: --sure does so"
+        "A label that the model is not sure of can be left out, and its document be shown to a person: --abstain-below does so"
         " and stops at the label above. Fewer labels are given then, and fewer of them are wrong."
     )
     if not content["risk_coverage"]["labels_given"]:

@@ -305,7 +305,7 @@ class ModelCard:
         return [*table(("level", "labels"), rows), "", f"At the top: {named}{more}. All are in `config.json`."]
 
     def _deciding(self) -> list[str]:
-        found = self.decisions.found
+        found = self.decisions.provenance
         summary = self.decisions.summary()
         lines = [f"{summary[0].upper()}{summary[1:]}."]
         thresholds = self.decisions.decoder.thresholds

@@ -51,17 +51,17 @@ class Prediction:
     """The labels of one text, parents before their children.
 
     Args:
-        labels: what the text is given.
-        doubtful: what the decoding rule would give and is not sure enough.
+        labels: what is predicted.
+        abstained: what the decoding rule would give and is less probable than ``abstain_below``.
     """
 
     labels: tuple[PredictedLabel, ...]
-    doubtful: tuple[PredictedLabel, ...] = ()
+    abstained: tuple[PredictedLabel, ...] = ()
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """Return ``predictions`` and, where there are any, ``doubtful`` labels in plain Python types."""
+        """Return ``predictions`` and, where there are any, ``abstained`` labels in plain Python types."""
         fields = {"predictions": [label.to_json() for label in self.labels]}
-        return fields | ({"doubtful": [label.to_json() for label in self.doubtful]} if self.doubtful else {})
+        return fields | ({"abstained": [label.to_json() for label in self.abstained]} if self.abstained else {})
 
 
 class PredictionMaker:
@@ -76,17 +76,20 @@ class PredictionMaker:
         self._paths: dict[int, tuple[str, ...]] = {}
 
     def __call__(
-        self, probabilities: NDArray[np.float32], given: NDArray[np.bool_], doubtful: NDArray[np.bool_] | None = None
+        self,
+        probabilities: NDArray[np.float32],
+        predicted: NDArray[np.bool_],
+        abstained: NDArray[np.bool_] | None = None,
     ) -> Prediction:
         """Return the labels of one text, parents first and siblings by name.
 
         Args:
             probabilities: of every label, (K,).
-            given: whether the text is given each label, (K,).
-            doubtful: whether each label was left out for doubt, (K,); by default none was.
+            predicted: whether each label is, (K,).
+            abstained: whether each label was left out for doubt, (K,); by default none was.
         """
-        left_out = () if doubtful is None else self._labels(probabilities, doubtful)
-        return Prediction(self._labels(probabilities, given), left_out)
+        left_out = () if abstained is None else self._labels(probabilities, abstained)
+        return Prediction(self._labels(probabilities, predicted), left_out)
 
     def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
         labels = np.flatnonzero(chosen)
@@ -186,38 +189,35 @@ class HierarchicalClassifier:
         self,
         texts: Sequence[str],
         *,
+        decisions: Decisions | None = None,
         threshold: float | None = None,
         decode: Rule | None = None,
         paths: int | None = None,
-        sure: float | None = None,
+        abstain_below: float | None = None,
     ) -> list[Prediction]:
         """Return the labels of each text. What is left out is as the model's ``decisions.json`` says.
 
         Args:
             texts: any number of texts.
+            decisions: how to decide, in the place of the model's own decisions.
             threshold: probability above which a label is given.
             decode: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
                 gives no child without its parent.
             paths: how many paths ``top-k-paths`` gives.
-            sure: stop at the parent of a label that is less probable than this; what is left out so is in
-                ``Prediction.doubtful``.
+            abstain_below: stop at the parent of a label that is less probable than this; what is left out so is in
+                ``Prediction.abstained``.
         """
-        return list(self.stream(texts, threshold=threshold, decode=decode, paths=paths, sure=sure))
+        decisions = (decisions or self.decisions).changed(
+            rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below
+        )
+        return list(self.stream(texts, decisions))
 
-    def stream(
-        self,
-        texts: Iterable[str],
-        *,
-        threshold: float | None = None,
-        decode: Rule | None = None,
-        paths: int | None = None,
-        sure: float | None = None,
-    ) -> Iterator[Prediction]:
+    def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
         """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
-        decisions = self.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
+        decisions = decisions or self.decisions
         for probabilities in self.probabilities(texts):
             decided = decisions.decide(probabilities)
-            yield from map(self._make, decided.probabilities, decided.given, decided.doubtful)
+            yield from map(self._make, decided.probabilities, decided.predicted, decided.abstained)
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the probability of every label for every text, (N, K), labels in the taxonomy's order."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
-from hgclr.decisions.decoding import Rule
+from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Outputs
 from hgclr.inference.backends import windows
 from hgclr.inference.classifier import HierarchicalClassifier
@@ -88,10 +88,7 @@ def evaluate(
     folder: DataFolder,
     split: str,
     *,
-    threshold: float | None = None,
-    decode: Rule | None = None,
-    paths: int | None = None,
-    sure: float | None = None,
+    decisions: Decisions | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MultiLabelScores:
     """Return the scores of a classifier, counted window by window.
@@ -100,18 +97,17 @@ def evaluate(
         classifier: the model.
         folder: the documents, read with the classifier's own label tree.
         split: which of its splits.
-        threshold, decode, paths, sure: see :meth:`HierarchicalClassifier.predict`. What is left out for doubt counts as
-            not given.
+        decisions: how to decide; the classifier's own by default. What is left out for doubt counts as not predicted.
         progress: called with the number of documents scored since the last call.
     """
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, sure=sure)
+    decisions = decisions or classifier.decisions
     scores = MultiLabelScores(classifier.taxonomy)
     for documents in windows(folder.documents(split), classifier.window):
         gold = np.zeros((len(documents), len(classifier.taxonomy)), dtype=np.bool_)
         for row, document in enumerate(documents):
             gold[row, list(document.labels)] = True
         probabilities = classifier.predict_proba([document.text for document in documents])
-        scores.update(decisions.decide(probabilities).given, gold)
+        scores.update(decisions.decide(probabilities).predicted, gold)
         if progress is not None:
             progress(len(documents))
     return scores

@@ -305,7 +305,7 @@ def _tuned(found: Calibrated) -> dict[str, Any]:
     """Return what training writes of tuned decisions."""
     return {
         "rule": found.decisions.rule,
-        "thresholds": found.decisions.found["thresholds"],
+        "thresholds": found.decisions.provenance["thresholds"],
         "dev": {"before": asdict(found.before), "after": asdict(found.after)},
     }
 
@@ -379,7 +379,7 @@ def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions])
         rows, gold = split.rows[place], split.gold[place]
         if isinstance(model, Linear):
             logits = model(rows)
-            given = [each.decide(each.probabilities(logits)).given for each in decisions]
+            given = [each.decide(each.probabilities(logits)).predicted for each in decisions]
         else:
             given = [model(rows)] * len(decisions)
         for one, labels in zip(scores, given, strict=True):

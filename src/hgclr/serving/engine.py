@@ -202,7 +202,7 @@ class Engine:
             decided = batch[rows[0]].ticket.decisions.decide(probabilities[rows])
             for number, row in enumerate(rows):
                 entry, seen = batch[row], decided.probabilities[number]
-                prediction = self._make(seen, decided.given[number], decided.doubtful[number])
+                prediction = self._make(seen, decided.predicted[number], decided.abstained[number])
                 answers[row] = Labelled(prediction, entry.truncated, seen if entry.ticket.probabilities else None)
         return [answers[row] for row in range(len(batch))]
 

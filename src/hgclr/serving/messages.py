@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -147,8 +156,10 @@ class PredictRequest(_Request):
     decode: Rule | None = Field(default=None, description="The decoding rule.")
     threshold: Share | None = Field(default=None, description="Probability above which a label is given.")
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
-    sure: Share | None = Field(
-        default=None, description="Stop at the parent of a label less probable than this; it is listed as doubtful."
+    abstain_below: Share | None = Field(
+        default=None,
+        validation_alias=AliasChoices("abstain_below", "sure"),  # its name in version 0.1
+        description="Stop at the parent of a label less probable than this; it is listed as abstained.",
     )
     probabilities: bool = Field(default=False, description="Give the probability of every label, too.")
 
@@ -201,7 +212,7 @@ class TextAnswer(BaseModel):
     """The labels of a text, parents before their children."""
 
     labels: list[LabelAnswer]
-    doubtful: list[LabelAnswer] = Field(description="What the rule would give and is not sure enough.")
+    abstained: list[LabelAnswer] = Field(description="What the rule would give and is not sure enough.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
     probabilities: dict[str, Share] = Field(default={}, description="By label id, if asked for.")
 
@@ -224,7 +235,7 @@ class WordAnswer(BaseModel):
 class ExplainedLabelAnswer(LabelAnswer):
     """A label and how much each word of the text speaks for it."""
 
-    status: Literal["given", "doubtful", "not given"]
+    status: Literal["given", "abstained", "not given"]
     relevance: list[float] = Field(description="One number for each word.")
     kept: list[int] = Field(description="The words that speak most for the label, by index.")
     probability_only_kept: Share = Field(description="If these words are all of the text.")

@@ -113,7 +113,7 @@ def predicting_routes(service: Service) -> APIRouter:
         if wanted.probabilities and len(texts) * len(ids) > PROBABILITIES:
             raise Problem("invalid", f"more than {PROBABILITIES} probabilities are asked for", field="probabilities")
         try:
-            decisions = service.decisions(wanted.decode, wanted.threshold, wanted.paths, wanted.sure)
+            decisions = service.decisions(wanted.decode, wanted.threshold, wanted.paths, wanted.abstain_below)
             ticket = service.engine.submit(texts, decisions, probabilities=wanted.probabilities)
         except RoomFullError:
             raise _overloaded(service) from None
@@ -188,7 +188,7 @@ def _text_answer(service: Service, answer: Answer) -> dict[str, Any]:
         return error_of(answer.kind, answer.message)
     fields = {
         "labels": [_label(label) for label in answer.prediction.labels],
-        "doubtful": [_label(label) for label in answer.prediction.doubtful],
+        "abstained": [_label(label) for label in answer.prediction.abstained],
         "truncated": answer.truncated,
     }
     if answer.probabilities is not None:

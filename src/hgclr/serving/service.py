@@ -82,9 +82,11 @@ class Service:
         if self.state != "ready":
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
 
-    def decisions(self, rule: Rule | None, threshold: float | None, paths: int | None, sure: float | None) -> Decisions:
+    def decisions(
+        self, rule: Rule | None, threshold: float | None, paths: int | None, abstain_below: float | None
+    ) -> Decisions:
         """Return the model's way to decide with what a request wants in its place."""
-        return self._decisions(rule=rule, threshold=threshold, paths=paths, sure=sure)
+        return self._decisions(rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below)
 
     def start(self) -> None:
         """Warm up and begin to work."""

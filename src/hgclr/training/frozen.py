@@ -86,7 +86,7 @@ def final_scores(
     scores = {name: MultiLabelScores(each.taxonomy) for name, each in decisions.items()}
     for _, logits, gold in model_logits(model, tokens, collator):
         for name, each in decisions.items():
-            scores[name].update(each.decide(each.probabilities(logits)).given, gold)
+            scores[name].update(each.decide(each.probabilities(logits)).predicted, gold)
     return scores
 
 

@@ -124,7 +124,7 @@ def train(
     }
     decisions = {"half": Decisions(folder.taxonomy, thresholds=model.config.threshold)}
     if run.training.effort == "names":  # names can be compared with each other, not with a threshold
-        decisions["tuned"] = Decisions(folder.taxonomy, "best-path", stop_inside=False)
+        decisions["tuned"] = Decisions(folder.taxonomy, "best-path", allow_inner_nodes=False)
         metrics["tuned"] = {}
     found = None
     if run.tunes_decisions:
@@ -133,7 +133,7 @@ def train(
             decisions["tuned"] = found.decisions
             metrics["tuned"] = {
                 "rule": found.decisions.rule,
-                "thresholds": found.decisions.found["thresholds"],
+                "thresholds": found.decisions.provenance["thresholds"],
                 "dev": {"before": asdict(found.before), "after": asdict(found.after)},
             }
     for name in ("dev", "test") if score_test else ("dev",):

@@ -26,7 +26,7 @@ export class Controls {
       if (event.target.validity.valid && event.target.value) set("paths", event.target.valueAsNumber);
     });
     byId("threshold").addEventListener("input", (event) => set("threshold", event.target.valueAsNumber));
-    byId("sure").addEventListener("input", (event) => set("sure", event.target.valueAsNumber));
+    byId("abstain_below").addEventListener("input", (event) => set("abstain_below", event.target.valueAsNumber));
     byId("controls").addEventListener("submit", (event) => event.preventDefault());
     byId("reset").addEventListener("click", () => {
       this.own = {};
@@ -70,7 +70,7 @@ export class Controls {
   }
 
   show() {
-    const { thresholds = 0.5, paths = 1, sure } = this.decisions;
+    const { thresholds = 0.5, paths = 1, abstain_below } = this.decisions;
     this.rule.value = this.chosenRule;
     byId("rule-line").textContent = RULES.get(this.chosenRule) ?? "";
     byId("paths-field").hidden = this.chosenRule !== "top-k-paths";
@@ -80,8 +80,8 @@ export class Controls {
     const alike = own !== undefined || spread[0] === spread.at(-1);
     const range = `${percent(spread[0])} to ${percent(spread.at(-1))}, by label`;
     slide("threshold", own ?? spread[Math.floor(spread.length / 2)], alike ? null : range);
-    const doubt = this.own.sure ?? sure ?? 0;
-    slide("sure", doubt, doubt ? null : "off");
+    const doubt = this.own.abstain_below ?? abstain_below ?? 0;
+    slide("abstain_below", doubt, doubt ? null : "off");
     byId("reset").disabled = !Object.keys(this.own).length;
   }
 }

@@ -170,8 +170,8 @@ export class FileView {
     const answer = (row) => this.answers[row];
     const error = ["error", (row) => answer(row)?.error?.message];
     if (this.table.kind === "jsonl") {
-      const doubtful = (row) => (answer(row)?.doubtful?.length ? answer(row).doubtful : undefined);
-      return [["predictions", (row) => answer(row)?.labels], ["doubtful", doubtful], error];
+      const abstained = (row) => (answer(row)?.abstained?.length ? answer(row).abstained : undefined);
+      return [["predictions", (row) => answer(row)?.labels], ["abstained", abstained], error];
     }
     const join = (row, part, say) => answer(row)?.[part]?.map(say).join(";");
     const path = (label) => label.path.join(" > ");
@@ -179,7 +179,7 @@ export class FileView {
       ["labels", (row) => join(row, "labels", (label) => label.id)],
       ["paths", (row) => answer(row)?.labels && deepest(answer(row).labels).map(path).join(";")],
       ["probabilities", (row) => join(row, "labels", (label) => label.probability)],
-      ["doubtful", (row) => join(row, "doubtful", (label) => label.id)],
+      ["abstained", (row) => join(row, "abstained", (label) => label.id)],
       error,
     ];
   }

@@ -13,7 +13,7 @@ export function readResult(taxonomy, prediction, probabilities) {
   const map = (labels) => new Map(labels.map((label) => [taxonomy.places.get(label.id), label.probability]));
   return {
     given: map(prediction.labels),
-    doubtful: map(prediction.doubtful ?? []),
+    abstained: map(prediction.abstained ?? []),
     probabilities,
     likely: likely(probabilities),
   };

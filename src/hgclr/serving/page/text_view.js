@@ -91,11 +91,11 @@ export class TextView {
     this.shown(result, question.text);
   }
 
-  summarise({ labels, doubtful = [] }) {
+  summarise({ labels, abstained = [] }) {
     const ends = deepest(labels);
-    const none = doubtful.length ? "No label is sure enough" : "No label is probable enough. The nearest are:";
+    const none = abstained.length ? "No label is sure enough" : "No label is probable enough. The nearest are:";
     const some = labels.length ? `${count(labels.length, "label")} on ${count(ends.length, "path")}` : none;
-    const words = doubtful.length ? `${some}, ${doubtful.length} doubtful` : some;
+    const words = abstained.length ? `${some}, ${abstained.length} abstained` : some;
     byId("summary").textContent = words;
     clearTimeout(this.speaking);
     const paths = ends.map((label) => `${label.path.join(", ")}, ${percent(label.probability)}`);

@@ -36,7 +36,7 @@ export class Unfolding {
 /**
  * Return the rows to show, in order.
  *
- * `result` is null as long as there is no text; else `given` and `doubtful` are maps from labels to probabilities and
+ * `result` is null as long as there is no text; else `given` and `abstained` are maps from labels to probabilities and
  * `probabilities` holds one for every label, or none where there are too many of them to be asked for.
  */
 export function rowsToShow(taxonomy, result, unfolding) {
@@ -70,9 +70,9 @@ export function rowsToShow(taxonomy, result, unfolding) {
   return rows;
 }
 
-/** Return the labels whose branches are shown: those that are given or doubtful; if there are none, the nearest. */
-function lit({ given, doubtful, probabilities }) {
-  const labels = [...given, ...doubtful];
+/** Return the labels whose branches are shown: those that are given or abstained; if there are none, the nearest. */
+function lit({ given, abstained, probabilities }) {
+  const labels = [...given, ...abstained];
   if (!labels.length) return nearest(probabilities);
   if (labels.length > MOST) labels.sort(([, a], [, b]) => b - a);
   return labels.slice(0, MOST).map(([label]) => label);

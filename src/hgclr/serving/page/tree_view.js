@@ -102,7 +102,7 @@ export class TreeView {
         element("span", { class: "fold", "data-fold": "" }),
         element("span", { class: "light" }),
         element("bdi", { class: "name" }, name),
-        element("span", { class: "doubt" }, "doubtful"),
+        element("span", { class: "doubt" }, "abstained"),
         element("span", { class: "bar" }, element("i", { class: "fill" }), element("i", { class: "tick" })),
         element("span", { class: "percent" }),
       );
@@ -137,7 +137,7 @@ export class TreeView {
     item.style.setProperty("--threshold", threshold ?? 0);
     item.classList.toggle("ticked", this.result !== null && threshold !== null);
     item.querySelector(".percent").textContent = probability === undefined ? "" : percent(probability);
-    const words = { idle: "", given: ", given", doubtful: ", doubtful", absent: ", not given" }[state];
+    const words = { idle: "", given: ", given", abstained: ", abstained", absent: ", not given" }[state];
     setAttributes(item, {
       "aria-expanded": row.expanded === undefined ? null : String(row.expanded),
       "aria-selected": String(label === this.chosen),
@@ -148,9 +148,9 @@ export class TreeView {
   /** Return whether a label is lit, and its probability, undefined where that is not known. */
   stateOf(label) {
     if (!this.result) return ["idle", undefined];
-    const { given, doubtful, probabilities } = this.result;
+    const { given, abstained, probabilities } = this.result;
     if (given.has(label)) return ["given", given.get(label)];
-    return doubtful.has(label) ? ["doubtful", doubtful.get(label)] : ["absent", probabilities[label]];
+    return abstained.has(label) ? ["abstained", abstained.get(label)] : ["absent", probabilities[label]];
   }
 
   clicked(event) {
