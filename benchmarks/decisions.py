@@ -98,8 +98,8 @@ def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
     }
     everything = found.decide(probabilities).predicted
     for risk in RISKS:
-        sure = calibrate(dev, today, rule=found.rule, risk=risk).decisions.abstain_below
-        given = replace(found, abstain_below=abstain_below).decide(probabilities).predicted
+        certain = calibrate(dev, today, rule=found.rule, risk=risk).decisions.abstain_below
+        given = replace(found, abstain_below=certain).decide(probabilities).predicted
         wrong = np.count_nonzero(given & ~test.gold) / max(1, np.count_nonzero(given))
         kept = np.count_nonzero(given) / max(1, np.count_nonzero(everything))
         result["risks"][str(risk)] = {"wrong": 100 * wrong, "kept": 100 * kept}

@@ -268,7 +268,7 @@ def explain(
         )
         for row, label in enumerate(chosen)
     )
-    stability = _stability(classifier.taxonomy, kept[-1], whole.predicted[0], again.given[len(chosen)], only[-1])
+    stability = _stability(classifier.taxonomy, kept[-1], whole.predicted[0], again.predicted[len(chosen)], only[-1])
     return Explanation(
         text=text,
         method=relevance_of.name,
