@@ -136,7 +136,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_doubt_stops_at_the_parent(case: Case, rule: str, sure: float) -> None:
     plain = Decisions(case.taxonomy, rule, case.thresholds)
     decided, all_of_it = (
-        plain.changed(abstain_below=abstain_below).decide(case.probabilities),
+        plain.changed(abstain_below=sure).decide(case.probabilities),
         plain.decide(case.probabilities),
     )
     np.testing.assert_array_equal(decided.predicted | decided.abstained, all_of_it.predicted)
