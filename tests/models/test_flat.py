@@ -8,7 +8,7 @@ import torch
 
 from hgclr.models import FlatModel, label_names
 from hgclr.models.base import load_tokenizer
-from hgclr.training import RunConfig
+from hgclr.training import RunConfig, TrainingSettings, core, fit
 from hgclr.training.preparation import new_model
 
 
@@ -50,12 +50,18 @@ def test_the_head_starts_where_the_encoder_puts_the_names(
 
 @pytest.mark.parametrize(("settings", "starts"), [({}, True), ({"preset": "paper"}, False)])
 def test_a_run_starts_from_names_unless_it_follows_the_paper(
-    make_encoder, toy_data, tmp_path, settings: dict[str, str], starts: bool
+    make_encoder, toy_data, tmp_path, monkeypatch, settings: dict[str, str], starts: bool
 ) -> None:
     model_settings = {"encoder": make_encoder("bert"), "architecture": "flat", **settings}
     run = RunConfig(data={"path": toy_data}, model=model_settings, output=tmp_path / "run")
     torch.manual_seed(0)
     model, tokenizer, _ = new_model(run)
-    found = model.classifier.weight.detach().clone()
-    model.start_from_names(tokenizer)
-    assert torch.allclose(found, model.classifier.weight, atol=1e-6) == starts
+    started = model.classifier.weight.detach().clone()
+    seen: list[torch.Tensor] = []
+    monkeypatch.setattr(
+        core, "fit_head", lambda model, *_, **__: seen.append(model.classifier.weight.detach().clone()) or {}
+    )
+    fit(model, tokenizer, [("atom", ["physics"])] * 20, settings=TrainingSettings(effort="head", calibrate=False))
+    model.start_from_names(tokenizer, length=core.FROZEN_LENGTH)
+    assert torch.allclose(seen[0], model.classifier.weight, atol=1e-6) == starts
+    assert torch.allclose(seen[0], started) != starts

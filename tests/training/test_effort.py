@@ -82,7 +82,7 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
     """From rows of 0 and with one label, it must be scikit-learn's ridge logistic regression of the same strength."""
     monkeypatch.setattr(frozen, "ITERATIONS", 500)
     monkeypatch.setattr(frozen, "STRENGTH", 0.01)
-    monkeypatch.setattr(frozen, "ENTRIES", 20)  # several blocks of documents
+    monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 20)  # several blocks of documents
     tokenizer = load_tokenizer(encoder)
     model = FlatModel.from_encoder(encoder, Taxonomy(["only"], [-1]), tokenizer, pooling="mean").eval()
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_what_needs_full_training_says_so(tmp_path: Path, sections: dict, proble
 def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     result = train(make_run(encoder, toy_data, tmp_path / "run"))
     decisions = json.loads((result.model / "decisions.json").read_text())
-    assert decisions["found"]["documents"] == 24
+    assert decisions["provenance"]["documents"] == 24
     tuned = result.metrics["tuned"]
     assert tuned["rule"] == decisions["rule"]
     assert set(tuned["dev"]["before"]) == {"micro_f1", "macro_f1", "precision", "recall", "exact"}

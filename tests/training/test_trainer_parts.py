@@ -14,8 +14,7 @@ from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
 from hgclr.models import HGCLRModel
-from hgclr.training.preparation import base_rates, label_counts
-from hgclr.training.run import history
+from hgclr.training.core import base_rates, history, label_counts
 from hgclr.training.trainer import (
     CollapseWatch,
     Collator,
@@ -120,7 +119,7 @@ def test_new_layers_have_their_own_rate_and_only_matrices_decay(
 ) -> None:
     model = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
     arguments = TrainingArguments(output_dir=str(tmp_path), learning_rate=1e-4, weight_decay=0.01, use_cpu=True)
-    trainer = HierarchicalTrainer(model=model, args=arguments, head_learning_rate=1e-3)
+    trainer = HierarchicalTrainer(model, arguments, processing_class=tokenizer, head_learning_rate=1e-3)
     seen = {}
     for group in trainer.create_optimizer().param_groups:
         for parameter in group["params"]:

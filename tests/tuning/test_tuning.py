@@ -331,11 +331,10 @@ def test_keeping_by_share_takes_the_threshold_away(run: RunConfig) -> None:
 @pytest.mark.usefixtures("no_plots")
 def test_trials_are_scored_on_dev_only_and_the_best_config_trains(run: RunConfig, monkeypatch) -> None:
     """Real training: no number about test in what a search leaves, and none of its models."""
-    from hgclr.training import run as training_run
-    from hgclr.training import trainer
+    from hgclr.training import core, trainer
 
     scored: list[int] = []
-    score, score_at_the_end = trainer.StreamingScores.__call__, training_run.final_scores
+    score, score_at_the_end = trainer.StreamingScores.__call__, core.final_scores
 
     def counting(self: Any, batch: Any, compute_result: bool) -> dict[str, float]:
         scored.append(len(batch.predictions))
@@ -346,7 +345,7 @@ def test_trials_are_scored_on_dev_only_and_the_best_config_trains(run: RunConfig
         return score_at_the_end(model, tokens, *others)
 
     monkeypatch.setattr(trainer.StreamingScores, "__call__", counting)
-    monkeypatch.setattr(training_run, "final_scores", counting_at_the_end)
+    monkeypatch.setattr(core, "final_scores", counting_at_the_end)
     run.data.dev_limit, run.data.test_limit = 20, 23
     result = tune(run, grid(run, lambdas=[0.1], gammas=[0.02, 0.1]))
     assert scored == [20] * 4  # after the epoch, and the best epoch again

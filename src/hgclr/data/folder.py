@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["DataFolder", "Document", "label_documents", "label_texts", "taxonomy_files"]
+__all__ = [
+    "DataFolder",
+    "Document",
+    "DocumentLike",
+    "DocumentSet",
+    "label_documents",
+    "label_texts",
+    "read_documents",
+    "taxonomy_files",
+]
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 """The splits and the file names that mean them."""
@@ -29,6 +39,63 @@ class Document:
 
     text: str
     labels: tuple[int, ...]
+
+
+DocumentLike = Document | Mapping[str, Any] | tuple[str, Sequence[str]]
+"""A document, a mapping with the keys ``text`` and ``labels``, or a pair of both; labels are ids, names or paths."""
+
+
+def read_documents(
+    rows: Iterable[DocumentLike], taxonomy: Taxonomy, *, path_separator: str = " > "
+) -> Iterator[Document]:
+    """Yield documents from memory; ancestors of a label need not be given.
+
+    Args:
+        rows: documents, mappings or pairs, such as a list, a generator or a ``datasets.Dataset``.
+        taxonomy: the label tree.
+        path_separator: what stands between the names of a label given as a path.
+
+    Raises:
+        InputError: with the place of the row, if it has no text or no label, or an unknown one.
+
+    Example:
+        >>> tree = Taxonomy(["science", "physics"], [-1, 0])
+        >>> list(read_documents([("a lens", ["physics"])], tree))
+        [Document(text='a lens', labels=(0, 1))]
+    """
+    reader = LabelReader(taxonomy, separator=";", path_separator=path_separator, add_ancestors=True)
+    for place, row in enumerate(rows):
+        if isinstance(row, Document):
+            yield row
+            continue
+        try:
+            text, labels = (row["text"], row["labels"]) if isinstance(row, Mapping) else row
+            yield Document(read_text(text), reader.read(labels if isinstance(labels, str) else list(labels)))
+        except RowProblem as problem:
+            raise InputError(f"document {place}: {problem.reason}", remedy=problem.remedy) from None
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"document {place} is {row!r:.80}", remedy="give a pair (text, labels), or a mapping with these keys"
+            ) from None
+
+
+class DocumentSet:
+    """Documents in memory, read as those of a :class:`DataFolder` are.
+
+    Args:
+        taxonomy: the label tree.
+        splits: the documents of ``train``, ``dev`` and ``test``, as :func:`read_documents` takes them.
+    """
+
+    skip_bad_rows = False
+
+    def __init__(self, taxonomy: Taxonomy, splits: Mapping[str, Iterable[DocumentLike]]) -> None:
+        self.taxonomy = taxonomy
+        self.splits = {name: list(read_documents(rows, taxonomy)) for name, rows in splits.items()}
+
+    def scan(self, split: str) -> Iterator[Document]:
+        """Yield the documents of a split."""
+        return iter(self.splits[split])
 
 
 class DataFolder:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
 from hgclr.data.rows import BadRowLog, read_bad_rows
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_folder, cache_dir
@@ -177,7 +177,7 @@ def _write(
 
 
 def sample_documents(
-    folder: DataFolder, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
+    folder: DataFolder | DocumentSet, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
 ) -> Iterator[Document]:
     """Yield the documents of a split that `tokenize_split` takes, in their order.
 
@@ -198,7 +198,7 @@ def sample_documents(
     yield from documents
 
 
-def _good_rows(folder: DataFolder, split: str, record: IO[str] | None) -> Iterator[Document]:
+def _good_rows(folder: DataFolder | DocumentSet, split: str, record: IO[str] | None) -> Iterator[Document]:
     """Yield the documents of a split; stop at a bad row, or record it if the folder may skip it."""
     for item in folder.scan(split):
         if isinstance(item, Document):

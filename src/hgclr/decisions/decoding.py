@@ -50,8 +50,8 @@ class Decoder:
         rule: one of the above.
         thresholds: one number, or one for each label, (K,).
         paths: k of ``top-k-paths``.
-        allow_inner_nodes: ``best-path`` and ``top-k-paths`` may end at a label that has children. False for data in which
-            every path goes down to a leaf.
+        allow_inner_nodes: ``best-path`` and ``top-k-paths`` may end at a label that has children; False for data in
+            which every path goes down to a leaf.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.

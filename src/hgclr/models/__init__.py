@@ -27,6 +27,7 @@ __all__ = [
     "HiAGMTPModel",
     "HiMatchModel",
     "TextClassifier",
+    "architecture_of",
     "load_deployed",
 ]
 
@@ -45,6 +46,11 @@ AutoConfig.register(HGCLRConfig.model_type, HGCLRConfig)
 AutoModelForSequenceClassification.register(HGCLRConfig, tuple(ARCHITECTURES.values()))
 AutoConfig.register(TextRCNNConfig.model_type, TextRCNNConfig)
 AutoModel.register(TextRCNNConfig, TextRCNNModel)
+
+
+def architecture_of(model: TextClassifier) -> str:
+    """Return the name of a model's system."""
+    return next(name for name, known in ARCHITECTURES.items() if type(model) is known)
 
 
 def load_deployed(folder: str | Path) -> TextClassifier:

@@ -10,11 +10,10 @@ from typing import Any
 
 import datasets
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig, method_settings
-from hgclr.data.folder import DataFolder, Document, label_documents, taxonomy_files
+from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents, taxonomy_files
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
@@ -27,42 +26,30 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.settings import RunConfig
 
-__all__ = [
-    "base_rates",
-    "check_splits",
-    "count_parameters",
-    "data_folder",
-    "hold_out",
-    "label_counts",
-    "new_model",
-    "started_model",
-    "tokenize_all",
-    "with_label_documents",
-]
+__all__ = ["check_splits", "data_folder", "hold_out", "new_model", "started_model", "tokenize_all"]
 
 logger = logging.getLogger(__name__)
-FROZEN_LENGTH = 5.0
-"""Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
 
 
-def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
-    """Put a new model on the encoder, for the data folder's label tree."""
+Data = DataFolder | DocumentSet
+
+
+def new_model(run: RunConfig, data: DocumentSet | None = None) -> tuple[TextClassifier, PreTrainedTokenizerBase, Data]:
+    """Put a new model on the encoder, for the label tree of the documents in memory or in the data folder."""
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
-    folder = data_folder(run, run.data.taxonomy)
+    folder = data or data_folder(run, run.data.taxonomy)
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
     architecture = run.model.architecture if run.training.effort == "full" else "flat"
     check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
     model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
-    if model.config.classifier_start == "names" and isinstance(model, FlatModel):
-        model.start_from_names(tokenizer, length=FROZEN_LENGTH if run.training.effort == "head" else 1.0)
     return model, tokenizer, folder
 
 
 def new_textrcnn(
-    run: RunConfig, folder: DataFolder, settings: dict[str, Any]
+    run: RunConfig, folder: Data, settings: dict[str, Any]
 ) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
     """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
     documents = training_documents(run, folder)
@@ -87,7 +74,7 @@ def new_textrcnn(
     return model, tokenizer
 
 
-def training_documents(run: RunConfig, folder: DataFolder) -> Iterator[Document]:
+def training_documents(run: RunConfig, folder: Data) -> Iterator[Document]:
     """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
     check_splits(run, folder)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
@@ -102,7 +89,9 @@ def training_documents(run: RunConfig, folder: DataFolder) -> Iterator[Document]
             yield document
 
 
-def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
+def started_model(
+    run: RunConfig, start: Path, data: DocumentSet | None = None
+) -> tuple[TextClassifier, PreTrainedTokenizerBase, Data]:
     """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
     check_word_vectors(run)
     checked = method_settings("default", run.model.overrides)
@@ -127,7 +116,7 @@ def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrain
         raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
     known = model.config.taxonomy
     own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
-    folder = data_folder(run, run.data.taxonomy if own_tree else known)
+    folder = data or data_folder(run, run.data.taxonomy if own_tree else known)
     if folder.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
     return model, tokenizer, folder
@@ -142,7 +131,7 @@ def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
 
 def tokenize_all(
     run: RunConfig,
-    folder: DataFolder,
+    folder: Data,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
@@ -150,19 +139,24 @@ def tokenize_all(
     """Tokenise every split, or take it from the cache; hold dev out of train where asked to."""
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
-    tokens = {
-        name: tokenize_split(
-            folder,
-            name,
-            tokenizer,
-            max_length=max_length,
-            limit=limits[name],
-            seed=run.training.seed,
-            bad_rows=run.output / f"bad-rows.{name}.jsonl",
-            progress=on_documents,
-        )
-        for name in folder.splits
-    }
+    tokens: dict[str, datasets.Dataset] = {}
+    for name, limit in limits.items():
+        if name not in folder.splits:
+            continue
+        if isinstance(folder, DocumentSet):
+            sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
+            tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
+        else:
+            tokens[name] = tokenize_split(
+                folder,
+                name,
+                tokenizer,
+                max_length=max_length,
+                limit=limit,
+                seed=run.training.seed,
+                bad_rows=run.output / f"bad-rows.{name}.jsonl",
+                progress=on_documents,
+            )
     if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
         parts = hold_out(run, tokens["train"])
         tokens |= {"train": parts["train"], "dev": parts["test"]}
@@ -174,7 +168,7 @@ def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDic
     return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
 
 
-def check_splits(run: RunConfig, folder: DataFolder) -> None:
+def check_splits(run: RunConfig, folder: Data) -> None:
     """Refuse data without a split that training needs; from the label tree alone it needs none."""
     if run.training.effort == "names":
         return
@@ -196,41 +190,3 @@ def check_word_vectors(run: RunConfig) -> None:
             f"model.word_vectors is given, but {encoder} has its own word embeddings",
             remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
         )
-
-
-def with_label_documents(
-    run: RunConfig,
-    taxonomy: Taxonomy,
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    tokens: dict[str, datasets.Dataset],
-) -> datasets.Dataset:
-    """Return what is trained on: the documents of train, and the label tree's own where the run uses them.
-
-    Dev and test never hold any.
-    """
-    parts = [tokens["train"]] if "train" in tokens else []
-    if run.uses_label_documents or not parts:
-        parts.append(tokenize_documents(label_documents(taxonomy), tokenizer, max_length=max_length))
-        logger.info("the label tree adds %d documents to train: names and descriptions of labels", len(parts[-1]))
-    return datasets.concatenate_datasets(parts)
-
-
-def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
-    """Return how many documents of train have each label, (K,)."""
-    counts = torch.zeros(labels, dtype=torch.long)
-    for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
-        for row in batch["labels"]:
-            counts[row] += 1
-    return counts
-
-
-def base_rates(counts: Tensor, documents: int) -> Tensor:
-    """Return how often each label occurs, (K,), as if each had been seen half a time more."""
-    return (counts + 0.5) / (documents + 1)
-
-
-def count_parameters(encoder: torch.nn.Module) -> int:
-    """Return the encoder's size without word embeddings, which do not make it harder to train."""
-    words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
-    return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import datasets
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from transformers import (
     AttentionInterface,
     EvalPrediction,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     Trainer,
     TrainerCallback,
     TrainerControl,
@@ -27,19 +29,25 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_callback import ExportableState
 
-from hgclr.errors import HGCLRError, require_extra
+from hgclr.config import HGCLRConfig
+from hgclr.data.folder import DocumentLike, read_documents
+from hgclr.data.tokens import tokenize_documents
+from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
+from hgclr.models import TextClassifier
 from hgclr.nn.attention import ProcessorDropout, dropout_attention
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
     "CollapseWatch",
     "Collator",
+    "Documents",
     "EarlyStop",
     "HierarchicalTrainer",
     "SortedByLength",
     "StreamingScores",
     "accelerate_on_processor",
+    "as_tokens",
     "latest_complete",
     "mark_complete",
     "tensorboard",
@@ -47,6 +55,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 NAME = "hgclr_processor"
+Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
+"""Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
 
 
 def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
@@ -222,6 +232,21 @@ class StreamingScores:
         return {"micro_f1": self.last.micro().f1, "macro_f1": self.last.macro().f1}
 
 
+def as_tokens(
+    documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
+) -> datasets.Dataset | None:
+    """Return documents as token ids, unless they are that already.
+
+    Raises:
+        InputError: if they are not, and there is no tokenizer; or if a document cannot be used.
+    """
+    if documents is None or (isinstance(documents, datasets.Dataset) and "input_ids" in documents.column_names):
+        return documents
+    if tokenizer is None:
+        raise InputError("documents that are not tokenised need a tokenizer", remedy="give it as processing_class")
+    return tokenize_documents(read_documents(documents, config.taxonomy), tokenizer, max_length=config.max_length)
+
+
 class SortedByLength(Sampler[int]):
     """Go through the documents from the longest to the shortest, so that a batch has hardly any padding."""
 
@@ -236,15 +261,63 @@ class SortedByLength(Sampler[int]):
 
 
 class HierarchicalTrainer(Trainer):
-    """Train a model of :mod:`hgclr.models`.
+    """Train a model of :mod:`hgclr.models`; everything else is as in :class:`transformers.Trainer`.
+
+    Collator and metrics (Micro- and Macro-F1) come by default. Data sets are either tokenised, with the columns
+    ``input_ids``, ``labels`` (indices) and ``length``, or documents as :func:`hgclr.training.fit` takes them, which
+    are then tokenised with ``processing_class``.
+
+    Example:
+        >>> trainer = HierarchicalTrainer(  # doctest: +SKIP
+        ...     model, TrainingArguments("out", eval_strategy="epoch"), processing_class=tokenizer,
+        ...     train_dataset=[("a lens made of ice", ["science", "physics"])], eval_dataset=documents,
+        ... )
 
     Args:
-        head_learning_rate: rate of every layer that is not the pretrained encoder's.
+        model: the model.
+        args: the Trainer's own settings.
+        data_collator: makes batches; by default texts are padded and labels become rows of 0 and 1.
+        train_dataset: documents.
+        eval_dataset: documents.
+        processing_class: the tokenizer.
+        head_learning_rate: rate of every layer that is not the pretrained encoder's; by default a multiple of
+            ``args.learning_rate`` that the model knows.
+        options: everything else that :class:`transformers.Trainer` takes.
     """
 
-    def __init__(self, *args: Any, head_learning_rate: float, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.head_learning_rate = head_learning_rate
+    def __init__(
+        self,
+        model: TextClassifier,
+        args: TrainingArguments | None = None,
+        *,
+        data_collator: Any = None,
+        train_dataset: Documents | None = None,
+        eval_dataset: Documents | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        head_learning_rate: float | None = None,
+        **options: Any,
+    ) -> None:
+        args = args or TrainingArguments("trainer_output")
+        args.remove_unused_columns, args.label_names = False, ["labels"]
+        if "compute_metrics" not in options:
+            options["compute_metrics"] = StreamingScores(model.config.taxonomy, model.config.threshold)
+            args.batch_eval_metrics = True  # scores are counted batch by batch
+        if data_collator is None:
+            if processing_class is None:
+                raise InputError(
+                    "without a data_collator the tokenizer is needed", remedy="give it as processing_class"
+                )
+            data_collator = Collator(len(model.config.taxonomy), processing_class.pad_token_id)
+        super().__init__(
+            model,
+            args,
+            data_collator,
+            as_tokens(train_dataset, model.config, processing_class),
+            as_tokens(eval_dataset, model.config, processing_class),
+            processing_class,
+            **options,
+        )
+        self.head_learning_rate = head_learning_rate or model.head_rate * args.learning_rate
         self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:

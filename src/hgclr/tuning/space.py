@@ -19,7 +19,7 @@ from hgclr.errors import InputError
 from hgclr.models.base import load_encoder_config, new_encoder
 from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.training import RunConfig
-from hgclr.training.preparation import count_parameters
+from hgclr.training.core import count_parameters
 from hgclr.training.settings import ModelSettings, TrainingSettings, make_recipe, read_yaml
 
 if TYPE_CHECKING:

@@ -1,0 +1,327 @@
+"""Train a model on documents in memory: recipe, trainer, the best epoch, decisions tuned on dev."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
+
+from hgclr.data.folder import label_documents as tree_documents
+from hgclr.data.tokens import tokenize_documents
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import Calibrated
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError
+from hgclr.hardware import Precision, choose_precision
+from hgclr.metrics.frequency import by_frequency
+from hgclr.metrics.scores import MultiLabelScores
+from hgclr.models import FlatModel, TextClassifier, architecture_of
+from hgclr.models.memory import check_batch
+from hgclr.training.frozen import final_scores, fit_head, tune_decisions
+from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
+from hgclr.training.trainer import (
+    CollapseWatch,
+    Collator,
+    Documents,
+    EarlyStop,
+    HierarchicalTrainer,
+    accelerate_on_processor,
+    as_tokens,
+    latest_complete,
+    tensorboard,
+)
+
+__all__ = ["CHECKPOINTS", "Fitted", "base_rates", "count_parameters", "fit", "label_counts"]
+
+logger = logging.getLogger(__name__)
+CHECKPOINTS = "checkpoints"
+HELD_OUT = 0.1
+"""Share of train that is held out where no dev is given."""
+FROZEN_LENGTH = 5.0
+"""Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """How a model was trained and how well it does; the model itself was trained in place.
+
+    Args:
+        decisions: how it should decide.
+        calibrated: how its decisions were tuned, if they were.
+        metrics: recipe, precision, scores of each epoch, and of dev and test at the end.
+    """
+
+    decisions: Decisions
+    calibrated: Calibrated | None
+    metrics: dict[str, Any]
+
+
+def fit(
+    model: TextClassifier,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Documents | None,
+    dev: Documents | None = None,
+    *,
+    test: Documents | None = None,
+    settings: TrainingSettings | None = None,
+    label_documents: bool = True,
+    continued: bool = False,
+    output: Path | None = None,
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+    on_documents: Callable[[int], None] | None = None,
+) -> Fitted:
+    """Train a model on ``train``, keep the best epoch on ``dev``, tune decisions there, score ``test`` once.
+
+    A document is a :class:`~hgclr.data.folder.Document`, a pair ``(text, labels)`` or a mapping with the keys ``text``
+    and ``labels``; labels are ids, names or paths. An iterator is read to its end.
+
+    Args:
+        model: is trained in place.
+        tokenizer: of its encoder.
+        train: None only with ``settings.effort`` ``names``, which needs none.
+        dev: None holds a tenth of train out.
+        test: what is scored at the end, if anything.
+        settings: effort, recipe, seed and the rest; ``calibrate`` is on unless it is off there.
+        label_documents: train on the label tree's own documents, too: names, paths and descriptions.
+        continued: the model was trained before; its head stays as it is.
+        output: folder that keeps checkpoints and what TensorBoard reads; None keeps nothing.
+        resume: go on from the newest whole checkpoint in ``output``.
+        callbacks: further callbacks of the Trainer, such as a progress bar.
+        on_documents: called with the number of documents encoded by the effort ``head``, as it grows.
+
+    Raises:
+        InputError: if model, documents and settings do not fit together.
+    """
+    settings, started = settings or TrainingSettings(), time.monotonic()
+    taxonomy, effort = model.config.taxonomy, settings.effort
+    splits = {"train": train, "dev": dev, "test": test}
+    tokens = {
+        name: tokenised
+        for name, documents in splits.items()
+        if (tokenised := as_tokens(documents, model.config, tokenizer)) is not None
+    }
+    if effort != "names" and "train" not in tokens:
+        raise InputError(f"there are no documents to train on, and training.effort is {effort}")
+    if effort != "names" and "dev" not in tokens:
+        parts = tokens["train"].train_test_split(test_size=HELD_OUT, seed=settings.seed)
+        tokens |= {"train": parts["train"], "dev": parts["test"]}
+    counts = label_counts(tokens.get("train"), len(taxonomy))
+    learned = with_label_documents(tokens.get("train"), model, tokenizer, wanted=label_documents)
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id)
+    if not continued and model.config.classifier_start == "names" and isinstance(model, FlatModel):
+        model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
+    how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
+    if effort == "full":
+        rates = base_rates(counts, len(tokens["train"]))
+        with ExitStack() as stack:
+            if output is None:
+                output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-")))
+            if not continued:
+                model.prepare(tokens["train"])
+            trainer, recipe = _make_trainer(
+                model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
+            )
+            checkpoint = latest_complete(output / CHECKPOINTS) if resume else None
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
+        trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+        how = {"recipe": asdict(recipe), "precision": _precision(trainer), "history": history(trainer.state.log_history)}
+    else:
+        if not isinstance(model, FlatModel):
+            raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
+        if effort == "head":
+            how["recipe"] = fit_head(
+                model, learned, base_rates(counts, len(tokens["train"])), collator, on_documents=on_documents
+            )
+        else:
+            model.classify_by_names(tokenizer)
+    metrics: dict[str, Any] = {
+        **how,
+        "documents": {name: len(split) for name, split in tokens.items()},
+        "label_documents": len(learned) - len(tokens.get("train", ())),
+        "labels": len(taxonomy),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    return _decide_and_score(model, tokens, collator, counts, settings, metrics)
+
+
+def with_label_documents(
+    train: datasets.Dataset | None, model: TextClassifier, tokenizer: PreTrainedTokenizerBase, *, wanted: bool
+) -> datasets.Dataset:
+    """Return what is trained on: the documents of train, and the label tree's own if wanted, or if there are no others.
+
+    Dev and test never hold any.
+    """
+    parts = [] if train is None else [train]
+    if wanted or not parts:
+        own = tree_documents(model.config.taxonomy)
+        parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
+        logger.info("the label tree adds %d documents to train: names and descriptions of labels", len(parts[-1]))
+    return datasets.concatenate_datasets(parts)
+
+
+def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
+    """Return how many documents of train have each label, (K,)."""
+    counts = torch.zeros(labels, dtype=torch.long)
+    for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
+        for row in batch["labels"]:
+            counts[row] += 1
+    return counts
+
+
+def base_rates(counts: Tensor, documents: int) -> Tensor:
+    """Return how often each label occurs, (K,), as if each had been seen half a time more."""
+    return (counts + 0.5) / (documents + 1)
+
+
+def count_parameters(encoder: torch.nn.Module) -> int:
+    """Return the encoder's size without word embeddings, which do not make it harder to train."""
+    words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
+    return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)
+
+
+def _make_trainer(
+    model: TextClassifier,
+    collator: Collator,
+    learned: datasets.Dataset,
+    dev: datasets.Dataset,
+    settings: TrainingSettings,
+    output: Path,
+    rates: Tensor | None,
+    callbacks: Sequence[TrainerCallback],
+) -> tuple[HierarchicalTrainer, Recipe]:
+    """Decide the recipe and return the trainer that follows it; ``rates`` are where the bias of a new head starts."""
+    if not torch.accelerator.is_available():
+        accelerate_on_processor(model, model.encoder)
+    recipe = make_recipe(
+        settings,
+        documents=len(learned),
+        encoder_parameters=count_parameters(model.encoder),
+        pretrained=model.config.text_encoder.model_type != TEXTRCNN,
+        head_rate=model.head_rate,
+    )
+    architecture = architecture_of(model)
+    check_batch(architecture, model, batch_size=recipe.batch_size, length=max(learned["length"], default=0))
+    if rates is not None and recipe.base_rate_bias:
+        model.set_base_rates(rates)
+    logger.info("training %s with %s", architecture, recipe)
+    trainer = HierarchicalTrainer(
+        model,
+        trainer_arguments(settings, recipe, choose_precision(settings.precision), output / CHECKPOINTS),
+        data_collator=collator,
+        train_dataset=learned,
+        eval_dataset=dev,
+        callbacks=[
+            EarlyStop(settings.patience, list(settings.patience_metrics)),
+            CollapseWatch(model.config.contrastive_weight),
+            *([tensorboard(output / "tensorboard")] if settings.tensorboard else []),
+            *callbacks,
+        ],
+        head_learning_rate=recipe.head_learning_rate,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer, recipe
+
+
+def trainer_arguments(
+    settings: TrainingSettings, recipe: Recipe, precision: Precision, checkpoints: Path
+) -> TrainingArguments:
+    """Translate the recipe into the Trainer's arguments."""
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        per_device_eval_batch_size=64,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear" if recipe.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_gradient_norm,
+        train_sampling_strategy="group_by_length",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="macro_f1",
+        greater_is_better=True,
+        logging_steps=min(50, recipe.steps_per_epoch),
+        logging_nan_inf_filter=False,
+        restore_callback_states_from_checkpoint=True,
+        seed=settings.seed,
+        use_cpu=not torch.accelerator.is_available(),
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+def _precision(trainer: HierarchicalTrainer) -> Precision:
+    return "bf16" if trainer.args.bf16 else "fp16" if trainer.args.fp16 else "fp32"
+
+
+def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return one row per epoch: the dev scores, and the loss terms of the last log before them."""
+    rows: list[dict[str, float]] = []
+    terms: dict[str, float] = {}
+    for entry in log:
+        if "loss" in entry:
+            terms = {name: value for name, value in entry.items() if name.startswith("loss") or name == "kept"}
+        elif "eval_macro_f1" in entry:
+            scores = {name: entry[f"eval_{name}"] for name in ("micro_f1", "macro_f1")}
+            rows.append({"epoch": round(entry["epoch"], 2), **scores, **terms})
+    return rows
+
+
+def _decide_and_score(
+    model: TextClassifier,
+    tokens: Mapping[str, datasets.Dataset],
+    collator: Collator,
+    counts: Tensor,
+    settings: TrainingSettings,
+    metrics: dict[str, Any],
+) -> Fitted:
+    """Tune decisions on dev, score dev and test at one half, and test as tuned."""
+    taxonomy = model.config.taxonomy
+    decisions = {"half": Decisions(taxonomy, thresholds=model.config.threshold)}
+    calibrated = None
+    if settings.effort == "names":  # names can be compared with each other, not with a threshold
+        decisions["tuned"], metrics["tuned"] = Decisions(taxonomy, "best-path", allow_inner_nodes=False), {}
+    elif settings.calibrate is not False:
+        calibrated = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
+    if calibrated is not None:
+        decisions["tuned"], metrics["tuned"] = calibrated.decisions, tuned_json(calibrated)
+    for name in ("dev", "test"):
+        if name in tokens:
+            scores = final_scores(model, tokens[name], collator, decisions)
+            metrics[name] = score_json(scores["half"], counts)
+            if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
+                metrics["tuned"]["test"] = score_json(scores["tuned"], counts)
+    return Fitted(decisions.get("tuned", decisions["half"]), calibrated, metrics)
+
+
+def score_json(scores: MultiLabelScores, counts: Tensor) -> dict[str, Any]:
+    """Return scores in plain types, those of labels that train has few documents of, or none, apart."""
+    return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
+
+
+def tuned_json(calibrated: Calibrated) -> dict[str, Any]:
+    """Return how decisions were tuned, in plain types."""
+    return {
+        "rule": calibrated.decisions.rule,
+        "thresholds": calibrated.decisions.provenance["thresholds"],
+        "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
+    }
