@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -167,7 +166,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             )
         self.classifier_, self.history_ = fitted.classifier, fitted.history
         self._set_tree(fitted.classifier.taxonomy, targets.form, drawn)
-        self._files = fitted.files
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
@@ -244,20 +242,19 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Return the parameters and, of a fitted one, the files of its model's folder: a pickle that loads anywhere."""
         state: dict[str, Any] = dict(super().__getstate__())
         if (classifier := state.pop("classifier_", None)) is not None:
-            from hgclr.estimator.storage import pack, write_model
+            from hgclr.estimator.storage import pack
 
-            with tempfile.TemporaryDirectory(prefix="hgclr-") as folder:
-                write_model(classifier, self._files, Path(folder))
-                state["_files"] = pack(Path(folder))
+            state["_files"] = pack(classifier)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        files = state.pop("_files", None)
         super().__setstate__(state)
-        if "_files" in state:
-            from hgclr.estimator.storage import WEIGHTS, unpack
+        if files is not None:
+            from hgclr.estimator.storage import unpack
 
-            self.classifier_ = unpack(self._files)
-            self._files = {name: content for name, content in self._files.items() if WEIGHTS not in name}
+            self.classifier_ = unpack(files)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

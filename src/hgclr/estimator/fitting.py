@@ -1,11 +1,12 @@
-"""Train on texts in memory: write them as a data folder, run the training, load what it leaves, and clear up."""
+"""Train the model of an estimator, and leave the process as it was."""
 
 from __future__ import annotations
 
-import json
 import logging
-import tempfile
-from collections.abc import Sequence
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,20 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hgclr.data import DataFolder
+from hgclr.data.folder import Document, DocumentSet
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import calibrate
-from hgclr.encoders import TEXTRCNN, resolve_encoder
 from hgclr.errors import InputError
-from hgclr.estimator.storage import alone, pack, quiet_libraries, shown_log
-from hgclr.hardware import choose_precision
+from hgclr.estimator.storage import quiet_libraries
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.outputs import read_outputs
+from hgclr.inference.outputs import outputs_of
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Deciding", "fit_model"]
+
+logger = logging.getLogger(__name__)
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,12 @@ class Deciding:
             return "best-path" if self.one_path else "closure"
         return self.rule  # type: ignore[return-value]  # checked to be one
 
-    def find(self, classifier: HierarchicalClassifier, folder: DataFolder, without: Decisions, seed: int) -> Decisions:
+    def find(
+        self, classifier: HierarchicalClassifier, dev: Sequence[Document], without: Decisions, seed: int
+    ) -> Decisions:
         """Return the decisions that are best for Macro-F1 on the documents held out, or those without calibration."""
         found = calibrate(
-            read_outputs(classifier, folder, "dev"),
+            outputs_of(classifier, dev),
             without,
             rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
             scope="auto" if self.threshold is None else "none",
@@ -84,10 +88,9 @@ class Deciding:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained model in memory, the files of its folder but for the weights, and its scores by epoch."""
+    """A trained model in memory, and its scores by epoch."""
 
     classifier: HierarchicalClassifier
-    files: dict[str, bytes]
     history: list[dict[str, float]]
 
 
@@ -119,33 +122,78 @@ def fit_model(
     Raises:
         InputError: if documents and settings do not fit together.
     """
-    from hgclr.training import RunConfig, train
+    from transformers import set_seed
+
+    from hgclr.training import RunConfig, fit
+    from hgclr.training.preparation import new_model
+    from hgclr.training.run import check_output, save_run
 
     decisions = deciding.check(taxonomy, _ends_inside(label_sets, taxonomy))
-    with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as name:
-        temporary = Path(name)
-        tree = {
-            "data": {"path": str(temporary / "data")},
-            "model": model,
-            "training": training,
-            "output": str(temporary / "run" if output is None else output),
-        }
-        run = RunConfig.build(tree)
-        held_out = _held_out(len(texts), validation_fraction, run.training.seed, 2 if deciding.calibrate else 1)
-        _write_data(temporary / "data", texts, label_sets, taxonomy, held_out)
-        with shown_log(verbose), quiet_libraries():
-            # What other fits need as well goes into the user's cache: the encoder, and what this machine can do.
-            if run.model.encoder != TEXTRCNN:
-                run.model.encoder = resolve_encoder(run.model.encoder)
-            choose_precision(run.training.precision)
-            with alone(temporary / "cache"):
-                result = train(run, callbacks=[EpochLog()], score_test=False)
-            classifier = HierarchicalClassifier.from_pretrained(result.model)
-            if deciding.calibrate:
-                decisions = deciding.find(classifier, DataFolder(temporary / "data"), decisions, run.training.seed)
-            decisions.write(result.model)
-            classifier.decisions = decisions
-            return Fitted(classifier, pack(result.model, weights=False), result.metrics["history"])
+    place = str(output or "in-memory")
+    run = RunConfig.build({"data": {"path": "in-memory"}, "model": model, "training": training, "output": place})
+    seed = run.training.seed
+    held_out = _held_out(len(texts), validation_fraction, seed, 2 if deciding.calibrate else 1)
+    splits: dict[str, list[Document]] = {"train": [], "dev": []}
+    for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
+        splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
+    if output is not None:
+        check_output(run)
+    with shown_log(verbose), quiet_libraries(), own_randomness():
+        set_seed(seed)
+        trained, tokenizer, _ = new_model(run, DocumentSet(taxonomy, splits))
+        fitted = fit(
+            trained,
+            tokenizer,
+            splits["train"],
+            splits["dev"],
+            settings=run.training,
+            label_documents=run.uses_label_documents,
+            output=None if output is None else run.output,
+            callbacks=[EpochLog()],
+        )
+        classifier = HierarchicalClassifier.from_model(trained, tokenizer, decisions)
+        if deciding.calibrate:
+            classifier.decisions = deciding.find(classifier, splits["dev"], decisions, seed)
+        if output is not None:
+            result = save_run(run, trained, tokenizer, fitted)
+            classifier.decisions.write(result.model)
+        return Fitted(classifier, fitted.metrics["history"])
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Train in here: one thread at a time, with the process's random state as it was before and after.
+
+    Training seeds the generators of Python, numpy and torch, which belong to the whole process: two fits in two
+    threads would not repeat, and a user's own random numbers would.
+    """
+    import torch
+
+    with _ONE_AT_A_TIME, torch.random.fork_rng():
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (it is this one that training seeds)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def shown_log(verbose: int) -> Iterator[None]:
+    """Show what the library is doing on standard error, if asked to and nobody has set up another place for it."""
+    if not verbose:
+        yield
+        return
+    root, handler = logging.getLogger("hgclr"), logging.StreamHandler()
+    level = root.level
+    if not root.hasHandlers():
+        root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
 
 
 def _held_out(documents: int, share: float, seed: int, least: int) -> set[int]:
@@ -161,27 +209,10 @@ def _held_out(documents: int, share: float, seed: int, least: int) -> set[int]:
     return set(np.random.default_rng(seed).permutation(documents)[:number].tolist())
 
 
-def _write_data(
-    folder: Path, texts: Sequence[str], label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy, held_out: set[int]
-) -> None:
-    folder.mkdir()
-    taxonomy.write(folder / "taxonomy.json")
-    with (
-        (folder / "train.jsonl").open("w", encoding="utf-8") as train,
-        (folder / "dev.jsonl").open("w", encoding="utf-8") as dev,
-    ):
-        for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
-            row = {"text": text, "labels": [taxonomy.ids[label] for label in labels]}
-            (dev if number in held_out else train).write(json.dumps(row) + "\n")
-
-
 def _ends_inside(label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy) -> bool:
     """Tell whether some document has a label with children and none of them."""
     parents, leaves = taxonomy.parents.tolist(), set(taxonomy.leaves.tolist())
     return any(not leaves.issuperset(set(labels) - {parents[label] for label in labels}) for labels in label_sets)
-
-
-logger = logging.getLogger(__name__)
 
 
 class EpochLog(TrainerCallback):

@@ -3,64 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
-import random
-import shutil
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hgclr.errors import InputError
 from hgclr.estimator.labels import Form
-from hgclr.files import atomic_folder, cache_dir
+from hgclr.files import atomic_folder
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
 from hgclr.taxonomy import Taxonomy
 
-if TYPE_CHECKING:
-    from hgclr.estimator.classifier import HGCLRClassifier
-
-__all__ = ["WEIGHTS", "alone", "load", "pack", "quiet_libraries", "save", "shown_log", "unpack", "write_model"]
-
-_ONE_AT_A_TIME = threading.RLock()
-
-
-@contextmanager
-def alone(cache: Path) -> Iterator[None]:
-    """Train in here: one thread at a time, with the process's random state and cache as they were before and after.
-
-    Training seeds the generators of Python, numpy and torch, which belong to the whole process: two fits in two
-    threads would not repeat, and a user's own random numbers would. And it keeps tokens for later runs, which the
-    documents of a fold of a cross-validation do not have.
-
-    Args:
-        cache: takes the tokens in the place of the user's cache.
-    """
-    import torch
-
-    with _ONE_AT_A_TIME, torch.random.fork_rng():
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (it is this one that training seeds)
-        user_cache, chosen = cache_dir(), os.environ.get("HGCLR_CACHE")
-        cache.mkdir(parents=True, exist_ok=True)
-        if (known := user_cache / "hardware.json").is_file():
-            shutil.copy(known, cache)  # what this machine can do need not be tried again
-        os.environ["HGCLR_CACHE"] = str(cache)
-        try:
-            yield
-        finally:
-            if chosen is None:
-                del os.environ["HGCLR_CACHE"]
-            else:
-                os.environ["HGCLR_CACHE"] = chosen
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
+__all__ = ["load", "pack", "quiet_libraries", "save", "unpack"]
 
 
 @contextmanager
@@ -84,46 +43,15 @@ def quiet_libraries() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-@contextmanager
-def shown_log(verbose: int) -> Iterator[None]:
-    """Show what the library is doing on standard error, if asked to and nobody has set up another place for it."""
-    if not verbose:
-        yield
-        return
-    logger, handler = logging.getLogger("hgclr"), logging.StreamHandler()
-    level = logger.level
-    if not logger.hasHandlers():
-        logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
-
-
-WEIGHTS = ".safetensors"
-"""In the name of every file with weights."""
-
-
-def pack(folder: Path, *, weights: bool = True) -> dict[str, bytes]:
-    """Return the files of a model's folder by name, with or without those of the weights."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return {path.name: path.read_bytes() for path in files if weights or WEIGHTS not in path.name}
-
-
-def write_model(classifier: HierarchicalClassifier, files: Mapping[str, bytes], folder: Path) -> None:
-    """Write a model's folder: the weights and decisions that a classifier has, and the other files as they were."""
-    assert isinstance(classifier.backend, TorchBackend)  # load_folder and training give no other
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    with quiet_libraries():
-        classifier.backend.model.save_pretrained(folder)
-    classifier.decisions.write(folder)
+def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
+    """Return the files of a classifier's folder by name."""
+    with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary, quiet_libraries():
+        classifier.save_pretrained(Path(temporary) / "model")
+        return {path.name: path.read_bytes() for path in sorted((Path(temporary) / "model").iterdir())}
 
 
 def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
-    """Load the model that a folder's files make.
+    """Load the classifier that a folder's files make.
 
     Raises:
         InputError: if a name is no plain file name, or the files are no model.
@@ -151,10 +79,10 @@ def load_folder(folder: Path) -> HierarchicalClassifier:
 
 FILE = "estimator.json"
 REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
-Estimator = TypeVar("Estimator", bound="HGCLRClassifier")
+Estimator = TypeVar("Estimator", bound=Any)
 
 
-def save(estimator: HGCLRClassifier, folder: Path) -> None:
+def save(estimator: Any, folder: Path) -> None:
     """Write a fitted estimator into a folder, in the place of an estimator that may be there.
 
     Raises:
@@ -174,7 +102,8 @@ def save(estimator: HGCLRClassifier, folder: Path) -> None:
         raise InputError(f"a parameter cannot be written as JSON: {error}") from None
     try:
         with atomic_folder(folder) as temporary:
-            write_model(estimator.classifier_, estimator._files, temporary)
+            for name, content in pack(estimator.classifier_).items():
+                (temporary / name).write_bytes(content)
             (temporary / FILE).write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
@@ -197,9 +126,7 @@ def load(kind: type[Estimator], folder: Path) -> Estimator:
         raise InputError(f"not what this version writes: {error}", path=folder / FILE, remedy=REMEDY) from None
     estimator.classifier_, estimator.history_ = classifier, history
     estimator._set_tree(classifier.taxonomy, form, drawn)
-    files = pack(folder, weights=False)
-    estimator._files = {name: content for name, content in files.items() if name != FILE}
-    return estimator
+    return estimator  # type: ignore[no-any-return]
 
 
 def _read(file: Path, taxonomy: Taxonomy) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError, require_extra
+
+if TYPE_CHECKING:
+    from hgclr.models import TextClassifier
 
 __all__ = [
     "Backend",
@@ -46,7 +49,7 @@ class TorchBackend:
     """Run a model in torch.
 
     Args:
-        model: a folder or a hub name.
+        model: a folder, a hub name, or a model in memory.
         device: where to run, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
 
     Raises:
@@ -54,14 +57,14 @@ class TorchBackend:
         MissingExtraError: if torch is not installed.
     """
 
-    def __init__(self, model: str | Path, device: str | None = None) -> None:
+    def __init__(self, model: str | Path | TextClassifier, device: str | None = None) -> None:
         require_extra("torch", extra="train", capability="Prediction with torch")
         import torch
 
         from hgclr.models import load_deployed
 
         try:
-            self.model = load_deployed(model)
+            self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
         except (OSError, ValueError) as error:
             raise InputError(
                 f"no model could be loaded from {model}: {error}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,15 @@ from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.inference.backends import Backend, batches_by_length, longest_first, one_ahead, pad, windows
-from hgclr.inference.loading import load
+from hgclr.files import atomic_folder
+from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
+from hgclr.inference.loading import LoadedModel, in_memory, load
 from hgclr.taxonomy import Taxonomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from hgclr.models import TextClassifier
 
 __all__ = [
     "HierarchicalClassifier",
@@ -162,6 +169,7 @@ class HierarchicalClassifier:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(max_length)
         self._make = PredictionMaker(taxonomy)
+        self._pretrained_tokenizer: PreTrainedTokenizerBase | None = None  # what save_pretrained writes
 
     @classmethod
     def from_pretrained(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
@@ -175,15 +183,68 @@ class HierarchicalClassifier:
             InputError: if there is no model or no tokenizer, or something is wrong with them.
             MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
         """
-        loaded = load(model, device)
-        return cls(
-            loaded.backend,
-            loaded.tokenizer,
-            loaded.taxonomy,
-            pad_token=loaded.pad_token,
-            max_length=loaded.max_length,
-            decisions=loaded.decisions,
-        )
+        return cls._of(load(model, device))
+
+    @classmethod
+    def from_model(
+        cls,
+        model: TextClassifier,
+        tokenizer: PreTrainedTokenizerBase,
+        decisions: Decisions | None = None,
+        *,
+        device: str | None = None,
+    ) -> HierarchicalClassifier:
+        """Predict with a model in memory, such as :func:`hgclr.training.fit` has trained.
+
+        Args:
+            model: the model; what is only needed in training is left out.
+            tokenizer: of its encoder.
+            decisions: how to decide; by default each label by itself, at one half.
+            device: where to run.
+        """
+        return cls._of(in_memory(TorchBackend(model.deployed(), device), tokenizer, decisions))
+
+    @classmethod
+    def _of(cls, loaded: LoadedModel) -> HierarchicalClassifier:
+        parts = {field.name: getattr(loaded, field.name) for field in fields(loaded)}
+        pretrained_tokenizer = parts.pop("pretrained_tokenizer")
+        classifier = cls(**parts)
+        classifier._pretrained_tokenizer = pretrained_tokenizer
+        return classifier
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`from_pretrained` reads it.
+
+        Raises:
+            InputError: if the model is one for onnxruntime, or the folder cannot be written.
+        """
+        if not isinstance(self.backend, TorchBackend) or self._pretrained_tokenizer is None:
+            raise InputError("an ONNX model cannot be saved again", remedy="copy the folder that hgclr export wrote")
+        try:
+            with atomic_folder(folder) as temporary:
+                self.backend.model.save_pretrained(temporary)
+                self._pretrained_tokenizer.save_pretrained(temporary)
+                self.decisions.write(temporary)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
+
+    def push_to_hub(self, name: str, *, private: bool = False, message: str = "hgclr model") -> str:
+        """Publish model, tokenizer and decisions on the hub, and return the address.
+
+        Args:
+            name: ``owner/model``; the repository is made if it is not there.
+            private: who may see a new repository.
+            message: what the commit says.
+        """
+        from huggingface_hub import HfApi
+
+        hub = HfApi()
+        with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary:
+            folder = Path(temporary) / "model"
+            self.save_pretrained(folder)
+            address = hub.create_repo(name, private=private, exist_ok=True)
+            hub.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
+        return str(address)
 
     def predict(
         self,

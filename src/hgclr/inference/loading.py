@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
@@ -21,7 +21,10 @@ from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
 from hgclr.inference.manifest import check_folder
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "find_model", "is_onnx", "load"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "find_model", "in_memory", "is_onnx", "load"]
 
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
 """What is fetched: weights, graphs, tokenizers and settings; never pickles or code."""
@@ -69,6 +72,7 @@ class LoadedModel:
     pad_token: int
     max_length: int
     decisions: Decisions
+    pretrained_tokenizer: PreTrainedTokenizerBase | None = None
 
 
 def is_onnx(model: str | Path) -> bool:
@@ -103,20 +107,29 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
 
 def _load_torch(folder: Path, device: str | None) -> LoadedModel:
     backend = TorchBackend(folder, device)
-    config = backend.model.config
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise InputError(f"no tokenizer could be loaded from {folder}: {error}") from error
+    config = backend.model.config
+    return in_memory(backend, tokenizer, _decisions(folder / DECISIONS, config.taxonomy, config.threshold))
+
+
+def in_memory(
+    backend: TorchBackend, tokenizer: PreTrainedTokenizerBase, decisions: Decisions | None = None
+) -> LoadedModel:
+    """Return what a classifier is made of, from a model and a tokenizer in memory."""
+    config = backend.model.config
     return LoadedModel(
         backend,
         tokenizer.backend_tokenizer,
         config.taxonomy,
         pad_token=tokenizer.pad_token_id,
         max_length=config.max_length,
-        decisions=_decisions(folder / DECISIONS, config.taxonomy, config.threshold),
+        decisions=decisions or Decisions(config.taxonomy, thresholds=config.threshold),
+        pretrained_tokenizer=tokenizer,
     )
 
 

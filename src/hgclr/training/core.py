@@ -124,6 +124,7 @@ def fit(
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
     if effort == "full":
         rates = base_rates(counts, len(tokens["train"]))
+        attention = model.encoder.config._attn_implementation
         with ExitStack() as stack:
             if output is None:
                 output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-")))
@@ -136,7 +137,12 @@ def fit(
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-        how = {"recipe": asdict(recipe), "precision": _precision(trainer), "history": history(trainer.state.log_history)}
+        model.encoder.set_attn_implementation(attention)
+        how = {
+            "recipe": asdict(recipe),
+            "precision": _precision(trainer),
+            "history": history(trainer.state.log_history),
+        }
     else:
         if not isinstance(model, FlatModel):
             raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")

@@ -22,7 +22,7 @@ from hgclr.training.core import CHECKPOINTS, Fitted, fit
 from hgclr.training.preparation import new_model, started_model, tokenize_all
 from hgclr.training.settings import RunConfig
 
-__all__ = ["TrainingResult", "save_run", "train"]
+__all__ = ["TrainingResult", "check_output", "save_run", "train"]
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,8 @@ def train(
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
     """
     started, where = time.monotonic(), machine()  # now: the commit may be another one when training ends
-    if not resume and any((run.output / name).exists() for name in (CHECKPOINTS, "model")):
-        raise InputError(
-            f"{run.output} holds a run already", remedy="give --resume to go on with it, or another --output"
-        )
+    if not resume:
+        check_output(run)
     set_seed(run.training.seed)
     if run.model.start is None:
         model, tokenizer, data_read = new_model(run, data)
@@ -93,15 +91,25 @@ def train(
     return save_run(run, model, tokenizer, fitted, where)
 
 
+def check_output(run: RunConfig) -> None:
+    """Refuse an output folder that holds a run."""
+    if any((run.output / name).exists() for name in (CHECKPOINTS, "model")):
+        raise InputError(
+            f"{run.output} holds a run already", remedy="give --resume to go on with it, or another --output"
+        )
+
+
 def save_run(
     run: RunConfig,
     model: TextClassifier,
     tokenizer: PreTrainedTokenizerBase,
     fitted: Fitted,
-    where: dict[str, Any],
+    where: dict[str, Any] | None = None,
 ) -> TrainingResult:
-    """Write a trained model, as it is deployed and as it was trained, and its metrics into ``run.output``."""
-    metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where}
+    """Write settings, the model as it is deployed and as it was trained, and its metrics into ``run.output``."""
+    run.output.mkdir(parents=True, exist_ok=True)
+    run.write(run.output / "config.yaml")
+    metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where or machine()}
     result = TrainingResult(run.output / "model", run.output / "training-model", metrics, fitted.calibrated)
     save(model.deployed(), tokenizer, result.model, fitted.decisions.write if "tuned" in metrics else None)
     save(model, tokenizer, result.training_model)
