@@ -11,29 +11,45 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hgclr.config import HGCLRConfig as HGCLRConfig
     from hgclr.data import DataFolder as DataFolder
+    from hgclr.decisions.settings import Decisions as Decisions
+    from hgclr.decisions.tuning import calibrate as calibrate
     from hgclr.errors import HGCLRError as HGCLRError
     from hgclr.errors import InputError as InputError
     from hgclr.estimator import HGCLRClassifier as HGCLRClassifier
+    from hgclr.evaluation.audit import audit as audit
+    from hgclr.evaluation.explanation import explain as explain
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
+    from hgclr.inference import evaluate as evaluate
     from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
     from hgclr.models import FlatModel as FlatModel
     from hgclr.models import HGCLRModel as HGCLRModel
     from hgclr.taxonomy import Taxonomy as Taxonomy
+    from hgclr.training import HierarchicalTrainer as HierarchicalTrainer
     from hgclr.training import RunConfig as RunConfig
+    from hgclr.training import fit as fit
     from hgclr.training import train as train
+
+    __version__: str
 
 _HOMES = {
     "DataFolder": "hgclr.data",
+    "Decisions": "hgclr.decisions.settings",
     "FlatModel": "hgclr.models",
     "HGCLRClassifier": "hgclr.estimator",
     "HGCLRConfig": "hgclr.config",
     "HGCLRError": "hgclr.errors",
     "HGCLRModel": "hgclr.models",
     "HierarchicalClassifier": "hgclr.inference",
+    "HierarchicalTrainer": "hgclr.training",
     "InputError": "hgclr.errors",
     "MultiLabelScores": "hgclr.metrics.scores",
     "RunConfig": "hgclr.training",
     "Taxonomy": "hgclr.taxonomy",
+    "audit": "hgclr.evaluation.audit",
+    "calibrate": "hgclr.decisions.tuning",
+    "evaluate": "hgclr.inference",
+    "explain": "hgclr.evaluation.explanation",
+    "fit": "hgclr.training",
     "train": "hgclr.training",
 }
 
@@ -41,6 +57,10 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("hgclr")
     if name not in _HOMES:
         raise AttributeError(f"module 'hgclr' has no attribute {name!r}")
     home = _HOMES[name]
@@ -52,4 +72,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

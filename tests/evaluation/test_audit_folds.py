@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgclr.data import DataFolder
+from hgclr.data.folder import DataFolder, DocumentSet
 from hgclr.errors import InputError
 from hgclr.evaluation import audit_folds as module
-from hgclr.evaluation.audit_folds import audit_folds, fold_run, write_fold_data
+from hgclr.evaluation.audit_folds import audit_folds, fold_data, fold_run
 from hgclr.evaluation.audit_rows import deal
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
@@ -80,13 +80,12 @@ def test_the_data_of_a_fold_is_all_but_the_fold(many: DataFolder, tmp_path: Path
     dealt = deal(many, "train", 3, seed=0)
     documents = list(many.documents("train"))
     for fold in range(3):
-        write_fold_data(many, dealt, fold, tmp_path / "fold")
-        written = DataFolder(tmp_path / "fold")
-        assert written.taxonomy == many.taxonomy
-        assert list(written.documents("train")) == [
+        data = fold_data(many, dealt, fold)
+        assert data.taxonomy == many.taxonomy
+        assert data.splits["train"] == [
             document for document, place in zip(documents, dealt.folds, strict=True) if place != fold
         ]
-        assert [document.text for document in written.documents("dev")] == ["dev"]
+        assert [document.text for document in data.splits["dev"]] == ["dev"]
 
 
 def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
@@ -97,9 +96,9 @@ def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
     asked: dict[Path, list[str]] = {}
     train, load = module.train, HierarchicalClassifier.from_pretrained
 
-    def watched_train(own: RunConfig, **choices):
-        trained[own.output] = {document.text for document in DataFolder(own.data.path).documents("train")}
-        return train(own, **choices)
+    def watched_train(own: RunConfig, data: DocumentSet, **choices):
+        trained[own.output] = {document.text for document in data.splits["train"]}
+        return train(own, data, **choices)
 
     def watched_load(model: Path) -> HierarchicalClassifier:
         classifier = load(model)
@@ -188,9 +187,6 @@ def test_the_run_of_a_fold_keeps_the_settings(toy_data: Path, tmp_path: Path) ->
     run = RunConfig.build({"data": data, "training": {"seed": 4}, "output": tmp_path / "out"})
     own = fold_run(run, 1)
     assert own.output == tmp_path / "out" / "folds" / "2"
-    assert own.data.path == own.output / "data"
-    assert (own.data.limit, own.data.dev_share) == (9, 0.2)
+    assert own.data == run.data
     # Its decisions do not count: what is taken from it are logits.
     assert own.training == run.training.model_copy(update={"calibrate": False})
-    # What is written for a fold needs no options to be read.
-    assert (own.data.label_separator, own.data.add_ancestors) == (";", False)

@@ -12,19 +12,18 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
-from hgclr.data.folder import DataFolder
+from hgclr.data.folder import DataFolder, Document, DocumentSet
 from hgclr.errors import InputError
 from hgclr.evaluation.audit import Auditor, suggesting
 from hgclr.evaluation.audit_results import Audit
 from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows, survey_labels
-from hgclr.files import atomic_file, atomic_folder
+from hgclr.files import atomic_file
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import windows
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import check_splits, data_folder
-from hgclr.training.settings import DataSettings
 
-__all__ = ["FoldWatch", "audit_folds", "fold_run", "train_folds", "write_fold_data"]
+__all__ = ["FoldWatch", "audit_folds", "fold_data", "fold_run", "train_folds"]
 
 logger = logging.getLogger(__name__)
 SPLIT = "train"
@@ -126,26 +125,19 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
 
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
     """Return the run that trains the model of a fold, counted from 0."""
-    place = run.output / "folds" / f"{fold + 1}"
-    limits = run.data.model_dump(include={"limit", "dev_limit", "dev_share", "label_documents"})
     training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
-    data = DataSettings(path=place / "data", **limits)
-    return run.model_copy(update={"data": data, "training": training, "output": place})
+    return run.model_copy(update={"training": training, "output": run.output / "folds" / f"{fold + 1}"})
 
 
-def write_fold_data(folder: DataFolder, dealt: Dealt, fold: int, target: Path) -> None:
-    """Write the data folder that the model of a fold is trained on: all documents of train but its own, and dev."""
-    ids = folder.taxonomy.ids
+def fold_data(folder: DataFolder, dealt: Dealt, fold: int) -> DocumentSet:
+    """Return what the model of a fold is trained on: all documents of train but its own, and dev."""
     splits = {SPLIT: _rows(folder, dealt, fold, inside=False)}
     if "dev" in folder.splits:
         splits["dev"] = labelled_rows(folder, "dev")
-    with atomic_folder(target) as temporary:
-        folder.taxonomy.write(temporary / "taxonomy.json")
-        for split, rows in splits.items():
-            with (temporary / f"{split}.jsonl").open("w", encoding="utf-8") as stream:
-                for row in rows:
-                    content = {"text": row.text, "labels": [ids[label] for label in row.labels]}
-                    stream.write(json.dumps(content, ensure_ascii=False) + "\n")
+    return DocumentSet(
+        folder.taxonomy,
+        {name: (Document(row.text, row.labels) for row in rows) for name, rows in splits.items()},
+    )
 
 
 def _model(
@@ -158,11 +150,10 @@ def _model(
     """Return the model of a fold, which is trained unless it was before."""
     own = fold_run(run, fold)
     if not (own.output / "metrics.json").is_file():  # the last that training writes
-        if not own.data.path.is_dir():
-            write_fold_data(folder, dealt, fold, own.data.path)
+        data = fold_data(folder, dealt, fold)
         with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as looking_on:
-            train(own, resume=True, callbacks=looking_on.callbacks, on_documents=looking_on.on_documents)
-    for name in ("data", "checkpoints", "training-model"):
+            train(own, data, resume=True, callbacks=looking_on.callbacks, on_documents=looking_on.on_documents)
+    for name in ("checkpoints", "training-model"):
         shutil.rmtree(own.output / name, ignore_errors=True)
     return own.output / "model"
 

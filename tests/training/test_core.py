@@ -1,0 +1,196 @@
+"""Training from memory: every way in gives the weights that a folder gives; the trainer's defaults; saving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import TrainingArguments, set_seed
+
+import hgclr
+from hgclr.data.folder import DataFolder, Document, DocumentSet, read_documents
+from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatModel
+from hgclr.models.base import load_tokenizer
+from hgclr.taxonomy import Taxonomy
+from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings, fit, train
+
+TREE = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
+SETTINGS = TrainingSettings(epochs=1, batch_size=8, learning_rate=1e-3, precision="fp32", seed=3)
+TEXTS = ["the atom and the laser", "a judge in court"]
+
+
+@pytest.fixture(scope="module")
+def encoder(make_encoder) -> str:
+    return make_encoder("bert")
+
+
+def make_model(encoder: str, taxonomy: Taxonomy) -> tuple[FlatModel, Any]:
+    set_seed(SETTINGS.seed)
+    tokenizer = load_tokenizer(encoder)
+    return FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling="mean"), tokenizer
+
+
+def as_pairs(documents: list[Document], ids: list[str]) -> Any:
+    return [(document.text, [ids[label] for label in document.labels]) for document in documents]
+
+
+WAYS: dict[str, Callable[[list[Document], list[str]], Any]] = {
+    "documents": lambda documents, _: documents,
+    "pairs": as_pairs,
+    "mappings": lambda documents, ids: [{"text": text, "labels": labels} for text, labels in as_pairs(documents, ids)],
+    "an iterator": lambda documents, ids: iter(as_pairs(documents, ids)),
+    "a data set": lambda documents, ids: datasets.Dataset.from_dict(
+        dict(zip(("text", "labels"), map(list, zip(*as_pairs(documents, ids), strict=True)), strict=True))
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def from_folder(encoder: str, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """The weights of a run that reads the folder."""
+    run = RunConfig(
+        data={"path": toy_data},
+        model={"encoder": encoder, "pooling": "mean"},
+        training=SETTINGS.model_dump(),
+        output=tmp_path_factory.mktemp("run"),
+    )
+    result = train(run)
+    return HierarchicalClassifier.from_pretrained(result.model, device="cpu").backend.model.state_dict()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_documents_from_memory_give_the_weights_that_the_folder_gives(
+    way: str, encoder: str, toy_data: Path, from_folder: dict[str, torch.Tensor]
+) -> None:
+    folder = DataFolder(toy_data)
+    ids = list(folder.taxonomy.ids)
+    model, tokenizer = make_model(encoder, folder.taxonomy)
+    fitted = fit(
+        model,
+        tokenizer,
+        WAYS[way](list(folder.documents("train")), ids),
+        WAYS[way](list(folder.documents("dev")), ids),
+        settings=SETTINGS,
+    )
+    for name, weight in model.deployed().state_dict().items():
+        torch.testing.assert_close(weight.cpu(), from_folder[name], rtol=0, atol=0)
+    assert fitted.metrics["documents"] == {"train": 96, "dev": 24}
+    assert len(fitted.metrics["history"]) == 1
+    assert fitted.calibrated is not None
+
+
+def test_a_tenth_is_held_out_where_there_is_no_dev(encoder: str, toy_data: Path) -> None:
+    folder = DataFolder(toy_data)
+    model, tokenizer = make_model(encoder, folder.taxonomy)
+    fitted = fit(model, tokenizer, folder.documents("train"), settings=TrainingSettings(effort="head", seed=1))
+    assert fitted.metrics["documents"] == {"train": 86, "dev": 10}
+
+
+def test_the_label_tree_alone(encoder: str, toy_data: Path) -> None:
+    folder = DataFolder(toy_data)
+    model, tokenizer = make_model(encoder, folder.taxonomy)
+    names = TrainingSettings(effort="names")
+    fitted = fit(model, tokenizer, None, test=folder.documents("test"), settings=names)
+    assert fitted.decisions.rule == "best-path"
+    assert set(fitted.metrics["tuned"]) == {"test"}
+    with pytest.raises(InputError, match="there are no documents to train on, and training.effort is head"):
+        fit(model, tokenizer, None, settings=TrainingSettings(effort="head"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a text", ["chemistry"]), "document 1: .*'chemistry'"),
+        (("a text", []), "document 1: no labels"),
+        ((" ", ["law"]), "document 1: "),
+        ({"text": "no labels"}, r"document 1 is \{'text': 'no labels'\}; give a pair"),
+        (7, "document 1 is 7; give a pair"),
+    ],
+)
+def test_a_document_that_cannot_be_used_is_named(row: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(read_documents([("good", ["law"]), row], TREE))
+
+
+def test_a_set_of_documents_adds_ancestors() -> None:
+    data = DocumentSet(TREE, {"train": [("a lens", "science > physics"), ("a court", ["law"])]})
+    assert data.splits["train"] == [Document("a lens", (0, 1)), Document("a court", (2,))]
+
+
+def test_the_trainer_needs_nothing_but_model_arguments_and_documents(
+    encoder: str, toy_data: Path, tmp_path: Path
+) -> None:
+    folder = DataFolder(toy_data)
+    model, tokenizer = make_model(encoder, folder.taxonomy)
+    arguments = TrainingArguments(
+        str(tmp_path), num_train_epochs=1, learning_rate=1e-3, use_cpu=True, report_to=[], disable_tqdm=True
+    )
+    trainer = HierarchicalTrainer(
+        model,
+        arguments,
+        processing_class=tokenizer,
+        train_dataset=folder.documents("train"),
+        eval_dataset=folder.documents("dev"),
+    )
+    assert trainer.head_learning_rate == pytest.approx(model.head_rate * 1e-3)
+    before = trainer.evaluate()
+    assert {"eval_micro_f1", "eval_macro_f1"} <= before.keys()
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before["eval_loss"]
+    with pytest.raises(InputError, match="give it as processing_class"):
+        HierarchicalTrainer(model, arguments)
+
+
+def test_a_classifier_of_a_model_in_memory_is_saved_with_tokenizer_and_decisions(
+    encoder: str, taxonomy: Taxonomy, tmp_path: Path
+) -> None:
+    model, tokenizer = make_model(encoder, taxonomy)
+    decisions = hgclr.Decisions(taxonomy, "closure", 0.25)
+    classifier = HierarchicalClassifier.from_model(model, tokenizer, decisions, device="cpu")
+    classifier.save_pretrained(tmp_path / "model")
+    again = HierarchicalClassifier.from_pretrained(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
+    assert again.decisions.to_json() == decisions.to_json()
+    again.save_pretrained(tmp_path / "copy")
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {
+        path.name for path in (tmp_path / "model").iterdir()
+    }
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        classifier.save_pretrained(tmp_path / "file" / "model")
+
+
+def test_it_is_pushed_to_the_hub_whole(encoder: str, taxonomy: Taxonomy, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    pushed: dict[str, Any] = {}
+
+    class Hub:
+        def create_repo(self, name: str, **choices: Any) -> huggingface_hub.RepoUrl:
+            pushed["made"] = (name, choices)
+            return huggingface_hub.RepoUrl(f"https://huggingface.co/{name}")
+
+        def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+            pushed["files"] = {path.name for path in Path(folder_path).iterdir()}
+            pushed["to"] = repo_id
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    classifier = HierarchicalClassifier.from_model(*make_model(encoder, taxonomy), device="cpu")
+    assert classifier.push_to_hub("me/topics", private=True) == "https://huggingface.co/me/topics"
+    assert pushed["made"] == ("me/topics", {"private": True, "exist_ok": True})
+    assert pushed["to"] == "me/topics"
+    assert {"model.safetensors", "config.json", "tokenizer.json", "decisions.json"} <= pushed["files"]
+
+
+def test_what_people_look_for_is_at_the_top() -> None:
+    assert hgclr.__version__.startswith("0.")
+    for name in ("audit", "calibrate", "evaluate", "explain", "fit", "train"):
+        assert callable(getattr(hgclr, name)), name
+    assert {"__version__", "fit"} <= set(dir(hgclr))
