@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 DATA   ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check docs bench format clean
+.PHONY: help quickstart test test-fast test-lowest check docs bench format clean
 
 help:  ## list what can be made
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (about ten minutes with the install)
 	$(BIN)/hgclr quickstart
@@ -17,9 +17,19 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 test: $(VENV)/.dev  ## the whole test suite
 	$(BIN)/python -m pytest --numprocesses 2
 
-check: $(VENV)/.dev docs  ## formatting, lint, types, import contract, docs
+test-fast: $(VENV)/.dev  ## the suite without what takes long (under three minutes)
+	$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
+
+test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml allows, in .venv-lowest
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python benchmarks/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not slow"
+
+check: $(VENV)/.dev docs  ## formatting, spelling, lint, types, import contract, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/typos
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -34,7 +44,7 @@ format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the virtual environment, the site and caches
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,65 @@
+"""Every example and notebook runs, with a tiny encoder and one epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "tickets.py")
+NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
+EXPECTED = {
+    "decide.py": ["as tuned", "one half", "best path", "two paths", "held-out Micro-F1"],
+    "explain_and_audit.py": ["because of", "row "],
+    "in_memory.py": ["epoch 1: dev Micro-F1", "test Micro-F1"],
+    "onnx_export.py": ["MB became", "of 12 tickets"],
+    "own_csv.py": ["Micro-F1 on 12 tickets held out"],
+    "trainer.py": ["epoch 1: Micro-F1"],
+    "own_csv.ipynb": ["Micro-F1 on the last 12 rows", "<-"],
+    "paper_table.ipynb": ["HGCLR", "BERT"],
+}
+
+
+def run(*command: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, cwd=EXAMPLES, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_all_are_listed() -> None:
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert len(SCRIPTS) == 6
+    assert len(NOTEBOOKS) == 2
+    assert set(EXPECTED) == {*SCRIPTS, *NOTEBOOKS}
+    for name in (*SCRIPTS, *NOTEBOOKS):
+        assert f"[{name}]({name})" in readme
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_run(name: str, make_encoder) -> None:
+    output = run(name, "--encoder", make_encoder("bert"), "--epochs", "1")
+    for words in EXPECTED[name]:
+        assert words in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_run(name: str, make_encoder, tmp_path: Path) -> None:
+    """The cells of a notebook, one after the other, as a script."""
+    cells = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))["cells"]
+    code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert "all-MiniLM-L6-v2" in code
+    code = code.replace('"all-MiniLM-L6-v2"', repr(make_encoder("bert")))
+    (tmp_path / "notebook.py").write_text(code.replace(", 10\n", ", 1\n"), encoding="utf-8")
+    output = run(str(tmp_path / "notebook.py"))
+    for words in EXPECTED[name]:
+        assert words in output
