@@ -96,8 +96,9 @@ def tokenize_documents(
     """Return documents as token ids, in memory, in the columns of :func:`tokenize_split`."""
     import datasets
 
-    table = _table(list(documents), _backend(tokenizer, max_length))
-    return datasets.Dataset(table).cast(_features())
+    tokens = datasets.Dataset(_table(list(documents), _backend(tokenizer, max_length)))
+    assert tokens.features == _features()
+    return tokens
 
 
 def _features() -> datasets.Features:

@@ -146,7 +146,7 @@ def fit_model(
             tokenizer,
             splits["train"],
             splits["dev"],
-            settings=run.training,
+            settings=run.resolved_training,
             label_documents=run.uses_label_documents,
             output=None if output is None else run.output,
             callbacks=[EpochLog()],

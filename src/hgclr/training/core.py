@@ -255,7 +255,7 @@ def trainer_arguments(
         warmup_steps=recipe.warmup,
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_gradient_norm,
-        train_sampling_strategy="group_by_length",
+        train_sampling_strategy="random" if settings.batching == "uniform" else "group_by_length",
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=2,

@@ -78,7 +78,7 @@ def train(
         tokens.get("train"),
         tokens.get("dev"),
         test=tokens.get("test") if score_test else None,
-        settings=run.training.model_copy(update={"calibrate": run.tunes_decisions}),
+        settings=run.resolved_training,
         label_documents=run.uses_label_documents,
         continued=run.model.start is not None,
         output=run.output,

@@ -100,6 +100,8 @@ class TrainingSettings(_Section):
         recipe: where the settings that are left out come from.
         epochs: how often to go through the documents at most.
         batch_size: documents of a batch; the others in it are a document's negatives.
+        batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
+            and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
         gradient_accumulation: batches whose gradients are summed up before a step.
         learning_rate: that of the encoder.
         head_learning_rate: that of the layers on top of it.
@@ -117,6 +119,7 @@ class TrainingSettings(_Section):
     recipe: Literal["default", "paper"] = "default"
     epochs: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=2)
+    batching: Literal["by_length", "uniform"] | None = None
     gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float | None = Field(None, gt=0)
     head_learning_rate: float | None = Field(None, gt=0)
@@ -170,6 +173,12 @@ class RunConfig(_Section):
         """Whether decisions are tuned on dev at the end."""
         chosen = self.training.calibrate
         return (self.model.preset == "default" if chosen is None else chosen) and self.training.effort != "names"
+
+    @property
+    def resolved_training(self) -> TrainingSettings:
+        """The settings of training with what the preset decides filled in."""
+        batching = self.training.batching or ("by_length" if self.model.preset == "default" else "uniform")
+        return self.training.model_copy(update={"calibrate": self.tunes_decisions, "batching": batching})
 
     @classmethod
     def read(cls, path: str | Path, overrides: list[str] | None = None, output: str | Path | None = None) -> RunConfig:
