@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hgclr.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "cache_dir", "write_files"]
+__all__ = ["atomic_file", "atomic_folder", "cache_dir", "read_json", "write_files", "write_json"]
 
 
 def cache_dir() -> Path:
@@ -59,6 +61,30 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
         _sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read_json(path: Path, *, remedy: str | None = None) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        InputError: if it cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path, remedy=remedy) from error
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", path=path, remedy=remedy) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_files(path.parent, {path.name: text.encode()})
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

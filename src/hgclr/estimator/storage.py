@@ -14,7 +14,7 @@ import numpy as np
 
 from hgclr.errors import InputError
 from hgclr.estimator.labels import Form
-from hgclr.files import atomic_folder
+from hgclr.files import atomic_folder, read_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
 from hgclr.taxonomy import Taxonomy
@@ -134,10 +134,7 @@ def _read(file: Path, taxonomy: Taxonomy) -> dict[str, Any]:
     if not file.is_file():
         parameters = {"taxonomy": taxonomy}
         return {"parameters": parameters, "labels": {"kind": "paths"}, "drawn": False, "history": []}
-    try:
-        fields = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", path=file, remedy=REMEDY) from error
+    fields = read_json(file, remedy=REMEDY)
     if not isinstance(fields, dict):
         raise InputError(f"expected an object, got {fields!r:.80}", path=file, remedy=REMEDY)
     return fields

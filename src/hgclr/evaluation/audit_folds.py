@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.evaluation.audit import Auditor, suggesting
 from hgclr.evaluation.audit_results import Audit
 from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows, survey_labels
-from hgclr.files import atomic_file
+from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import windows
 from hgclr.training import RunConfig, train
@@ -174,13 +173,9 @@ def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
     }
     file = run.output / "folds" / RECORD
     if not file.exists():
-        with atomic_file(file) as path:
-            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_json(file, record)
         return
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", path=file, remedy="give another --output") from error
+    known = read_json(file, remedy="give another --output")
     differs = [name for name in record if not isinstance(known, dict) or known.get(name) != record[name]]
     if differs:
         what = {"folds": "another number of folds", "documents": "other documents", "run": "other settings"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import Document
-from hgclr.files import atomic_file
+from hgclr.files import write_json
 from hgclr.models import TextClassifier
 from hgclr.models.changed_tree import carry_over
 from hgclr.taxonomy import Taxonomy
@@ -52,8 +51,7 @@ def changed_model(
     rates, texts = survey(documents, len(tree), run.training.seed)
     carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
     _log(changes)
-    with atomic_file(run.output / "label-changes.json") as path:
-        path.write_text(json.dumps(changes.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(run.output / "label-changes.json", changes.to_json())
     return carried
 
 

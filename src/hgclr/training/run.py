@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 from hgclr.data.folder import DocumentSet
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_json
 from hgclr.hardware import machine
 from hgclr.models import TextClassifier
 from hgclr.models.base import save
@@ -113,6 +112,5 @@ def save_run(
     result = TrainingResult(run.output / "model", run.output / "training-model", metrics, fitted.calibrated)
     save(model.deployed(), tokenizer, result.model, fitted.decisions.write if "tuned" in metrics else None)
     save(model, tokenizer, result.training_model)
-    with atomic_file(run.output / "metrics.json") as path:
-        path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    write_json(run.output / "metrics.json", metrics)
     return result
