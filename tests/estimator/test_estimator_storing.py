@@ -130,7 +130,7 @@ def test_what_is_no_saved_estimator_is_refused(on_strings: HGCLRClassifier, tmp_
     file = tmp_path / "model" / "estimator.json"
     fields = json.loads(file.read_text())
     for broken, message in (
-        ("{", "estimator.json: cannot be read"),
+        ("{", "estimator.json: not JSON"),
         ("[]", r"estimator.json: expected an object, got \[\]"),
         (json.dumps(fields | {"parameters": {"epoch": 1}}), "estimator.json: not what this version writes: .*'epoch'"),
         (json.dumps({}), "not what this version writes: 'parameters'"),

@@ -73,13 +73,12 @@ class Deciding:
     def find(
         self, classifier: HierarchicalClassifier, dev: Sequence[Document], without: Decisions, seed: int
     ) -> Decisions:
-        """Return the decisions that are best for Macro-F1 on the documents held out, or those without calibration."""
+        """Return the decisions that are best on the documents held out, or those without calibration."""
         found = calibrate(
             outputs_of(classifier, dev),
             without,
             rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
             scope="auto" if self.threshold is None else "none",
-            metric="macro",
             paths=self.paths,
             seed=seed,
         )
