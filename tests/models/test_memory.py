@@ -138,7 +138,7 @@ from transformers import AutoConfig
 from hgclr.models import ARCHITECTURES
 from hgclr.models.memory import need_of
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.acceleration import accelerate_on_processor
+from hgclr.training.trainer import accelerate_on_cpu
 
 class Tokenizer:
     all_special_ids, unk_token_id = [0], 1
@@ -152,7 +152,7 @@ kind, labels, batch, length, before = sys.argv[1], *map(int, sys.argv[2:]), high
 sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 tree = Taxonomy([str(i) for i in range(labels)], [-1 if i < 10 else i % 10 for i in range(labels)])
 model = ARCHITECTURES[kind].from_encoder_config(AutoConfig.for_model("bert", **sizes), tree, Tokenizer()).train()
-accelerate_on_processor(model, model.encoder)
+accelerate_on_cpu(model, model.encoder)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 ids = torch.randint(5, 100, (batch, length))
 gold = torch.zeros(batch, labels)

@@ -7,36 +7,36 @@ from pathlib import Path
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput, TextClassifier
-from hgclr.models.flat import FlatModel
-from hgclr.models.hgclr import HGCLRModel
-from hgclr.models.hiagm import HiAGMLAModel, HiAGMTPModel
-from hgclr.models.himatch import HiMatchModel
-from hgclr.models.htcinfomax import HTCInfoMaxModel
+from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
+from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.hgclr import HGCLRForSequenceClassification
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
+from hgclr.models.himatch import HiMatchForSequenceClassification
+from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
 __all__ = [
     "ARCHITECTURES",
-    "ClassifierOutput",
-    "FlatModel",
-    "HGCLRModel",
-    "HTCInfoMaxModel",
-    "HiAGMLAModel",
-    "HiAGMTPModel",
-    "HiMatchModel",
-    "TextClassifier",
+    "FlatForSequenceClassification",
+    "HGCLRForSequenceClassification",
+    "HTCInfoMaxForSequenceClassification",
+    "HiAGMLAForSequenceClassification",
+    "HiAGMTPForSequenceClassification",
+    "HiMatchForSequenceClassification",
+    "HierarchicalOutput",
+    "HierarchicalPreTrainedModel",
     "load_deployed",
 ]
 
-ARCHITECTURES: dict[str, type[TextClassifier]] = {
-    "flat": FlatModel,
-    "hgclr": HGCLRModel,
-    "hiagm-tp": HiAGMTPModel,
-    "hiagm-la": HiAGMLAModel,
-    "htcinfomax": HTCInfoMaxModel,
-    "himatch": HiMatchModel,
+ARCHITECTURES: dict[str, type[HierarchicalPreTrainedModel]] = {
+    "flat": FlatForSequenceClassification,
+    "hgclr": HGCLRForSequenceClassification,
+    "hiagm-tp": HiAGMTPForSequenceClassification,
+    "hiagm-la": HiAGMLAForSequenceClassification,
+    "htcinfomax": HTCInfoMaxForSequenceClassification,
+    "himatch": HiMatchForSequenceClassification,
 }
 
 # So that transformers' own loaders and pipelines know our models by their configuration; of several classes they take
@@ -47,7 +47,7 @@ AutoConfig.register(TextRCNNConfig.model_type, TextRCNNConfig)
 AutoModel.register(TextRCNNConfig, TextRCNNModel)
 
 
-def load_deployed(folder: str | Path) -> TextClassifier:
+def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
     """Load a model to predict with; what a training model holds beyond that is left out.
 
     One that ``hgclr export`` wrote in a class of transformers' own, or for sentence-transformers, becomes the model
@@ -56,13 +56,13 @@ def load_deployed(folder: str | Path) -> TextClassifier:
     Raises:
         OSError, ValueError: if there is no such model.
     """
-    model: TextClassifier
+    model: HierarchicalPreTrainedModel
     if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
         model = from_modules(folder) if (Path(folder) / MODULES).is_file() else from_stock(folder)
     else:
         config = HGCLRConfig.from_pretrained(folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}
-        named = by_name.get((config.architectures or [""])[0], FlatModel)
+        named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
         model = named.deployed_class.from_pretrained(folder, use_safetensors=True)
     model.eval()
     return model

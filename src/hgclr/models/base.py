@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import datasets
 
 __all__ = [
-    "ClassifierOutput",
-    "TextClassifier",
+    "HierarchicalOutput",
+    "HierarchicalPreTrainedModel",
     "absolute_positions",
     "first_position",
     "load_encoder_config",
@@ -75,7 +75,7 @@ def _table(encoder: PreTrainedModel) -> Any:
 
 
 @dataclass
-class ClassifierOutput(ModelOutput):
+class HierarchicalOutput(ModelOutput):
     """What every model returns: logits (B, K); with labels the loss, and what it is made of, by name, for the log."""
 
     loss: Tensor | None = None
@@ -83,7 +83,7 @@ class ClassifierOutput(ModelOutput):
     terms: dict[str, Tensor] | None = None
 
 
-class TextClassifier(PreTrainedModel):
+class HierarchicalPreTrainedModel(PreTrainedModel):
     """A text encoder under a classifier of labels; the systems differ in what stands between, and in their losses.
 
     A subclass adds its layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and
@@ -98,7 +98,9 @@ class TextClassifier(PreTrainedModel):
     accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
     _supports_sdpa = True
 
-    deployed_class: ClassVar[type[Any]]  # a TextClassifier; transformers evaluates this before there is the name
+    deployed_class: ClassVar[
+        type[Any]
+    ]  # a HierarchicalPreTrainedModel; transformers evaluates this before there is the name
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
     classifier: nn.Linear
@@ -196,10 +198,10 @@ class TextClassifier(PreTrainedModel):
         vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
         return vectors
 
-    def deployed(self) -> TextClassifier:
+    def deployed(self) -> HierarchicalPreTrainedModel:
         """Return the model to deploy: the same layers (shared, not copied) without those for training only."""
         with torch.device("meta"):
-            model: TextClassifier = self.deployed_class(self.config)
+            model: HierarchicalPreTrainedModel = self.deployed_class(self.config)
         for name, _ in list(model.named_children()):
             setattr(model, name, getattr(self, name))
         model.train(self.training)
@@ -249,7 +251,7 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
 
 
 def save(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
     write_more: Callable[[Path], None] | None = None,

@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
-from hgclr.models.base import TextClassifier
+from hgclr.models.base import HierarchicalPreTrainedModel
 from hgclr.models.hgclr import LabelSide
-from hgclr.models.hiagm import HiAGM
-from hgclr.models.himatch import HiMatchModel
+from hgclr.models.hiagm import HiAGMPreTrainedModel
+from hgclr.models.himatch import HiMatchForSequenceClassification
 from hgclr.models.label_names import LabelRows, name_tokens, name_vectors
 from hgclr.taxonomy.changes import TreeChanges
 
@@ -26,7 +26,7 @@ BATCH = 16
 
 
 @torch.no_grad()
-def start_heads(model: TextClassifier, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase) -> None:
+def start_heads(model: HierarchicalPreTrainedModel, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase) -> None:
     """Start the rows of a linear head for labels that are new, or parts of a split one, whose rows are copies so far.
 
     ``w_n = w_p + r u_n`` for a new label n under p (``r u_n`` at the top): what its parent looks for, and its own name,
@@ -67,7 +67,7 @@ def start_heads(model: TextClassifier, changes: TreeChanges, tokenizer: PreTrain
     weight.copy_(rows[:-1])
 
 
-def name_directions(model: TextClassifier, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+def name_directions(model: HierarchicalPreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Return ``(n_k - n̄) / ‖n_k - n̄‖``, n_k the encoder's vector of the k-th label's name read as a text, (K, H)."""
     vectors = name_vectors(model, tokenizer)
     return F.normalize(vectors - vectors.mean(0), dim=-1)
@@ -75,7 +75,7 @@ def name_directions(model: TextClassifier, tokenizer: PreTrainedTokenizerBase) -
 
 @torch.no_grad()
 def set_biases(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     changes: TreeChanges,
     tokenizer: PreTrainedTokenizerBase,
     *,
@@ -114,7 +114,9 @@ def balancing_bias(logits: Tensor, rates: Tensor) -> Tensor:
     return (low + high) / 2
 
 
-def _logits(model: TextClassifier, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], labels: Tensor) -> Tensor:
+def _logits(
+    model: HierarchicalPreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], labels: Tensor
+) -> Tensor:
     """Return the logits of some labels without dropout, (N, n), texts in order of their length."""
     training = model.training
     model.eval()
@@ -149,13 +151,13 @@ def _scale(agreement: Tensor, telling: Tensor, level: Tensor) -> Tensor:
 
 @torch.no_grad()
 def carry_over(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     changes: TreeChanges,
     tokenizer: PreTrainedTokenizerBase,
     *,
     rates: Tensor,
     texts: Sequence[str],
-) -> TextClassifier:
+) -> HierarchicalPreTrainedModel:
     """Return a model for the new tree that knows what the model for the old one knew.
 
     The encoder, and all that does not depend on the labels, is the old model's own (shared, not copied). What depends
@@ -190,10 +192,10 @@ def carry_over(
     config.set_taxonomy(changes.new)
     if isinstance(model, LabelSide):
         config.label_name_length = names.shape[1]
-    new: TextClassifier = type(model)(config)
+    new: HierarchicalPreTrainedModel = type(model)(config)
     new.encoder = model.encoder
     _carry_weights(model, new, LabelRows(changes), names)
-    if isinstance(new, HiAGM):
+    if isinstance(new, HiAGMPreTrainedModel):
         _set_edges(new, changes, rates)
     else:
         start_heads(new, changes, tokenizer)
@@ -202,9 +204,11 @@ def carry_over(
     return new
 
 
-def _carry_weights(model: TextClassifier, new: TextClassifier, rows: LabelRows, names: Tensor) -> None:
+def _carry_weights(
+    model: HierarchicalPreTrainedModel, new: HierarchicalPreTrainedModel, rows: LabelRows, names: Tensor
+) -> None:
     """Fill all parameters and buffers of the new model but its encoder's."""
-    wide, labels, width = isinstance(model, HiAGM), model.config.label_count, model.config.node_width
+    wide, labels, width = isinstance(model, HiAGMPreTrainedModel), model.config.label_count, model.config.node_width
 
     def blocks(old: Tensor) -> Tensor:  # d rows for each label
         return rows.rows(old.unflatten(0, (labels, width))).flatten(0, 1)
@@ -246,25 +250,30 @@ def _by_distance(old: Tensor, distances: int) -> Tensor:
     return old[torch.arange(distances).clamp(max=len(old) - 1)]
 
 
-def _set_edges(model: HiAGM, changes: TreeChanges, rates: Tensor) -> None:
+def _set_edges(model: HiAGMPreTrainedModel, changes: TreeChanges, rates: Tensor) -> None:
     """Start the edges down to new labels at their share among the documents of all children of the parent."""
     parents = torch.from_numpy(changes.new.parents.copy())
     below = parents >= 0
     families = torch.zeros_like(rates).index_add_(0, parents[below], rates[below])
     added = torch.tensor([label for label in changes.added if parents[label] >= 0], dtype=torch.int64)
-    structures = [model.structure, *([model.label_structure] if isinstance(model, HiMatchModel) else [])]
+    structures = [
+        model.structure,
+        *([model.label_structure] if isinstance(model, HiMatchForSequenceClassification) else []),
+    ]
     for structure in structures:
         structure.down[added] = (rates[added] / families[parents[added]]).to(structure.down.dtype)
 
 
-def _name_tokens(model: TextClassifier, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+def _name_tokens(
+    model: HierarchicalPreTrainedModel, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """Return the tokens by which the model knows each label, (K', T): the old ones of a label that has the same name.
 
     An imported checkpoint may read a name in another way than its tokenizer does, and HiMatch reads words of a label's
     documents in its place.
     """
     names = name_tokens(changes.new.names, tokenizer)
-    if isinstance(model, HiMatchModel):
+    if isinstance(model, HiMatchForSequenceClassification):
         known: Tensor | None = model.label_tokens
         width, length = model.label_tokens.shape[1], model.label_text_length
         names = names[:, :length]

@@ -8,21 +8,21 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput, TextClassifier
+from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.label_names import name_vectors
 from hgclr.nn.contrast import classification_loss
 
-__all__ = ["FlatModel"]
+__all__ = ["FlatForSequenceClassification"]
 
 SLOPE = 5.0
 """Logit of a text that says nothing but the label's name."""
 
 
-class FlatModel(TextClassifier):
+class FlatForSequenceClassification(HierarchicalPreTrainedModel):
     """Classify a text by ``p = sigmoid(W_c h + b_c)``, h the encoder's vector of the text (Eqs. 2 and 16).
 
     Example:
-        >>> model = FlatModel.from_encoder("all-MiniLM-L6-v2", taxonomy, tokenizer)  # doctest: +SKIP
+        >>> model = FlatForSequenceClassification.from_encoder("all-MiniLM-L6-v2", taxonomy, tokenizer)  # doctest: +SKIP
         >>> model(input_ids, attention_mask).logits.shape  # doctest: +SKIP
         torch.Size([2, 141])
     """
@@ -67,7 +67,7 @@ class FlatModel(TextClassifier):
         self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
         self.classifier.bias.zero_()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
         """Classify texts.
 
         Args:
@@ -77,9 +77,9 @@ class FlatModel(TextClassifier):
         """
         logits = self.classifier(self.encode(attention_mask, input_ids=input_ids))  # (B, K)
         if labels is None:
-            return ClassifierOutput(logits=logits)
+            return HierarchicalOutput(logits=logits)
         loss = classification_loss(logits, labels, self.config.classification_loss)
-        return ClassifierOutput(loss=loss, logits=logits, terms={"loss_original": loss.detach()})
+        return HierarchicalOutput(loss=loss, logits=logits, terms={"loss_original": loss.detach()})
 
 
-FlatModel.deployed_class = FlatModel
+FlatForSequenceClassification.deployed_class = FlatForSequenceClassification

@@ -13,8 +13,8 @@ from transformers import initialization as init
 
 from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
-from hgclr.models.base import ClassifierOutput, absolute_positions, first_position
-from hgclr.models.flat import FlatModel
+from hgclr.models.base import HierarchicalOutput, absolute_positions, first_position
+from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
 from hgclr.nn.contrast import (
     KeepAtRandom,
@@ -34,7 +34,7 @@ from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRModel", "LabelSide", "load_training_model"]
+__all__ = ["HGCLRForSequenceClassification", "LabelSide", "load_training_model"]
 
 logger = logging.getLogger(__name__)
 HEADS = 8
@@ -103,7 +103,7 @@ def _check_heads(name: str, heads: int, width: int) -> None:
         raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
 
 
-class LabelSide(FlatModel):
+class LabelSide(FlatForSequenceClassification):
     """A flat model beside what guides the choice of tokens, where positive samples are chosen by labels.
 
     Other positive samples need no label side, and none is built: no work for it, nothing without gradient in the
@@ -173,7 +173,7 @@ class LabelSide(FlatModel):
         return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
 
 
-class HGCLRModel(LabelSide):
+class HGCLRForSequenceClassification(LabelSide):
     """Train encoder and head on each text and on a positive sample of it, and pull the two together.
 
     ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
@@ -181,7 +181,7 @@ class HGCLRModel(LabelSide):
     are 1 or, where a token is dropped, 0, and r is 0 but in adversarial samples.
 
     The label side chooses the tokens of hierarchy-guided samples. It is needed for training only; without labels the
-    model is a :class:`~hgclr.models.flat.FlatModel`.
+    model is a :class:`~hgclr.models.flat.FlatForSequenceClassification`.
     """
 
     def __init__(self, config: HGCLRConfig) -> None:
@@ -212,7 +212,7 @@ class HGCLRModel(LabelSide):
         tokenizer: PreTrainedTokenizerBase,
         **settings: Any,
     ) -> Self:
-        """Put a new model on an encoder and tokenise the label names; see :meth:`TextClassifier.from_encoder`."""
+        """Put a new model on an encoder and tokenise the label names; see :meth:`HierarchicalPreTrainedModel.from_encoder`."""
         names = name_tokens(taxonomy.names, tokenizer)
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         if model.name_tokens is not None:
@@ -225,7 +225,7 @@ class HGCLRModel(LabelSide):
         attention_mask: Tensor,
         labels: Tensor | None = None,
         noise: Tensor | None = None,
-    ) -> ClassifierOutput:
+    ) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
         Args:
@@ -254,7 +254,7 @@ class HGCLRModel(LabelSide):
             self.config.contrastive_temperature,
             negative_weights(labels, self.config.negatives),
         )
-        return ClassifierOutput(
+        return HierarchicalOutput(
             loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
             logits=logits,
             terms={
@@ -326,7 +326,7 @@ class HGCLRModel(LabelSide):
 REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
 
 
-def load_training_model(folder: Path, **settings: Any) -> HGCLRModel:
+def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
     """Load an HGCLR model with its label side, in evaluation mode.
 
     Args:
@@ -340,16 +340,18 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRModel:
         raise InputError("no model here", path=folder, remedy=REMEDY)
     try:
         config = HGCLRConfig.from_pretrained(folder, **settings)
-        if config.architectures != [HGCLRModel.__name__]:
+        if config.architectures != [HGCLRForSequenceClassification.__name__]:
             named = (config.architectures or ["model"])[0]
             raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
         if config.positives != "hierarchy":
             raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
-        loaded: Any = HGCLRModel.from_pretrained(folder, config=config, use_safetensors=True, output_loading_info=True)
+        loaded: Any = HGCLRForSequenceClassification.from_pretrained(
+            folder, config=config, use_safetensors=True, output_loading_info=True
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
         raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=REMEDY) from error
-    model: HGCLRModel
+    model: HGCLRForSequenceClassification
     model, found = loaded
     if found["missing_keys"]:  # which transformers would fill with random numbers
         raise InputError(f"the weights lack {min(found['missing_keys'])}", path=folder, remedy=REMEDY)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput, TextClassifier
+from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.nn.contrast import classification_loss
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
 from hgclr.taxonomy import Taxonomy
@@ -17,7 +17,13 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["HiAGM", "HiAGMLAModel", "HiAGMTPModel", "edge_prior", "recursive_regularisation"]
+__all__ = [
+    "HiAGMLAForSequenceClassification",
+    "HiAGMPreTrainedModel",
+    "HiAGMTPForSequenceClassification",
+    "edge_prior",
+    "recursive_regularisation",
+]
 
 PIECE = 2**22
 """Weights of edges compared at a time: sixteen megabytes in single precision."""
@@ -68,7 +74,7 @@ def _edges(parents: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
 STRUCTURE_ENCODERS: dict[str, type[HierarchyGCN | BiTreeLSTM]] = {"gcn": HierarchyGCN, "tree-lstm": BiTreeLSTM}
 
 
-class HiAGM(TextClassifier):
+class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
     """What both kinds of HiAGM share: the structure encoder, its prior, the wide classifier, the loss.
 
     Every label gets a feature of the text of its own, of ``node_width`` d numbers, and the classifier sees the features
@@ -124,16 +130,16 @@ class HiAGM(TextClassifier):
         """Return how many times the mean over documents and labels the configured cross-entropy of (B, K) logits is."""
         return {"mean": 1, "document": logits.shape[1], "sum": logits.numel()}[self.config.classification_loss]
 
-    def output(self, features: Tensor, labels: Tensor | None) -> ClassifierOutput:
+    def output(self, features: Tensor, labels: Tensor | None) -> HierarchicalOutput:
         """Classify by the features of all labels together, (B, K, d)."""
         logits = self.classifier(features.flatten(1))  # (B, K)
         if labels is None:
-            return ClassifierOutput(logits=logits)
+            return HierarchicalOutput(logits=logits)
         loss, terms = self.classification(logits, labels)
-        return ClassifierOutput(loss=loss, logits=logits, terms=terms)
+        return HierarchicalOutput(loss=loss, logits=logits, terms=terms)
 
 
-class HiAGMTPModel(HiAGM):
+class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
     """Propagate the text through the tree (HiAGM-TP): a linear layer gives every label a feature of the text."""
 
     # HiMatch can be loaded as this model: its label side is left out without a word.
@@ -150,12 +156,12 @@ class HiAGMTPModel(HiAGM):
         features: Tensor = self.structure(nodes)
         return features
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
-        """Classify texts; see :class:`~hgclr.models.flat.FlatModel`."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; see :class:`~hgclr.models.flat.FlatForSequenceClassification`."""
         return self.output(self.propagate(self.encode(attention_mask, input_ids=input_ids)), labels)
 
 
-class HiAGMLAModel(HiAGM):
+class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
     """Let every label attend to the text (HiAGM-LA): its feature is the part of the text that it looks at.
 
     The released program's setting leaves one text position; the softmax over it is 1 whatever the labels are. Here
@@ -196,8 +202,8 @@ class HiAGMLAModel(HiAGM):
         scores = scores.masked_fill(attention_mask.unsqueeze(1) == 0, torch.finfo(scores.dtype).min)
         return scores.softmax(-1) @ texts
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
-        """Classify texts; see :class:`~hgclr.models.flat.FlatModel`."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; see :class:`~hgclr.models.flat.FlatForSequenceClassification`."""
         texts = self.texts(input_ids, attention_mask)
         return self.output(self.attend(self.label_features(), texts, attention_mask), labels)
 
@@ -227,5 +233,5 @@ def edge_prior(documents: datasets.Dataset, taxonomy: Taxonomy) -> Tensor:
     return prior
 
 
-HiAGMTPModel.deployed_class = HiAGMTPModel
-HiAGMLAModel.deployed_class = HiAGMLAModel
+HiAGMTPForSequenceClassification.deployed_class = HiAGMTPForSequenceClassification
+HiAGMLAForSequenceClassification.deployed_class = HiAGMLAForSequenceClassification

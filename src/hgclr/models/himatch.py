@@ -11,15 +11,23 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput
-from hgclr.models.hiagm import STRUCTURE_ENCODERS, HiAGMTPModel, edge_prior
+from hgclr.models.base import HierarchicalOutput
+from hgclr.models.hiagm import STRUCTURE_ENCODERS, HiAGMTPForSequenceClassification, edge_prior
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["Drawn", "HiMatchModel", "JointProjection", "distances", "draw_labels", "joint_loss", "matching_loss"]
+__all__ = [
+    "Drawn",
+    "HiMatchForSequenceClassification",
+    "JointProjection",
+    "distances",
+    "draw_labels",
+    "joint_loss",
+    "matching_loss",
+]
 
 
 class JointProjection(nn.Sequential):
@@ -124,12 +132,12 @@ LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
 
 
-class HiMatchModel(HiAGMTPModel):
-    """Train :class:`~hgclr.models.hiagm.HiAGMTPModel` with two more losses; predict as that model does.
+class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
+    """Train :class:`~hgclr.models.hiagm.HiAGMTPForSequenceClassification` with two more losses; predict as that model does.
 
     ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
     text and the labels that are drawn for it in each step, see :mod:`hgclr.nn.matching`. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGM.beside_mean`.
+    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
 
     The released program divides the distances by ``joint_width``, which puts the margins out of reach. Dividing the
     losses instead leaves every gradient as large as there, and margins mean what they say. Undivided, the two losses
@@ -207,7 +215,7 @@ class HiMatchModel(HiAGMTPModel):
                 text = torch.tensor([*before, *words.tolist(), *after])
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the whole objective.
 
         Args:
@@ -225,7 +233,7 @@ class HiMatchModel(HiAGMTPModel):
         classification, terms = self.classification(logits, labels)
         weight = self.beside_mean(logits) / self.config.joint_width
         joint, matching = (weight * loss for loss in self.matching_losses(features.flatten(1), labels))
-        return ClassifierOutput(
+        return HierarchicalOutput(
             loss=classification + joint + matching,
             logits=logits,
             terms=terms | {"loss_joint": joint.detach(), "loss_matching": matching.detach()},
@@ -269,4 +277,4 @@ def _frame(documents: datasets.Dataset, special: set[int]) -> tuple[list[int], l
     return [], []
 
 
-HiMatchModel.deployed_class = HiAGMTPModel
+HiMatchForSequenceClassification.deployed_class = HiAGMTPForSequenceClassification

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput
-from hgclr.models.hiagm import HiAGMLAModel
+from hgclr.models.base import HierarchicalOutput
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification
 
 __all__ = [
-    "HTCInfoMaxModel",
+    "HTCInfoMaxForSequenceClassification",
     "InformationGate",
     "PriorDiscriminator",
     "TextLabelDiscriminator",
@@ -164,13 +164,13 @@ def _reset(module: nn.Module) -> None:
             layer.reset_parameters()
 
 
-class HTCInfoMaxModel(HiAGMLAModel):
-    """Train :class:`~hgclr.models.hiagm.HiAGMLAModel` with two more losses; predict as that model does.
+class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
+    """Train :class:`~hgclr.models.hiagm.HiAGMLAForSequenceClassification` with two more losses; predict as that model does.
 
     ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
     document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a
     label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGM.beside_mean`.
+    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
 
     Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
     only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
@@ -195,7 +195,7 @@ class HTCInfoMaxModel(HiAGMLAModel):
         else:
             super()._init_weights(module)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the whole objective.
 
         Args:
@@ -216,7 +216,7 @@ class HTCInfoMaxModel(HiAGMLAModel):
             self.prior_discriminator, projected, torch.rand_like(projected)
         )
         gate = self.information_gate(text_mean(texts, attention_mask), projected)  # F
-        return ClassifierOutput(
+        return HierarchicalOutput(
             loss=classification + gate * information + (1 - gate) * prior,
             logits=logits,
             terms=terms
@@ -241,4 +241,4 @@ class HTCInfoMaxModel(HiAGMLAModel):
         return loss * (len(texts) > 1)  # times 0, and not left out, so that every parameter has a gradient in any batch
 
 
-HTCInfoMaxModel.deployed_class = HiAGMLAModel
+HTCInfoMaxForSequenceClassification.deployed_class = HiAGMLAForSequenceClassification

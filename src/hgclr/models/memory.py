@@ -19,9 +19,14 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
 from hgclr.hardware import free_memory
-from hgclr.models import ARCHITECTURES, HGCLRModel, HiAGMLAModel, TextClassifier
+from hgclr.models import (
+    ARCHITECTURES,
+    HGCLRForSequenceClassification,
+    HiAGMLAForSequenceClassification,
+    HierarchicalPreTrainedModel,
+)
 from hgclr.models.base import load_encoder_config
-from hgclr.models.hiagm import HiAGM
+from hgclr.models.hiagm import HiAGMPreTrainedModel
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["check_batch", "check_parameters", "need_of"]
@@ -65,7 +70,7 @@ def check_parameters(
 
     Args:
         architecture: name of the system.
-        encoder, taxonomy, tokenizer, settings: what it would be made from, see :meth:`TextClassifier.from_encoder`.
+        encoder, taxonomy, tokenizer, settings: what it would be made from, see :meth:`HierarchicalPreTrainedModel.from_encoder`.
 
     Raises:
         InputError: with the figures, if they do not fit into free memory.
@@ -82,13 +87,13 @@ def check_parameters(
             f" {_gigabytes(free)} are free",
             remedy=(
                 "lower model.node_width, or choose hgclr, which grows with the number of labels, not with its square"
-                if isinstance(model, HiAGM)
+                if isinstance(model, HiAGMPreTrainedModel)
                 else "choose a smaller encoder"
             ),
         )
 
 
-def check_batch(architecture: str, model: TextClassifier, *, batch_size: int, length: int) -> None:
+def check_batch(architecture: str, model: HierarchicalPreTrainedModel, *, batch_size: int, length: int) -> None:
     """Refuse a batch that is too large to train on, before the first step.
 
     Args:
@@ -112,7 +117,7 @@ def check_batch(architecture: str, model: TextClassifier, *, batch_size: int, le
         )
 
 
-def need_of(model: TextClassifier, *, batch_size: int = 0, length: int = 0) -> MemoryNeed:
+def need_of(model: HierarchicalPreTrainedModel, *, batch_size: int = 0, length: int = 0) -> MemoryNeed:
     """Return what training a model takes, which may be on the meta device.
 
     Args:
@@ -123,13 +128,13 @@ def need_of(model: TextClassifier, *, batch_size: int = 0, length: int = 0) -> M
     encoder = _count(model.encoder)
     parameters = _count(model)
     state = STATE * parameters
-    if isinstance(model, HiAGM) and model.config.recursive_regularisation:
+    if isinstance(model, HiAGMPreTrainedModel) and model.config.recursive_regularisation:
         # The gradients of cross-entropy and of regularisation are there side by side before they are added.
         state += NUMBER * model.classifier.weight.numel()
     return MemoryNeed(encoder, parameters - encoder, state, _batch_bytes(model, batch_size, length))
 
 
-def _batch_bytes(model: TextClassifier, batch_size: int, length: int) -> int:
+def _batch_bytes(model: HierarchicalPreTrainedModel, batch_size: int, length: int) -> int:
     """Return what a batch leaves behind until the backward pass, all in all.
 
     Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token (of which 8 H + 2 I
@@ -146,11 +151,11 @@ def _batch_bytes(model: TextClassifier, batch_size: int, length: int) -> int:
     inner: int = getattr(encoder, "intermediate_size", 4 * width)
     tokens = batch_size * length
     kept = tokens * layers * (NUMBER * (12 * width + 3 * inner) + heads * length)
-    if isinstance(model, HGCLRModel):
+    if isinstance(model, HGCLRForSequenceClassification):
         kept = 2 * kept + NUMBER * 20 * config.label_count * width
-    if isinstance(model, HiAGMLAModel):
+    if isinstance(model, HiAGMLAForSequenceClassification):
         kept += NUMBER * 3 * config.label_count * (batch_size * config.node_width + tokens)
-    elif isinstance(model, HiAGM):
+    elif isinstance(model, HiAGMPreTrainedModel):
         copies = 16 if config.structure_encoder == "tree-lstm" else 7
         kept += NUMBER * copies * batch_size * config.label_count * config.node_width
     return kept

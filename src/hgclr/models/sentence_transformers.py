@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
-from hgclr.models.base import TextClassifier, without_pooler
-from hgclr.models.flat import FlatModel
+from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
+from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.stock import KEY, Pooling, label_fields, our_config, shift_of
 
 __all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
@@ -37,9 +37,9 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
-def no_modules_form(model: TextClassifier) -> str | None:
+def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
     """Return why a model cannot be written as modules, or None if it can."""
-    if not isinstance(model, FlatModel):
+    if not isinstance(model, FlatForSequenceClassification):
         return f"{type(model).__name__} has more than a linear layer on its encoder"
     if not type(model.encoder).__module__.startswith("transformers."):
         return f"its encoder, {type(model.encoder).__name__}, is none of transformers' own"
@@ -47,7 +47,7 @@ def no_modules_form(model: TextClassifier) -> str | None:
 
 
 @torch.no_grad()
-def write_modules(model: TextClassifier, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
+def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
     """Write everything but the tokenizer into a folder that is there.
 
     Args:
@@ -145,7 +145,7 @@ def read_modules(folder: Path) -> Modules:
 
 
 @torch.no_grad()
-def from_modules(folder: str | Path) -> FlatModel:
+def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
 
     The same if sentence-transformers trained it further: it is a linear head on an encoder still. A shift of the
@@ -162,7 +162,7 @@ def from_modules(folder: str | Path) -> FlatModel:
     if modules.head.out_features != config.label_count:
         raise ValueError(f"{modules.head.out_features} outputs for {config.label_count} labels")
     with torch.device("meta"):
-        model = FlatModel(config)
+        model = FlatForSequenceClassification(config)
     model.encoder, model.classifier = modules.encoder, modules.head
     model.classifier.bias.sub_(shift)
     return model

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from hgclr.config import HGCLRConfig
-from hgclr.models.base import TextClassifier
-from hgclr.models.flat import FlatModel
+from hgclr.models.base import HierarchicalPreTrainedModel
+from hgclr.models.flat import FlatForSequenceClassification
 
 __all__ = ["KEY", "Pooling", "from_stock", "label_fields", "no_stock_form", "our_config", "shift_of", "to_stock"]
 
@@ -44,10 +44,10 @@ HEADS = {
 """Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
 
 
-def no_stock_form(model: TextClassifier) -> str | None:
+def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
     """Return why a model has no form in a stock class, or None if it has one."""
     kind = model.config.text_encoder.model_type
-    if not isinstance(model, FlatModel):
+    if not isinstance(model, FlatForSequenceClassification):
         return f"{type(model).__name__} has more than a linear layer on its encoder"
     if kind not in HEADS:
         return f"transformers' own class for {kind} has no head that a linear layer can be written in"
@@ -59,7 +59,7 @@ def no_stock_form(model: TextClassifier) -> str | None:
 
 
 @torch.no_grad()
-def to_stock(model: TextClassifier, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
+def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
 
     Args:
@@ -88,7 +88,7 @@ def to_stock(model: TextClassifier, shift: NDArray[np.float32] | None = None) ->
 
 
 @torch.no_grad()
-def from_stock(folder: str | Path) -> FlatModel:
+def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`to_stock` made as the model that it was made of, weights to the last bit.
 
     A shift of the logits is taken away again, which may change the last bit of a bias.
@@ -106,7 +106,7 @@ def from_stock(folder: str | Path) -> FlatModel:
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
         raise ValueError("its head is not the one that hgclr export wrote")
     with torch.device("meta"):
-        model = FlatModel(config)
+        model = FlatForSequenceClassification(config)
     model.encoder, model.classifier = stock.base_model, after
     model.encoder.pooler = None  # which ours have not
     model.classifier.weight.mul_(scale)

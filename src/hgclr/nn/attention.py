@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ProcessorDropout", "draw_seed", "dropout_attention", "keep_mask", "kept_share"]
+__all__ = ["CPUDropout", "draw_seed", "dropout_attention", "keep_mask", "kept_share"]
 
 STEPS = 2**16
 
@@ -47,7 +47,7 @@ def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, ()))
 
 
-class ProcessorDropout(nn.Dropout):
+class CPUDropout(nn.Dropout):
     """Drop elements as :class:`torch.nn.Dropout` does, with cheap random bits; on other devices it is that class."""
 
     def forward(self, values: Tensor) -> Tensor:

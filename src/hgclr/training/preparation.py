@@ -19,7 +19,7 @@ from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_spl
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
@@ -45,7 +45,7 @@ FROZEN_LENGTH = 5.0
 """Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
 
 
-def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
+def new_model(run: RunConfig) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, DataFolder]:
     """Put a new model on the encoder, for the data folder's label tree."""
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
@@ -56,14 +56,14 @@ def new_model(run: RunConfig) -> tuple[TextClassifier, PreTrainedTokenizerBase, 
     architecture = run.model.architecture if run.training.effort == "full" else "flat"
     check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
     model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
-    if model.config.classifier_start == "names" and isinstance(model, FlatModel):
+    if model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if run.training.effort == "head" else 1.0)
     return model, tokenizer, folder
 
 
 def new_textrcnn(
     run: RunConfig, folder: DataFolder, settings: dict[str, Any]
-) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase]:
     """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
     documents = training_documents(run, folder)
     if run.uses_label_documents:
@@ -102,7 +102,9 @@ def training_documents(run: RunConfig, folder: DataFolder) -> Iterator[Document]
             yield document
 
 
-def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrainedTokenizerBase, DataFolder]:
+def started_model(
+    run: RunConfig, start: Path
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, DataFolder]:
     """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
     check_word_vectors(run)
     checked = method_settings("default", run.model.overrides)
@@ -114,7 +116,7 @@ def started_model(run: RunConfig, start: Path) -> tuple[TextClassifier, PreTrain
         if saved is not None and "architecture" not in run.model.model_fields_set:
             run.model = run.model.model_copy(update={"architecture": saved})
         architecture = ARCHITECTURES[run.model.architecture]
-        if run.training.effort != "full" and not issubclass(architecture, FlatModel):
+        if run.training.effort != "full" and not issubclass(architecture, FlatForSequenceClassification):
             raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
         if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
             raise InputError(

@@ -23,7 +23,7 @@ from hgclr.files import atomic_file
 from hgclr.hardware import Precision, choose_precision, machine
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatModel, TextClassifier
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import save
 from hgclr.models.memory import check_batch
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
@@ -43,7 +43,7 @@ from hgclr.training.trainer import (
     EarlyStop,
     HierarchicalTrainer,
     StreamingScores,
-    accelerate_on_processor,
+    accelerate_on_cpu,
     latest_complete,
     tensorboard,
 )
@@ -105,7 +105,7 @@ def train(
     if run.training.effort == "full":
         how = _train_all(run, model, learned, tokens, counts, collator, callbacks=callbacks, resume=resume)
     else:
-        assert isinstance(model, FlatModel)  # the settings allow no other
+        assert isinstance(model, FlatForSequenceClassification)  # the settings allow no other
         if run.training.effort == "head":
             rates = base_rates(counts, len(tokens["train"]))
             how["recipe"] = fit_head(model, learned, rates, collator, on_documents=on_documents)
@@ -152,7 +152,7 @@ def train(
 
 def _train_all(
     run: RunConfig,
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     learned: datasets.Dataset,
     tokens: dict[str, datasets.Dataset],
     counts: Tensor,
@@ -163,7 +163,7 @@ def _train_all(
 ) -> dict[str, Any]:
     """Train encoder and head, select the best epoch on dev, and return how: recipe, precision, history."""
     if not torch.accelerator.is_available():
-        accelerate_on_processor(model, model.encoder)
+        accelerate_on_cpu(model, model.encoder)
     recipe = make_recipe(
         run.training,
         documents=len(learned),

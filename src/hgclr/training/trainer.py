@@ -29,7 +29,7 @@ from transformers.trainer_callback import ExportableState
 
 from hgclr.errors import HGCLRError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.nn.attention import ProcessorDropout, dropout_attention
+from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -39,17 +39,17 @@ __all__ = [
     "HierarchicalTrainer",
     "SortedByLength",
     "StreamingScores",
-    "accelerate_on_processor",
+    "accelerate_on_cpu",
     "latest_complete",
     "mark_complete",
     "tensorboard",
 ]
 
 logger = logging.getLogger(__name__)
-NAME = "hgclr_processor"
+NAME = "hgclr_cpu"
 
 
-def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
+def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
     """Replace the dropout layers of ``model``, and the attention of its ``encoder`` where the encoder lets us.
 
     Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model.
@@ -57,8 +57,8 @@ def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) ->
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, ProcessorDropout(child.p))
-    AttentionInterface.register(NAME, processor_attention)
+                setattr(parent, name, CPUDropout(child.p))
+    AttentionInterface.register(NAME, cpu_attention)
     AttentionMaskInterface.register(NAME, flash_attention_mask)
     try:
         encoder.set_attn_implementation(NAME)
@@ -66,7 +66,7 @@ def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) ->
         logger.info("the encoder keeps its own attention: %s", error)
 
 
-def processor_attention(
+def cpu_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
