@@ -2,8 +2,8 @@
 
 Written afresh from a description of that program, with its costs and none of its code: two encoder passes, every text
 padded to 512 tokens, eager attention, a dense K x K x 15 table of paths filled by Python loops, and a test loop that
-counts label by label in Python. It borrows the weights of an :class:`~hgclr.models.HGCLRForSequenceClassification` under the ``published``
-preset, so that both compute the same loss from the same noise (``tests/benchmarks`` holds it to that).
+counts label by label in Python. It borrows the weights of our HGCLR model under the ``published`` preset, so that both
+compute the same loss from the same noise (``tests/benchmarks`` holds it to that).
 """
 
 from __future__ import annotations

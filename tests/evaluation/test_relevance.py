@@ -17,7 +17,7 @@ from hgclr.evaluation.words import read_text
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, HiAGMLAForSequenceClassification
 from hgclr.models.textrcnn import TextRCNNConfig
-from hgclr.nn.contrast import gold_probability
+from hgclr.nn.positive_samples import gold_probability
 
 TEXT = "Laser of the laser, a prism"
 LABELS = [4, 0, 7]

@@ -1,17 +1,17 @@
-"""The models: one forward contract, chosen by name."""
+"""The systems by name, their configuration, and how a saved model is loaded."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
-from hgclr.config import HGCLRConfig
 from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.hgclr import HGCLRForSequenceClassification
+from hgclr.models.hgclr import HGCLRForSequenceClassification, HGCLRSettings
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
-from hgclr.models.himatch import HiMatchForSequenceClassification
+from hgclr.models.himatch import HiMatchForSequenceClassification, HiMatchSettings
 from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
@@ -20,6 +20,7 @@ from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 __all__ = [
     "ARCHITECTURES",
     "FlatForSequenceClassification",
+    "HGCLRConfig",
     "HGCLRForSequenceClassification",
     "HTCInfoMaxForSequenceClassification",
     "HiAGMLAForSequenceClassification",
@@ -38,6 +39,22 @@ ARCHITECTURES: dict[str, type[HierarchicalPreTrainedModel]] = {
     "htcinfomax": HTCInfoMaxForSequenceClassification,
     "himatch": HiMatchForSequenceClassification,
 }
+
+
+@strict
+class HGCLRConfig(HiMatchSettings, HGCLRSettings):
+    """Configure a hierarchical text classifier: the settings of all systems, typed, checked and saved with the model.
+
+    Example:
+        >>> from hgclr.config import PRESETS
+        >>> config = HGCLRConfig(**PRESETS["paper"] | {"keep_threshold": 0.01})
+        >>> config.guidance
+        'logits'
+    """
+
+
+for _model in ARCHITECTURES.values():
+    _model.config_class = HGCLRConfig
 
 # So that transformers' own loaders and pipelines know our models by their configuration; of several classes they take
 # the one that it names.
@@ -63,6 +80,6 @@ def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
         config = HGCLRConfig.from_pretrained(folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}
         named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
-        model = named.deployed_class.from_pretrained(folder, use_safetensors=True)
+        model = (named.deployed_class or named).from_pretrained(folder, use_safetensors=True)
     model.eval()
     return model

@@ -1,6 +1,8 @@
-"""HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021)."""
+"""HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021).
 
-from __future__ import annotations
+Below the model: the projection into the joint space, the labels that are drawn for each document, and the two losses of
+their distances.
+"""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -10,10 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.config import HGCLRConfig
 from hgclr.models.base import HierarchicalOutput
-from hgclr.models.hiagm import STRUCTURE_ENCODERS, HiAGMTPForSequenceClassification, edge_prior
+from hgclr.models.configuration import AT_LEAST_1, check
+from hgclr.models.hiagm import HiAGMSettings, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
+from hgclr.nn.label_rows import LabelRows
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -22,12 +25,191 @@ if TYPE_CHECKING:
 __all__ = [
     "Drawn",
     "HiMatchForSequenceClassification",
+    "HiMatchSettings",
     "JointProjection",
     "distances",
     "draw_labels",
     "joint_loss",
     "matching_loss",
 ]
+
+LABEL_TEXT = 32
+"""Tokens of a label's text, special tokens included."""
+
+
+class HiMatchSettings(HiAGMSettings):
+    """Configure HiMatch.
+
+    Args:
+        joint_width: size of HiMatch's joint space of texts and labels.
+        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
+        label_refresh: steps after which HiMatch encodes the labels' texts anew.
+    """
+
+    joint_width: int = 200
+    parent_margin: float = 0.01
+    sibling_margin: float = 0.1
+    random_margin: float = 0.2
+    label_refresh: int = 50
+
+    def validate_himatch(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, AT_LEAST_1, "joint_width", "label_refresh")
+
+
+class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
+    """Train HiAGM-TP with two more losses; predict as that model does.
+
+    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
+    text and the labels that are drawn for it in each step, see :func:`draw_labels`. Both are meant beside a mean
+    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
+
+    The released program divides the distances by ``joint_width``, which puts the margins out of reach. Dividing the
+    losses instead leaves every gradient as large as there, and margins mean what they say. Undivided, the two losses
+    are so much larger than a mean cross-entropy that the classifier hardly learns.
+
+    A label is read like a document: its text are its strongest words in the training documents, or its name if it has
+    none. The text encoder reads it without gradient, once in ``label_refresh`` batches; a structure encoder of its own
+    and a projection turn it into a point of the joint space. This reading is done without dropout, which the released
+    program leaves on: else the same noise would stay for all these batches. It also draws no random numbers.
+
+    Label texts, their vectors and the count of batches are saved with the training model, so that a run that was
+    stopped goes on as if it had not been.
+    """
+
+    config: HiMatchSettings
+    deployed_class = HiAGMTPForSequenceClassification
+    label_tokens: Tensor
+    label_vectors: Tensor
+    batches: Tensor
+
+    def __init__(self, config: HiMatchSettings) -> None:
+        super().__init__(config)
+        labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
+        self.label_structure = structure_encoder(config, hidden)
+        self.label_joint = JointProjection(hidden, joint, dropout=config.classifier_dropout)
+        self.text_joint = JointProjection(labels * config.node_width, joint, dropout=config.classifier_dropout)
+        self.register_buffer("label_tokens", torch.full((labels, LABEL_TEXT), -1))
+        self.register_buffer("label_vectors", torch.zeros(labels, hidden))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.post_init()
+
+    @classmethod
+    def from_encoder_config(
+        cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Build a model with random weights whose labels' texts are their names, until training documents come."""
+        model = super().from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
+        names = name_tokens(taxonomy.names, tokenizer)[:, : model.label_text_length]
+        model.label_tokens[:, : names.shape[1]] = names
+        return model
+
+    @property
+    def label_text_length(self) -> int:
+        """Return how many tokens of a label's text the encoder can read."""
+        return min(LABEL_TEXT, self.config.max_length)
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Begin without label texts; all else is as in HiAGM."""
+        if module is self:
+            init.constant_(self.label_tokens, -1)
+            init.zeros_(self.label_vectors)
+            init.zeros_(self.batches)
+        else:
+            super()._init_weights(module)
+
+    def prepare(self, documents: "datasets.Dataset") -> None:
+        """Start the edges of both structure encoders at the prior, and find the labels' texts.
+
+        Raises:
+            MissingExtraError: if scikit-learn is not installed.
+        """
+        super().prepare(documents)
+        self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
+        special = self.config.special_token_ids or []
+        before, after = _frame(documents, set(special))
+        found = label_words(
+            documents,
+            labels=self.config.label_count,
+            vocabulary=self.encoder.get_input_embeddings().num_embeddings,
+            special=special,
+            most=max(0, self.label_text_length - len(before) - len(after)),
+        )
+        for label, words in enumerate(found):
+            if len(words):
+                text = torch.tensor([*before, *words.tolist(), *after])
+                self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; in training mode with labels, compute the whole objective.
+
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 on real tokens, (B, L).
+            labels: gold labels as 0/1, (B, K).
+        """
+        features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
+        if labels is None or not self.training:
+            return self.output(features, labels)
+        if self.batches % self.config.label_refresh == 0:
+            self.read_labels()
+        self.batches += 1
+        logits = self.classifier(features.flatten(1))  # (B, K)
+        classification, terms = self.classification(logits, labels)
+        weight = self.beside_mean(logits) / self.config.joint_width
+        joint, matching = (weight * loss for loss in self.matching_losses(features.flatten(1), labels))
+        return HierarchicalOutput(
+            loss=classification + joint + matching,
+            logits=logits,
+            terms=terms | {"loss_joint": joint.detach(), "loss_matching": matching.detach()},
+        )
+
+    def matching_losses(self, texts: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        """Return L_joint and L_match of texts, (B, K d), with gold labels as 0/1, (B, K)."""
+        drawn = draw_labels(gold, torch.tensor(self.config.label_parents, device=gold.device))
+        distance = distances(self.text_joint(texts), self.label_points(), drawn)
+        return (
+            joint_loss(distance, drawn, parent_margin=self.config.parent_margin),
+            matching_loss(
+                distance, drawn, sibling_margin=self.config.sibling_margin, random_margin=self.config.random_margin
+            ),
+        )
+
+    def label_points(self) -> Tensor:
+        """Return the labels in the joint space, (K, joint width), from their vectors as they were last read."""
+        points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
+        return points
+
+    @torch.no_grad()
+    def read_labels(self) -> None:
+        """Encode the labels' texts, some at a time, without dropout."""
+        training = self.encoder.training
+        self.encoder.eval()
+        pad = getattr(self.config.text_encoder, "pad_token_id", None) or 0
+        for labels, tokens in name_blocks(self.label_tokens[:, : self.label_text_length]):
+            mask = (tokens >= 0).long()
+            hidden = self.hidden(mask, input_ids=tokens.masked_fill(tokens < 0, pad))
+            self.label_vectors[labels] = self.pool(hidden, mask).to(self.label_vectors.dtype)
+        self.encoder.train(training)
+
+    def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
+        """Return what depends on the labels as another label tree has it; their texts are read in the first step."""
+        return super().label_entries(rows, names) | {
+            "text_joint.0.weight": rows.column_blocks(self.text_joint.get_parameter("0.weight")),
+            "label_tokens": rows.tokens(self.label_tokens, names[:, : self.label_text_length]),
+            "label_vectors": rows.rows(self.label_vectors),
+            "batches": torch.zeros_like(self.batches),
+        }
+
+
+def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int], list[int]]:
+    """Return the special tokens that stand before and after a text."""
+    for row in documents.select_columns("input_ids"):
+        words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
+        if words:
+            return list(row["input_ids"][: words[0]]), list(row["input_ids"][words[-1] + 1 :])
+    return [], []
 
 
 class JointProjection(nn.Sequential):
@@ -126,155 +308,3 @@ def _one_of(allowed: Tensor) -> Tensor:
     """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
     keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
     return torch.where(allowed.any(1), keys.argmax(1), -1)
-
-
-LABEL_TEXT = 32
-"""Tokens of a label's text, special tokens included."""
-
-
-class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
-    """Train :class:`~hgclr.models.hiagm.HiAGMTPForSequenceClassification` with two more losses; predict as that model does.
-
-    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
-    text and the labels that are drawn for it in each step, see :mod:`hgclr.nn.matching`. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
-
-    The released program divides the distances by ``joint_width``, which puts the margins out of reach. Dividing the
-    losses instead leaves every gradient as large as there, and margins mean what they say. Undivided, the two losses
-    are so much larger than a mean cross-entropy that the classifier hardly learns.
-
-    A label is read like a document: its text are its strongest words in the training documents, or its name if it has
-    none. The text encoder reads it without gradient, once in ``label_refresh`` batches; a structure encoder of its own
-    and a projection turn it into a point of the joint space. This reading is done without dropout, which the released
-    program leaves on: else the same noise would stay for all these batches. It also draws no random numbers.
-
-    Label texts, their vectors and the count of batches are saved with the training model, so that a run that was
-    stopped goes on as if it had not been.
-    """
-
-    label_tokens: Tensor
-    label_vectors: Tensor
-    batches: Tensor
-
-    def __init__(self, config: HGCLRConfig) -> None:
-        super().__init__(config)
-        labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
-        structure = STRUCTURE_ENCODERS[config.structure_encoder]
-        self.label_structure = structure(config.taxonomy, hidden, dropout=config.structure_dropout)
-        self.label_joint = JointProjection(hidden, joint, dropout=config.classifier_dropout)
-        self.text_joint = JointProjection(labels * config.node_width, joint, dropout=config.classifier_dropout)
-        self.register_buffer("label_tokens", torch.full((labels, LABEL_TEXT), -1))
-        self.register_buffer("label_vectors", torch.zeros(labels, hidden))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
-        self.post_init()
-
-    @classmethod
-    def from_encoder_config(
-        cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
-    ) -> Self:
-        """Build a model with random weights whose labels' texts are their names, until training documents come."""
-        model = super().from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
-        names = name_tokens(taxonomy.names, tokenizer)[:, : model.label_text_length]
-        model.label_tokens[:, : names.shape[1]] = names
-        return model
-
-    @property
-    def label_text_length(self) -> int:
-        """Return how many tokens of a label's text the encoder can read."""
-        return min(LABEL_TEXT, self.config.max_length)
-
-    @torch.no_grad()
-    def _init_weights(self, module: Any) -> None:
-        """Begin without label texts; all else is as in HiAGM."""
-        if module is self:
-            init.constant_(self.label_tokens, -1)
-            init.zeros_(self.label_vectors)
-            init.zeros_(self.batches)
-        else:
-            super()._init_weights(module)
-
-    def prepare(self, documents: datasets.Dataset) -> None:
-        """Start the edges of both structure encoders at the prior, and find the labels' texts.
-
-        Raises:
-            MissingExtraError: if scikit-learn is not installed.
-        """
-        super().prepare(documents)
-        self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
-        special = self.config.special_token_ids or []
-        before, after = _frame(documents, set(special))
-        found = label_words(
-            documents,
-            labels=self.config.label_count,
-            vocabulary=self.encoder.get_input_embeddings().num_embeddings,
-            special=special,
-            most=max(0, self.label_text_length - len(before) - len(after)),
-        )
-        for label, words in enumerate(found):
-            if len(words):
-                text = torch.tensor([*before, *words.tolist(), *after])
-                self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
-        features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
-        if labels is None or not self.training:
-            return self.output(features, labels)
-        if self.batches % self.config.label_refresh == 0:
-            self.read_labels()
-        self.batches += 1
-        logits = self.classifier(features.flatten(1))  # (B, K)
-        classification, terms = self.classification(logits, labels)
-        weight = self.beside_mean(logits) / self.config.joint_width
-        joint, matching = (weight * loss for loss in self.matching_losses(features.flatten(1), labels))
-        return HierarchicalOutput(
-            loss=classification + joint + matching,
-            logits=logits,
-            terms=terms | {"loss_joint": joint.detach(), "loss_matching": matching.detach()},
-        )
-
-    def matching_losses(self, texts: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-        """Return L_joint and L_match of texts, (B, K d), with gold labels as 0/1, (B, K)."""
-        drawn = draw_labels(gold, torch.tensor(self.config.label_parents, device=gold.device))
-        distance = distances(self.text_joint(texts), self.label_points(), drawn)
-        return (
-            joint_loss(distance, drawn, parent_margin=self.config.parent_margin),
-            matching_loss(
-                distance, drawn, sibling_margin=self.config.sibling_margin, random_margin=self.config.random_margin
-            ),
-        )
-
-    def label_points(self) -> Tensor:
-        """Return the labels in the joint space, (K, joint width), from their vectors as they were last read."""
-        points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
-        return points
-
-    @torch.no_grad()
-    def read_labels(self) -> None:
-        """Encode the labels' texts, some at a time, without dropout."""
-        training = self.encoder.training
-        self.encoder.eval()
-        pad = getattr(self.config.text_encoder, "pad_token_id", None) or 0
-        for labels, tokens in name_blocks(self.label_tokens[:, : self.label_text_length]):
-            mask = (tokens >= 0).long()
-            hidden = self.hidden(mask, input_ids=tokens.masked_fill(tokens < 0, pad))
-            self.label_vectors[labels] = self.pool(hidden, mask).to(self.label_vectors.dtype)
-        self.encoder.train(training)
-
-
-def _frame(documents: datasets.Dataset, special: set[int]) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text."""
-    for row in documents.select_columns("input_ids"):
-        words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
-        if words:
-            return list(row["input_ids"][: words[0]]), list(row["input_ids"][words[-1] + 1 :])
-    return [], []
-
-
-HiMatchForSequenceClassification.deployed_class = HiAGMTPForSequenceClassification

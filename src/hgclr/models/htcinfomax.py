@@ -1,4 +1,7 @@
-"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021)."""
+"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021).
+
+Below the model: the two discriminators, the gate between their losses, and the losses.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import HierarchicalOutput
-from hgclr.models.hiagm import HiAGMLAForSequenceClassification
+from hgclr.models.base import HierarchicalOutput, token_mean
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMSettings
+from hgclr.nn.label_rows import LabelRows, LabelSized
 
 __all__ = [
     "HTCInfoMaxForSequenceClassification",
@@ -22,8 +25,91 @@ __all__ = [
     "mutual_information_loss",
     "other_documents",
     "prior_matching_loss",
-    "text_mean",
 ]
+
+
+class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
+    """Train HiAGM-LA with two more losses; predict as that model does.
+
+    ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
+    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a
+    label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
+    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
+
+    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
+    only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
+    shuts the other out: on clinc150 F is 0 after two epochs, and L_MI stays where a discriminator that guesses is. The
+    log has F as ``gate``.
+    """
+
+    deployed_class = HiAGMLAForSequenceClassification
+
+    def __init__(self, config: HiAGMSettings) -> None:
+        super().__init__(config)
+        width = config.node_width
+        self.label_projection = nn.Linear(width, width, bias=False)
+        self.text_discriminator = TextLabelDiscriminator(width)
+        self.prior_discriminator = PriorDiscriminator(width)
+        self.information_gate = InformationGate(config.label_count, width)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw the discriminators' weights as torch does; all else is as in HiAGM.
+
+        From N(0, 0.02) the scores would hardly depend on what is scored.
+        """
+        if isinstance(module, TextLabelDiscriminator | PriorDiscriminator):
+            for layer in module.modules():
+                if isinstance(layer, nn.Linear | nn.Conv1d):
+                    layer.reset_parameters()
+        else:
+            super()._init_weights(module)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; in training mode with labels, compute the whole objective.
+
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 on real tokens, (B, L).
+            labels: gold labels as 0/1, (B, K).
+        """
+        texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
+        features = self.label_features()  # (K, d)
+        seen = self.attend(features, texts, attention_mask)  # (B, K, d)
+        if labels is None or not self.training:
+            return self.output(seen, labels)
+        logits = self.classifier(seen.flatten(1))  # (B, K)
+        classification, terms = self.classification(logits, labels)
+        projected = self.label_projection(features)  # Y, (K, d)
+        information = self.beside_mean(logits) * self.information_loss(texts, attention_mask, projected, labels)
+        prior = self.beside_mean(logits) * prior_matching_loss(
+            self.prior_discriminator, projected, torch.rand_like(projected)
+        )
+        gate = self.information_gate(token_mean(texts, attention_mask), projected)  # F
+        return HierarchicalOutput(
+            loss=classification + gate * information + (1 - gate) * prior,
+            logits=logits,
+            terms=terms
+            | {"loss_information": information.detach(), "loss_prior": prior.detach(), "gate": gate.detach()},
+        )
+
+    def information_loss(self, texts: Tensor, attention_mask: Tensor, features: Tensor, gold: Tensor) -> Tensor:
+        """Return L_MI, (): 0 for a single document, which has no other to be told from.
+
+        Args:
+            texts: vectors of the tokens, (B, L, d).
+            attention_mask: 1 on real tokens, (B, L).
+            features: projected label features, (K, d).
+            gold: 0/1, (B, K).
+        """
+        chosen = gold_mean(features, gold)  # y, (B, d)
+        summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
+        others = summaries[other_documents(len(texts)).to(summaries.device)]
+        loss = mutual_information_loss(
+            self.text_discriminator(chosen, summaries), self.text_discriminator(chosen, others)
+        )
+        return loss * (len(texts) > 1)  # times 0, and not left out, so that every parameter has a gradient in any batch
 
 
 class TextLabelDiscriminator(nn.Module):
@@ -47,10 +133,6 @@ class TextLabelDiscriminator(nn.Module):
             nn.Linear(width + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
         )
 
-    def reset_parameters(self) -> None:
-        """Draw new weights as torch does; from N(0, 0.02) the score would hardly depend on the pair."""
-        _reset(self)
-
     def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
         """Return what the score needs of each text, (B, hidden): it is the same whatever the labels are.
 
@@ -61,7 +143,7 @@ class TextLabelDiscriminator(nn.Module):
         real = attention_mask.unsqueeze(1)  # (B, 1, L)
         found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
         found = self.second_convolution(found * real)  # (B, hidden, L)
-        return text_mean(found.transpose(1, 2), attention_mask)
+        return token_mean(found.transpose(1, 2), attention_mask)
 
     def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
         """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
@@ -75,12 +157,8 @@ class PriorDiscriminator(nn.Sequential):
     def __init__(self, width: int) -> None:
         super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
 
-    def reset_parameters(self) -> None:
-        """Draw new weights, as in :class:`TextLabelDiscriminator`."""
-        _reset(self)
 
-
-class InformationGate(nn.Module):
+class InformationGate(nn.Module, LabelSized):
     """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch.
 
     Args:
@@ -98,11 +176,9 @@ class InformationGate(nn.Module):
         gate: Tensor = torch.sigmoid(self.text(texts.mean(0)) + self.labels(labels.flatten())).squeeze(0)
         return gate
 
-
-def text_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return the mean over each text's real tokens, (B, d), of vectors (B, L, d)."""
-    real = attention_mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
-    return (tokens * real).sum(1) / real.sum(1).clamp(min=1)
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return w2 as another label tree has it."""
+        return {"labels.weight": rows.column_blocks(self.labels.weight)}
 
 
 def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
@@ -155,90 +231,3 @@ def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn
     fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
     taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
     return loss + (taken - taken.detach())
-
-
-def _reset(module: nn.Module) -> None:
-    """Draw the weights of all layers as torch does."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d):
-            layer.reset_parameters()
-
-
-class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
-    """Train :class:`~hgclr.models.hiagm.HiAGMLAForSequenceClassification` with two more losses; predict as that model does.
-
-    ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
-    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a
-    label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
-
-    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
-    only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
-    shuts the other out: on clinc150 F is 0 after two epochs, and L_MI stays where a discriminator that guesses is. The
-    log has F as ``gate``.
-    """
-
-    def __init__(self, config: HGCLRConfig) -> None:
-        super().__init__(config)
-        width = config.node_width
-        self.label_projection = nn.Linear(width, width, bias=False)
-        self.text_discriminator = TextLabelDiscriminator(width)
-        self.prior_discriminator = PriorDiscriminator(width)
-        self.information_gate = InformationGate(config.label_count, width)
-        self.post_init()
-
-    @torch.no_grad()
-    def _init_weights(self, module: Any) -> None:
-        """Let the discriminators draw their own weights; all else is as in HiAGM."""
-        if isinstance(module, TextLabelDiscriminator | PriorDiscriminator):
-            module.reset_parameters()
-        else:
-            super()._init_weights(module)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
-        texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
-        features = self.label_features()  # (K, d)
-        seen = self.attend(features, texts, attention_mask)  # (B, K, d)
-        if labels is None or not self.training:
-            return self.output(seen, labels)
-        logits = self.classifier(seen.flatten(1))  # (B, K)
-        classification, terms = self.classification(logits, labels)
-        projected = self.label_projection(features)  # Y, (K, d)
-        information = self.beside_mean(logits) * self.information_loss(texts, attention_mask, projected, labels)
-        prior = self.beside_mean(logits) * prior_matching_loss(
-            self.prior_discriminator, projected, torch.rand_like(projected)
-        )
-        gate = self.information_gate(text_mean(texts, attention_mask), projected)  # F
-        return HierarchicalOutput(
-            loss=classification + gate * information + (1 - gate) * prior,
-            logits=logits,
-            terms=terms
-            | {"loss_information": information.detach(), "loss_prior": prior.detach(), "gate": gate.detach()},
-        )
-
-    def information_loss(self, texts: Tensor, attention_mask: Tensor, features: Tensor, gold: Tensor) -> Tensor:
-        """Return L_MI, (): 0 for a single document, which has no other to be told from.
-
-        Args:
-            texts: vectors of the tokens, (B, L, d).
-            attention_mask: 1 on real tokens, (B, L).
-            features: projected label features, (K, d).
-            gold: 0/1, (B, K).
-        """
-        chosen = gold_mean(features, gold)  # y, (B, d)
-        summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
-        others = summaries[other_documents(len(texts)).to(summaries.device)]
-        loss = mutual_information_loss(
-            self.text_discriminator(chosen, summaries), self.text_discriminator(chosen, others)
-        )
-        return loss * (len(texts) > 1)  # times 0, and not left out, so that every parameter has a gradient in any batch
-
-
-HTCInfoMaxForSequenceClassification.deployed_class = HiAGMLAForSequenceClassification

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModel
 
 from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.stock import KEY, Pooling, label_fields, our_config, shift_of
+from hgclr.models.stock import Pooling, as_flat, label_fields, not_flat
 
 __all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
 
@@ -39,8 +39,8 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
     """Return why a model cannot be written as modules, or None if it can."""
-    if not isinstance(model, FlatForSequenceClassification):
-        return f"{type(model).__name__} has more than a linear layer on its encoder"
+    if (reason := not_flat(model)) is not None:
+        return reason
     if not type(model.encoder).__module__.startswith("transformers."):
         return f"its encoder, {type(model.encoder).__name__}, is none of transformers' own"
     return None
@@ -144,7 +144,6 @@ def read_modules(folder: Path) -> Modules:
     return Modules(folder, mode, head)
 
 
-@torch.no_grad()
 def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
 
@@ -155,17 +154,7 @@ def from_modules(folder: str | Path) -> FlatForSequenceClassification:
         OSError, ValueError: if there is no such model.
     """
     modules = read_modules(Path(folder))
-    try:
-        config, shift = our_config(modules.config, modules.pooling), shift_of(modules.config)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
-    if modules.head.out_features != config.label_count:
-        raise ValueError(f"{modules.head.out_features} outputs for {config.label_count} labels")
-    with torch.device("meta"):
-        model = FlatForSequenceClassification(config)
-    model.encoder, model.classifier = modules.encoder, modules.head
-    model.classifier.bias.sub_(shift)
-    return model
+    return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)
 
 
 def _read(path: Path) -> Any:

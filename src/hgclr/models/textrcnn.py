@@ -78,7 +78,7 @@ class BidirectionalGRU(nn.Module):
     """Read texts of different lengths from both ends; what is padded to the right of a text has no influence.
 
     The second GRU reads each text reversed in its place, which needs no packed sequences. With texts of 128 words
-    those took a third more time on a processor, forwards and backwards; an accelerator need not wait for the lengths;
+    those took a third more time on a CPU, forwards and backwards; an accelerator need not wait for the lengths;
     and ONNX has an operator for it.
     """
 
@@ -135,9 +135,9 @@ class TextRCNNModel(PreTrainedModel):
         """Draw word vectors within ±0.25 and the rest as torch does, within 1 / √(inputs)."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -WORD_RANGE, WORD_RANGE)
-            # A slice of the weight does not know whether the weight was loaded.
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                init.zeros_(module.weight[module.padding_idx])
+            if module.padding_idx is not None:  # through the whole weight, which knows whether it was loaded
+                padding = torch.tensor([module.padding_idx], device=module.weight.device)
+                init.copy_(module.weight, module.weight.index_fill(0, padding, 0.0))
         elif isinstance(module, nn.GRU | nn.Conv1d):
             inputs = module.hidden_size if isinstance(module, nn.GRU) else prod(module.weight.shape[1:])
             for weight in module.parameters():

@@ -1,6 +1,6 @@
-"""Attention with dropout for training on a processor.
+"""Attention with dropout for training on a CPU.
 
-torch's fast kernel for a processor has no dropout, and without that kernel attention works on whole (B, heads, L, L)
+torch's fast kernel for a CPU has no dropout, and without that kernel attention works on whole (B, heads, L, L)
 tensors that fit no cache. This one goes through the batch in groups of documents whose attention weights do fit, each
 group at the length of its longest text, and computes the weights anew in the backward pass: nothing of size L x L is
 kept but the dropped positions, a byte each.
@@ -29,8 +29,8 @@ def kept_share(rate: float) -> float:
 def keep_mask(shape: Sequence[int], rate: float, seed: int | None = None, device: torch.device | None = None) -> Tensor:
     """Return a uint8 tensor in which each element is 0 with probability ``rate`` and else 1.
 
-    The same ``seed`` gives the same mask; without one, torch's generator gives it. On a device other than the processor
-    the bits are drawn there.
+    The same ``seed`` gives the same mask; without one, torch's generator gives it. On a device other than the CPU the
+    bits are drawn there.
     """
     seed = draw_seed() if seed is None else seed
     if device is not None and device.type != "cpu":

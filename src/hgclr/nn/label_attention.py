@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hgclr.nn.attention import draw_seed, keep_mask, kept_share
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["TreeAttention", "attention_span"]
@@ -63,7 +64,7 @@ class _Tree(NamedTuple):
     stretches: list[Stretch]
 
 
-class TreeAttention(nn.Module):
+class TreeAttention(nn.Module, LabelSized):
     """Attend between labels with a bias by their place in the tree (Eq. 4).
 
     ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the
@@ -104,6 +105,14 @@ class TreeAttention(nn.Module):
         for jump in self._on(total.device).jumps:
             total = total + total[jump]
         return total
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return b and w as another label tree has them; distances that are new to it have the b of the largest."""
+        entries = {} if self.edge is None else {"edge": rows.rows(self.edge)}
+        if self.spatial is not None:
+            distances = torch.arange(2 * rows.changes.new.depth + 1)
+            entries["spatial"] = self.spatial[distances.clamp(max=len(self.spatial) - 1)]
+        return entries
 
     def _on(self, device: torch.device) -> _Tree:
         """Return what is looked up in every step, computed once per device."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hgclr.errors import require_extra
 from hgclr.nn.label_attention import TreeAttention
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Graphormer", "GraphormerLayer", "LabelEmbedding", "TreeConvolution"]
 
 
-class LabelEmbedding(nn.Module):
+class LabelEmbedding(nn.Module, LabelSized):
     """Give every label a vector: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3); encoders of the tree build on it.
 
     Args:
@@ -34,6 +37,11 @@ class LabelEmbedding(nn.Module):
             return names
         learned: Tensor = self.label_embedding.weight
         return learned if names is None else names + learned
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return the learned vectors as another label tree has them."""
+        learned = self.label_embedding
+        return {} if learned is None else {"label_embedding.weight": rows.rows(learned.weight)}
 
 
 class GraphormerLayer(nn.Module):
@@ -103,10 +111,8 @@ class Graphormer(LabelEmbedding):
         width: size of a label feature.
         layers: number of layers; all share the structural bias.
         label_embedding: see :class:`LabelEmbedding`.
-        spatial: see :class:`TreeAttention`.
-        edge: see :class:`TreeAttention`.
-        span: see :class:`TreeAttention`.
-        heads, scale_by, bias, output_projection, dropout, layer_norm_eps: see :class:`GraphormerLayer`.
+        spatial, edge, span: see :class:`TreeAttention`.
+        layer: what else :class:`GraphormerLayer` takes.
     """
 
     def __init__(
@@ -115,31 +121,16 @@ class Graphormer(LabelEmbedding):
         width: int,
         *,
         layers: int,
-        heads: int,
         label_embedding: bool,
         spatial: bool,
         edge: bool,
         span: int | None,
-        scale_by: str,
-        bias: bool,
-        output_projection: bool,
-        dropout: float,
-        layer_norm_eps: float,
+        **layer: Any,
     ) -> None:
         super().__init__(taxonomy, width, label_embedding=label_embedding)
         self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, span=span)
         self.layers = nn.ModuleList(
-            GraphormerLayer(
-                width,
-                heads,
-                scale_by=scale_by,
-                bias=bias,
-                output_projection=output_projection,
-                dropout=dropout,
-                feed_forward=number < layers - 1,
-                layer_norm_eps=layer_norm_eps,
-            )
-            for number in range(layers)
+            GraphormerLayer(width, feed_forward=number < layers - 1, **layer) for number in range(layers)
         )
 
     def forward(self, names: Tensor | None) -> Tensor:
