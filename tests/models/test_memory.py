@@ -126,7 +126,7 @@ def test_a_run_is_refused_before_anything_is_written(
     free(monkeypatch, 0.001)
     with pytest.raises(InputError, match="hiagm-tp with 9 labels has a head of"):
         train(run)
-    monkeypatch.setattr("hgclr.models.memory.check_parameters", lambda *_: None)
+    monkeypatch.setattr("hgclr.training.preparation.check_parameters", lambda *_: None)
     with pytest.raises(InputError, match="training hiagm-tp with 9 labels on 16 texts"):
         train(run)
     assert not (tmp_path / "run" / "checkpoints").exists()

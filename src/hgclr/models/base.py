@@ -98,7 +98,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     labels=None)``. Settings of its own stand beside it, in a subclass of ``HierarchicalConfig`` by which it annotates
     ``config``. It overrides what is different with it:
 
-    - ``deployed_class``: what it is deployed as, if it has layers for training only;
+    - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
     - :meth:`prepare`: what it takes from the training set before the first step;
     - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`: how it follows a changed label tree;
     - :meth:`state_bytes`, :meth:`batch_bytes`, ``less_memory``: what training takes, and how to make it less.
@@ -112,11 +112,20 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     deployed_class: ClassVar[type[Any] | None] = None
     """The class of the same forward without labels and without the layers for training; None: this class."""
+    training_parts: ClassVar[tuple[str, ...]] = ()
+    """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
     less_memory: ClassVar[str] = "choose a smaller encoder"
     """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.deployed_class is not None and cls.training_parts:
+            known = cls.deployed_class._keys_to_ignore_on_load_unexpected or []
+            parts = rf"^({'|'.join(cls.training_parts)})\b"
+            cls.deployed_class._keys_to_ignore_on_load_unexpected = [*known, parts]
 
     def __init__(self, config: HierarchicalConfig) -> None:
         super().__init__(config)

@@ -28,9 +28,6 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
         torch.Size([2, 141])
     """
 
-    # HGCLR can be loaded as a flat model: its label side is left out without a word.
-    _keys_to_ignore_on_load_unexpected = [r"^(label_encoder|token_label_attention|projection|name_tokens)"]  # noqa: RUF012
-
     def __init__(self, config: HierarchicalConfig) -> None:
         super().__init__(config)
         self.classifier = nn.Linear(config.text_encoder.hidden_size, config.label_count)  # W_c, b_c

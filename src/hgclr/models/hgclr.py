@@ -185,6 +185,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
     config: HGCLRSettings
     deployed_class = FlatForSequenceClassification
+    training_parts = ("label_encoder", "token_label_attention", "projection", "name_tokens")
     name_tokens: Tensor | None
 
     def __init__(self, config: HGCLRSettings) -> None:

@@ -160,9 +160,6 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
     """Propagate the text through the tree (HiAGM-TP): a linear layer gives every label a feature of the text."""
 
-    # HiMatch can be loaded as this model: its label side is left out without a word.
-    _keys_to_ignore_on_load_unexpected = [r"^(label_(structure|joint|tokens|vectors)|text_joint|batches)"]  # noqa: RUF012
-
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)
         self.transformation = nn.Linear(config.text_encoder.hidden_size, config.label_count * config.node_width)
@@ -191,9 +188,6 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
     The released program's setting leaves one text position; the softmax over it is 1 whatever the labels are. Here
     labels attend to all real tokens.
     """
-
-    # HTCInfoMax can be loaded as this model: its discriminators are left out without a word.
-    _keys_to_ignore_on_load_unexpected = [r"^(label_projection|\w+_discriminator|information_gate)"]  # noqa: RUF012
 
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)

@@ -79,6 +79,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     config: HiMatchSettings
     deployed_class = HiAGMTPForSequenceClassification
+    training_parts = ("label_structure", "label_joint", "text_joint", "label_tokens", "label_vectors", "batches")
     label_tokens: Tensor
     label_vectors: Tensor
     batches: Tensor

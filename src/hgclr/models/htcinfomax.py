@@ -43,6 +43,7 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
     """
 
     deployed_class = HiAGMLAForSequenceClassification
+    training_parts = ("label_projection", "text_discriminator", "prior_discriminator", "information_gate")
 
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)

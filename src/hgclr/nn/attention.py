@@ -105,6 +105,13 @@ class _Group(NamedTuple):
         """Return the group's part of a (B, heads, L, d) tensor, (G, heads, n, d)."""
         return part[self.rows, :, self.columns]
 
+    def logits(self, query: Tensor, key: Tensor, scale: float) -> Tensor:
+        """Return the group's attention logits, (G, heads, n, n), in single precision at least."""
+        logits = (self.cut(query) * scale) @ self.cut(key).transpose(-1, -2)
+        if self.absent is not None:
+            logits = logits.masked_fill_(self.absent, -torch.inf)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
 
 def _groups(lengths: Sequence[int], heads: int) -> Iterator[_Group]:
     """Yield neighbouring documents as long as their attention weights, heads * n² each, stay within ``GROUP``."""
@@ -132,7 +139,7 @@ class _DropoutAttention(torch.autograd.Function):
         output = torch.zeros_like(value)
         groups, masks = list(_groups(lengths, query.shape[1])), []
         for group in groups:
-            weights = _weights(group, query, key, scale)  # (G, heads, n, n)
+            weights = group.logits(query, key, scale).softmax(-1)  # (G, heads, n, n)
             if dropout:
                 masks.append(keep_mask(weights.shape, dropout))
                 weights = weights.mul_(masks[-1].to(weights.dtype))
@@ -148,23 +155,18 @@ class _DropoutAttention(torch.autograd.Function):
         gradient = gradient * (1 / ctx.kept)
         for number, group in enumerate(ctx.groups):
             g = group.cut(gradient)
-            weights = _weights(group, query, key, ctx.scale)  # P, (G, heads, n, n)
+            logits = group.logits(query, key, ctx.scale).requires_grad_()  # S, (G, heads, n, n)
+            with torch.enable_grad():
+                softmax = logits.softmax(-1)
+            weights = softmax.detach()  # P
             d_weights = (g @ group.cut(value).transpose(-1, -2)).to(weights.dtype)
             kept = weights
             if masks:
                 mask = masks[number].to(weights.dtype)
                 kept, d_weights = weights * mask, d_weights.mul_(mask)
             group.cut(d_value).copy_(kept.transpose(-1, -2).to(g.dtype) @ g)
-            # dS = P ∘ (dP - Σ_j P dP), the derivative of the softmax
-            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scale).to(g.dtype)
+            (d_logits,) = torch.autograd.grad(softmax, logits, d_weights)
+            d_logits = d_logits.mul_(ctx.scale).to(g.dtype)
             group.cut(d_query).copy_(d_logits @ group.cut(key))
             group.cut(d_key).copy_(d_logits.transpose(-1, -2) @ group.cut(query))
         return d_query, d_key, d_value, None, None, None
-
-
-def _weights(group: _Group, query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """Return the attention weights of a group, (G, heads, n, n), in single precision at least."""
-    logits = (group.cut(query) * scale) @ group.cut(key).transpose(-1, -2)
-    if group.absent is not None:
-        logits = logits.masked_fill_(group.absent, -torch.inf)
-    return logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
