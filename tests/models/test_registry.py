@@ -19,6 +19,7 @@ from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
 
+
 class TwoLayersForSequenceClassification(HierarchicalPreTrainedModel):
     """A seventh system."""
 

@@ -98,13 +98,8 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
     def classification(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return binary cross-entropy plus recursive regularisation of the classifier, and both by name.
 
-        The method adds ``recursive_regularisation`` (1e-6) times the regularisation to a cross-entropy that is the mean
-        over documents and labels. Where ours is a sum over labels, or over documents too, the regularisation is taken
-        as many times, so that their ratio stays that of the method.
-
-        Args:
-            logits: (B, K).
-            labels: gold labels as 0/1, (B, K).
+        The method adds ``recursive_regularisation`` times the regularisation to a cross-entropy that is the mean over
+        documents and labels. Where ours is a sum, the regularisation is taken as many times, so that their ratio stays.
         """
         reduction = self.config.classification_loss
         loss = classification_loss(logits, labels, reduction)
@@ -172,7 +167,7 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
         return features
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; see :class:`~hgclr.models.flat.FlatForSequenceClassification`."""
+        """Classify texts, with labels with the loss."""
         return self.output(self.propagate(self.encode(attention_mask, input_ids=input_ids)), labels)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
@@ -183,11 +178,7 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
 
 
 class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
-    """Let every label attend to the text (HiAGM-LA): its feature is the part of the text that it looks at.
-
-    The released program's setting leaves one text position; the softmax over it is 1 whatever the labels are. Here
-    labels attend to all real tokens.
-    """
+    """Let every label attend to the text (HiAGM-LA): its feature is the part of the text that it looks at."""
 
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)
@@ -221,7 +212,7 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
         return scores.softmax(-1) @ texts
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; see :class:`~hgclr.models.flat.FlatForSequenceClassification`."""
+        """Classify texts, with labels with the loss."""
         texts = self.texts(input_ids, attention_mask)
         return self.output(self.attend(self.label_features(), texts, attention_mask), labels)
 
@@ -236,14 +227,10 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
 
 
 def edge_prior(documents: "datasets.Dataset", taxonomy: Taxonomy) -> Tensor:
-    """Return P(label | its parent) in the training documents, (K,), 1 for top labels.
+    """Return P(label | its parent) in documents with a column ``labels`` of label indices, (K,), 1 for top labels.
 
     With n(p, c) the documents that carry both, ``P(c | p) = n(p, c) / Σ n(p, ·)`` over the children of p; all children
-    alike where none was seen with its parent. The released priors count the documents of train and validation.
-
-    Args:
-        documents: the training set, with a column ``labels`` of label indices.
-        taxonomy: the label tree.
+    alike where none was seen with its parent.
     """
     parents = torch.from_numpy(taxonomy.parents.copy())
     below = parents >= 0

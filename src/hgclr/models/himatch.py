@@ -61,20 +61,13 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
     """Train HiAGM-TP with two more losses; predict as that model does.
 
     ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
-    text and the labels that are drawn for it in each step, see :func:`draw_labels`. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
-
-    The released program divides the distances by ``joint_width``, which puts the margins out of reach. Dividing the
-    losses instead leaves every gradient as large as there, and margins mean what they say. Undivided, the two losses
-    are so much larger than a mean cross-entropy that the classifier hardly learns.
+    text and the labels that are drawn for it in each step. Both are meant beside a mean cross-entropy and are scaled as
+    it is. The released program divides the distances instead, which puts the margins out of reach.
 
     A label is read like a document: its text are its strongest words in the training documents, or its name if it has
-    none. The text encoder reads it without gradient, once in ``label_refresh`` batches; a structure encoder of its own
-    and a projection turn it into a point of the joint space. This reading is done without dropout, which the released
-    program leaves on: else the same noise would stay for all these batches. It also draws no random numbers.
-
-    Label texts, their vectors and the count of batches are saved with the training model, so that a run that was
-    stopped goes on as if it had not been.
+    none. The text encoder reads it without gradient and without dropout, once in ``label_refresh`` batches; a structure
+    encoder of its own and a projection turn it into a point of the joint space. Label texts, their vectors and the
+    count of batches are saved, so that a run that was stopped goes on as if it had not been.
     """
 
     config: HiMatchSettings
@@ -107,7 +100,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     @property
     def label_text_length(self) -> int:
-        """Return how many tokens of a label's text the encoder can read."""
+        """Tokens of a label's text that the encoder can read."""
         return min(LABEL_TEXT, self.config.max_length)
 
     @torch.no_grad()
@@ -121,11 +114,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
             super()._init_weights(module)
 
     def prepare(self, documents: "datasets.Dataset") -> None:
-        """Start the edges of both structure encoders at the prior, and find the labels' texts.
-
-        Raises:
-            MissingExtraError: if scikit-learn is not installed.
-        """
+        """Start the edges of both structure encoders at the prior, and find the labels' texts; needs scikit-learn."""
         super().prepare(documents)
         self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
         special = self.config.special_token_ids or []
@@ -143,13 +132,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
+        """Classify texts; in training mode with labels, compute the whole objective."""
         features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
         if labels is None or not self.training:
             return self.output(features, labels)
@@ -214,13 +197,7 @@ def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int],
 
 
 class JointProjection(nn.Sequential):
-    """Put vectors into the joint space: two linear layers, ReLU and dropout between them, onto the unit sphere.
-
-    Args:
-        width: size of the vectors.
-        joint_width: size of the joint space.
-        dropout: between the layers.
-    """
+    """Put vectors, (N, width), into the joint space: two linear layers, then onto the unit sphere."""
 
     def __init__(self, width: int, joint_width: int, *, dropout: float) -> None:
         super().__init__(
@@ -245,8 +222,6 @@ def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
     """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
 
     Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
-    In the released program a label stands in for its missing parent and any wrong label for a missing sibling, and a
-    sibling may be gold.
 
     Args:
         gold: 0/1, (B, K).
@@ -260,27 +235,12 @@ def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
 
 
 def distances(texts: Tensor, labels: Tensor, drawn: Drawn) -> Drawn:
-    """Return ``‖t − l‖²`` to each of the drawn labels; where there is none, a number of no meaning.
-
-    The released program divides by the size of the space, 200. The largest distance on the sphere is then 0.02, a
-    margin of 0.1 can never be met, and the matching loss pulls and pushes at every pair for ever. Here it is undivided.
-
-    Args:
-        texts: (B, joint width).
-        labels: (K, joint width).
-        drawn: label indices.
-    """
+    """Return ``‖t − l‖²`` of texts, (B, width), to their drawn labels among all, (K, width); without meaning for -1."""
     return Drawn(*((texts - labels[chosen]).square().sum(-1) for chosen in drawn))
 
 
 def joint_loss(distance: Drawn, drawn: Drawn, *, parent_margin: float) -> Tensor:
-    """Return the mean over documents of ``d(t, gold) + relu(d(t, parent) − margin)``; a missing label counts 0.
-
-    Args:
-        distance: distances to the drawn labels.
-        drawn: the labels, -1 for none.
-        parent_margin: how far a text may be from its label's parent.
-    """
+    """Return the mean over documents of ``d(t, gold) + relu(d(t, parent) − margin)``; a missing label counts 0."""
     terms = torch.where(drawn.gold >= 0, distance.gold, 0.0)
     return (terms + torch.where(drawn.parent >= 0, F.relu(distance.parent - parent_margin), 0.0)).mean()
 
@@ -289,12 +249,6 @@ def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, rando
     """Return the mean over documents of ``Σ relu(margin − (d(t, wrong) − d(t, gold)))``; a missing label counts 0.
 
     The sum is over the sibling and over the other label, each with a margin of its own.
-
-    Args:
-        distance: distances to the drawn labels.
-        drawn: the labels, -1 for none.
-        sibling_margin: how much nearer the gold label shall be than the sibling.
-        random_margin: how much nearer it shall be than the other label.
     """
     sibling = F.relu(sibling_margin - (distance.sibling - distance.gold))
     other = F.relu(random_margin - (distance.other - distance.gold))

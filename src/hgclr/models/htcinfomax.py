@@ -32,14 +32,9 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
     """Train HiAGM-LA with two more losses; predict as that model does.
 
     ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
-    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a
-    label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGMPreTrainedModel.beside_mean`.
-
-    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
-    only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
-    shuts the other out: on clinc150 F is 0 after two epochs, and L_MI stays where a discriminator that guesses is. The
-    log has F as ``gate``.
+    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a label's
+    or a draw from the uniform distribution on [0, 1); the gate F weighs them and is logged as ``gate``. Both losses are
+    meant beside a mean cross-entropy and are scaled as it is. Discriminators and gate are trained like all else.
     """
 
     deployed_class = HiAGMLAForSequenceClassification
@@ -68,13 +63,7 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
             super()._init_weights(module)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
+        """Classify texts; in training mode with labels, compute the whole objective."""
         texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
         features = self.label_features()  # (K, d)
         seen = self.attend(features, texts, attention_mask)  # (B, K, d)
@@ -114,16 +103,11 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
 
 
 class TextLabelDiscriminator(nn.Module):
-    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair (Deng et al., NAACL 2021).
+    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair.
 
     Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
     layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
-    and the convolutions are padded by one, so that a text of one token has a score. In the released program they are
-    not, and padding counts.
-
-    Args:
-        width: size d of a token's and of a label's vector.
-        hidden: size of the layers.
+    and the convolutions are padded by one, so that a text of one token has a score.
     """
 
     def __init__(self, width: int, hidden: int = 512) -> None:
@@ -135,12 +119,7 @@ class TextLabelDiscriminator(nn.Module):
         )
 
     def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return what the score needs of each text, (B, hidden): it is the same whatever the labels are.
-
-        Args:
-            texts: vectors of the tokens, (B, L, d).
-            attention_mask: 1 on real tokens, (B, L).
-        """
+        """Return what the score needs of each text, (B, hidden), whatever the labels, from (B, L, d) and its mask."""
         real = attention_mask.unsqueeze(1)  # (B, 1, L)
         found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
         found = self.second_convolution(found * real)  # (B, hidden, L)
@@ -160,12 +139,7 @@ class PriorDiscriminator(nn.Sequential):
 
 
 class InformationGate(nn.Module, LabelSized):
-    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch.
-
-    Args:
-        labels: K.
-        width: size d of a token's and of a label's vector.
-    """
+    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch."""
 
     def __init__(self, labels: int, width: int) -> None:
         super().__init__()
@@ -183,12 +157,7 @@ class InformationGate(nn.Module, LabelSized):
 
 
 def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
-    """Return the mean feature of each document's gold labels, (B, d); 0 for a document without labels.
-
-    Args:
-        labels: label features, (K, d).
-        gold: 0/1, (B, K).
-    """
+    """Return the mean feature of each document's gold labels, (B, d), of features (K, d) by 0/1, (B, K); 0 of none."""
     gold = gold.to(labels.dtype)
     return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
 
@@ -196,8 +165,8 @@ def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
 def other_documents(documents: int) -> Tensor:
     """Return another document of the batch for each, (B,): the batch turned by a random number of places.
 
-    The released program draws a permutation, which leaves one document of a batch in its place on average and then
-    calls a pair wrong that is right. A turn by 1 to B - 1 places never does. A single document has only itself.
+    A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
+    places never does. A single document has only itself.
     """
     return torch.arange(documents).roll(int(torch.randint(1, max(documents, 2), ())))
 
@@ -205,9 +174,7 @@ def other_documents(documents: int) -> Tensor:
 def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
     """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
 
-    Args:
-        matched: scores of labels with their own texts, (B,).
-        mismatched: scores of the same labels with the texts T' of other documents, (B,).
+    Scores are of labels with their own texts T, (B,), and with the texts T' of other documents, (B,).
     """
     return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
 
@@ -215,17 +182,10 @@ def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
 def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
     """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
 
-    The value, and the gradient of the discriminator, are those of this loss. The label features match the prior when
-    the discriminator takes them for draws, so that their gradient is that of ``-mean log D_p(Y_k)``, as usual in
-    adversarial training: it vanishes once they are taken for draws.
-
-    The released program lets the features minimise the loss itself, that is, lets them differ from the prior, against a
-    discriminator that is not trained. With one that is, the two agree within a hundred steps and the loss is 0.
-
-    Args:
-        discriminator: D_p.
-        labels: label features Y, (K, d).
-        drawn: draws u from the prior, (K, d).
+    The value, and the gradient of the discriminator D_p, are those of this loss. The label features Y, (K, d), match
+    the prior when the discriminator takes them for draws u, (K, d), so that their gradient is that of ``-mean log
+    D_p(Y_k)``, as usual in adversarial training. In the released program they minimise the loss itself, that is, differ
+    from the prior.
     """
     told = discriminator(labels.detach())
     loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0

@@ -95,7 +95,7 @@ def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special
     Args:
         encoder: the text encoder.
         tokens: see :func:`name_tokens`, (K, T).
-        kind: ``layer`` or ``words``, see ``name_embedding`` in :class:`~hgclr.config.HGCLRConfig`.
+        kind: ``layer`` or ``words``, see ``name_embedding`` in the settings of HGCLR.
         special_token_ids: tokens that count in a ``layer`` and not among ``words``.
     """
     embed = partial(_embed, encoder, kind, special_token_ids)
@@ -129,10 +129,6 @@ def label_words(
     All documents of a label are one text: term frequency is counted in that text, inverse document frequency over the
     texts of all labels. Words that are too common or too rare do not count, unless a label has no others: then its most
     frequent words stand for it. A label without documents has no words.
-
-    The released program of HiMatch takes all words that are in a tenth to four fifths of the label's own documents, in
-    no order: it fits TF-IDF label by label and uses its vocabulary alone. So it loses a word that all documents of a
-    label have, though it may be the label's best; here :data:`COMMON` is a share of all documents.
 
     Args:
         documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.

@@ -28,14 +28,7 @@ __all__ = ["check_batch", "check_parameters", "need_of"]
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """What training takes.
-
-    Args:
-        encoder: parameters of the text encoder.
-        head: parameters of everything else.
-        state: bytes of weights, gradients and moments.
-        batch: bytes of what a batch leaves behind for the backward pass.
-    """
+    """What training takes: parameters of the text encoder and of the rest, bytes of the state and of a batch."""
 
     encoder: int
     head: int
@@ -49,13 +42,7 @@ class MemoryNeed:
 
 
 def need_of(model: HierarchicalPreTrainedModel, *, batch_size: int = 0, length: int = 0) -> MemoryNeed:
-    """Return what training a model takes, which may be on the meta device.
-
-    Args:
-        model: the model.
-        batch_size: B, documents in a batch; 0 counts the parameters alone.
-        length: L, tokens of the longest.
-    """
+    """Return what training takes with B documents of up to L tokens in a batch; without these, the parameters alone."""
     encoder = _count(model.encoder)
     return MemoryNeed(encoder, _count(model) - encoder, model.state_bytes(), model.batch_bytes(batch_size, length))
 
@@ -68,10 +55,6 @@ def check_parameters(
     settings: dict[str, Any],
 ) -> None:
     """Refuse a model whose parameters alone are too many to train, without allocating any.
-
-    Args:
-        architecture: name of the system.
-        encoder, taxonomy, tokenizer, settings: what it would be made from, see ``from_encoder`` of the models.
 
     Raises:
         InputError: with the figures, if they do not fit into free memory.
@@ -90,13 +73,7 @@ def check_parameters(
 
 
 def check_batch(architecture: str, model: HierarchicalPreTrainedModel, *, batch_size: int, length: int) -> None:
-    """Refuse a batch that is too large to train on, before the first step.
-
-    Args:
-        architecture: name of the system.
-        model: the model, whose weights are allocated already.
-        batch_size: documents in a batch.
-        length: tokens of the longest.
+    """Refuse a batch that is too large to train a model on, whose weights are allocated already.
 
     Raises:
         InputError: with the figures, if training does not fit into free memory.

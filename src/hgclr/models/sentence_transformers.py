@@ -50,10 +50,8 @@ def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
 def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
     """Write everything but the tokenizer into a folder that is there.
 
-    Args:
-        model: the model.
-        folder: where to.
-        shift: added to the logits, (K,); noted in the configuration, so that :func:`from_modules` takes it away again.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` takes it
+    away.
 
     Raises:
         ValueError: if the model has no such form, see :func:`no_modules_form`.
@@ -88,13 +86,7 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
 
 
 class Modules(nn.Module):
-    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them.
-
-    Args:
-        folder: of the encoder, which is loaded.
-        pooling: ``cls``, ``mean`` or ``max``.
-        head: the Dense module.
-    """
+    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them."""
 
     def __init__(self, folder: Path, pooling: Pooling, head: nn.Linear) -> None:
         super().__init__()
@@ -147,8 +139,7 @@ def read_modules(folder: Path) -> Modules:
 def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
 
-    The same if sentence-transformers trained it further: it is a linear head on an encoder still. A shift of the
-    logits is taken away again, which may change the last bit of a bias.
+    The same if sentence-transformers trained it further: it is a linear head on an encoder still.
 
     Raises:
         OSError, ValueError: if there is no such model.

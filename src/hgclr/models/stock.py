@@ -69,9 +69,8 @@ def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
 def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
 
-    Args:
-        model: the model.
-        shift: added to the logits, (K,); noted in the configuration, so that :func:`from_stock` takes it away again.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` takes it away
+    again.
 
     Raises:
         ValueError: if there is none, see :func:`no_stock_form`.
@@ -117,12 +116,7 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
 
 
 def label_fields(config: HierarchicalConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
-    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`.
-
-    Args:
-        config: ours.
-        shift: what was added to the logits, (K,).
-    """
+    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`."""
     ours = {name: getattr(config, name) for name in OURS}
     if shift is not None:
         ours[SHIFT] = shift.tolist()
@@ -133,16 +127,10 @@ def label_fields(config: HierarchicalConfig, shift: NDArray[np.float32] | None =
 def as_flat(
     written: PreTrainedConfig, pooling: Pooling, encoder: Any, head: nn.Linear
 ) -> FlatForSequenceClassification:
-    """Return the model of an encoder and a head; a shift of the logits is taken away from the head's bias.
-
-    Args:
-        written: the encoder's configuration with :func:`label_fields`.
-        pooling: of the model.
-        encoder: its encoder, not copied.
-        head: its head, changed in its place.
+    """Return the model of an encoder and a head, not copied; a shift of the logits is taken away from the head's bias.
 
     Raises:
-        ValueError: if the field :data:`KEY` is not as it was written, or the head has another number of labels.
+        ValueError: if the configuration has not the fields of :func:`label_fields`, or the head other labels.
     """
     config_class: Any = FlatForSequenceClassification.config_class
     with _as_written():

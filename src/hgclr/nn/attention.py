@@ -79,16 +79,13 @@ GROUP = 2**19
 def dropout_attention(
     query: Tensor, key: Tensor, value: Tensor, *, lengths: Sequence[int], scale: float, dropout: float
 ) -> Tensor:
-    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document.
+    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document, (B, heads, L, d).
 
     Args:
         query, key, value: (B, heads, L, d), real tokens first.
         lengths: real tokens of each document; what comes out behind them means nothing.
         scale: factor of the logits.
         dropout: share of attention weights that are dropped.
-
-    Returns:
-        (B, heads, L, d).
     """
     output: Tensor = _DropoutAttention.apply(query, key, value, lengths, scale, dropout)  # type: ignore[no-untyped-call]
     return output

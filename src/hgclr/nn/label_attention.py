@@ -67,10 +67,10 @@ class _Tree(NamedTuple):
 class TreeAttention(nn.Module, LabelSized):
     """Attend between labels with a bias by their place in the tree (Eq. 4).
 
-    ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the
-    path from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child.
-    With S_i the sum of the edge weights from the root to i, ``Σ w_e = S_i + S_j - 2 S_lca(i,j)``: no table of paths.
-    A label has distance 0 and no edges to itself.
+    ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the path
+    from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child. With S_i
+    the sum of the edge weights from the root to i, ``Σ w_e = S_i + S_j - 2 S_lca(i,j)``: no table of paths. A label has
+    distance 0 and no edges to itself.
 
     Args:
         taxonomy: the label tree; the parameters are sized from it, so depth and distance have no limit.
@@ -96,10 +96,7 @@ class TreeAttention(nn.Module, LabelSized):
         return mixed
 
     def root_sums(self) -> Tensor:
-        """Return S, each label's sum of edge weights from the root, and 0 for the root itself, (K + 1,).
-
-        Pointer doubling: O(log depth) steps.
-        """
+        """Return S, (K + 1,), 0 for the root at the end, by pointer doubling: O(log depth) steps."""
         assert self.edge is not None
         total = F.pad(self.edge, (0, 1))  # entry K is the virtual root: no edge above it, and its own parent
         for jump in self._on(total.device).jumps:

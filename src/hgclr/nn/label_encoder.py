@@ -19,10 +19,7 @@ __all__ = ["Graphormer", "GraphormerLayer", "LabelEmbedding", "TreeConvolution"]
 class LabelEmbedding(nn.Module, LabelSized):
     """Give every label a vector: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3); encoders of the tree build on it.
 
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        label_embedding: learn a vector per label; without it the name embedding is all there is.
+    Without ``label_embedding`` the name embedding is all there is.
     """
 
     def __init__(self, taxonomy: Taxonomy, width: int, *, label_embedding: bool) -> None:
@@ -47,16 +44,16 @@ class LabelEmbedding(nn.Module, LabelSized):
 class GraphormerLayer(nn.Module):
     """Mix label features by self-attention with a structural bias (Eqs. 4 and 5).
 
-    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads.
+    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads. All layers but the last also have
+    a GELU feed-forward part with its own residual and LayerNorm.
 
     Args:
-        width: size d of a label feature.
+        width: size of a label feature.
         heads: attention heads.
-        scale_by: divide the logits by the root of the whole ``width`` or of one ``head``.
+        scale_by: d is the whole ``width`` or that of one ``head``.
         bias: biases in the projections.
         output_projection: project the attention's output before the residual.
         dropout: on the attention weights and on the output.
-        feed_forward: add a GELU feed-forward part with its own residual and LayerNorm (all layers but the last).
     """
 
     def __init__(
@@ -106,13 +103,8 @@ class GraphormerLayer(nn.Module):
 class Graphormer(LabelEmbedding):
     """Encode the label tree by Graphormer layers on the label embedding (Eqs. 3 to 5).
 
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        layers: number of layers; all share the structural bias.
-        label_embedding: see :class:`LabelEmbedding`.
-        spatial, edge, span: see :class:`TreeAttention`.
-        layer: what else :class:`GraphormerLayer` takes.
+    All layers share the structural bias, see :class:`TreeAttention` for ``spatial``, ``edge`` and ``span``. ``layer``
+    is what else :class:`GraphormerLayer` takes.
     """
 
     def __init__(
@@ -147,17 +139,10 @@ class TreeConvolution(LabelEmbedding):
     With N(i) the parent and the children of label i, and i itself:
 
     - ``gcn``: ``l_i = b + Σ_{j ∈ N(i)} W f_j / √(|N(i)| |N(j)|)``;
-    - ``gat``: ``l_i = b + Σ_{j ∈ N(i)} α_ij W f_j``, ``α_i = softmax_j LeakyReLU(a_dst · W f_i + a_src · W f_j)``, one
-      head.
+    - ``gat``: ``l_i = b + Σ_{j ∈ N(i)} α_ij W f_j``, ``α_i = softmax_j LeakyReLU(a_dst · W f_i + a_src · W f_j)``.
 
-    As in the published program there is neither residual nor LayerNorm; it uses names only, here without
-    ``label_embedding``. The virtual root above the top labels is no node.
-
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        kind: ``gcn`` or ``gat``.
-        label_embedding: see :class:`LabelEmbedding`.
+    As in the published program there is neither residual nor LayerNorm. The virtual root above the top labels is no
+    node.
 
     Raises:
         MissingExtraError: if torch_geometric is not installed.

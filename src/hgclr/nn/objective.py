@@ -29,14 +29,15 @@ def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0, weight
     """Pull each text to its positive sample and away from the others in the batch (Eqs. 13 to 15).
 
     For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} w_mi exp(sim(z_m, z_i)/τ)``,
-    sim the cosine; the loss is the mean over all 2N. The paper has w = 1.
+    sim the cosine; the loss is the mean over all 2N.
 
     Args:
         original: projected texts, (N, H).
         positive: their projected positive samples, (N, H).
         temperature: τ.
-        weights: w for two documents, (N, N), whether text or positive sample; a document's own positive sample always
-            has 1. If all others have 0, there is nothing to be pushed away from and the loss is 0.
+        weights: w for two documents, (N, N), whether text or positive sample; 1 in the paper, and always for a
+        document's
+            own positive sample.
     """
     vectors = F.normalize(torch.cat([original, positive]), dim=-1)  # (2N, H)
     similarity = vectors @ vectors.T / temperature  # (2N, 2N)
@@ -48,16 +49,11 @@ def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0, weight
 
 
 def negative_weights(labels: Tensor, rule: str) -> Tensor | None:
-    """Return how much the documents of a batch count as each other's negatives, (N, N), None if all alike.
+    """Return how much the documents of a batch count as each other's negatives, (N, N), None if ``all`` alike.
 
-    ``different`` gives 0 to documents with the same labels and 1 to all others, ``distance`` gives
-    ``|y_m Δ y_n| / |y_m ∪ y_n|``, the Jaccard distance. Label sets hold the ancestors of their labels, so that it is a
-    distance in the tree: for two paths from the root, ``|y_m Δ y_n|`` is the number of edges between their ends and
-    ``|y_m ∪ y_n|`` the number of edges of both paths together. Documents that share no label have 1.
-
-    Args:
-        labels: gold labels as 0/1, (N, K).
-        rule: ``all``, ``different`` or ``distance``.
+    ``different`` gives 0 to documents with the same labels and 1 to all others, ``distance`` gives ``|y_m Δ y_n| / |y_m
+    ∪ y_n|``, the Jaccard distance of gold labels, (N, K). Label sets hold the ancestors of their labels, so that it is
+    a distance in the tree: of two paths, the share of their edges that they do not have in common.
     """
     if rule == "all":
         return None
@@ -72,13 +68,10 @@ def negative_weights(labels: Tensor, rule: str) -> Tensor | None:
 
 
 def classification_loss(logits: Tensor, gold: Tensor, reduction: str) -> Tensor:
-    """Return the binary cross-entropy over all labels (Eqs. 17 and 18).
+    """Return the binary cross-entropy of logits and gold labels, both (B, K) (Eqs. 17 and 18).
 
-    Args:
-        logits: (B, K).
-        gold: 0/1, (B, K).
-        reduction: ``sum`` over documents and labels, ``mean`` over both, or ``document``: summed over labels,
-            averaged over documents.
+    It is a ``sum`` over documents and labels, a ``mean`` over both, or summed over labels and averaged over documents
+    (``document``).
     """
     gold = gold.to(logits.dtype)
     if reduction == "document":

@@ -39,15 +39,7 @@ class TokenLabelAttention(nn.Module):
     """Score every token against every label (Eq. 7).
 
     ``q_i = e_i W_Q, k_j = l_j W_K, A_ij = q_i k_jᵀ / √d``. Several heads are averaged: their logits, or, where the
-    guidance is by probabilities, their softmax over the labels.
-
-    Args:
-        token_width: size of a word embedding.
-        label_width: size of a label feature, and of queries and keys.
-        heads: attention heads.
-        scale_by: divide by the root of the whole ``width`` or of one ``head``.
-        bias: biases in the projections.
-        probabilities: return averaged probabilities instead of logits.
+    guidance is by ``probabilities``, their softmax over the labels. d is the whole ``width`` or that of one ``head``.
     """
 
     def __init__(
@@ -77,8 +69,7 @@ class TokenLabelAttention(nn.Module):
 def gumbel_noise(shape: tuple[int, ...], seed: int, device: torch.device) -> Tensor:
     """Return standard Gumbel noise, ``-log(-log u)``, the same for the same seed.
 
-    On a CPU the uniform u has 23 bits of numpy's SFC64; torch's own generator is serial and was the dearest part
-    of the label side.
+    On a CPU the uniform u has 23 bits of numpy's SFC64: torch's own generator is serial, and slow.
     """
     if device.type != "cpu":
         generator = torch.Generator(device).manual_seed(seed % 2**63)
@@ -98,7 +89,7 @@ def gold_probability(
     temperature: float,
     noise: Tensor | None = None,
 ) -> Tensor:
-    """Return the probability that a token is sampled for one of its document's labels (Eqs. 8 and 9).
+    """Return P_i, the probability that a token is sampled for one of its document's labels, (N,) (Eqs. 8 and 9).
 
     ``P_ij = gumbel_softmax(A_i1 … A_ik)_j`` and ``P_i = Σ_{j in y} P_ij``. The (N, K) scores are computed for some
     tokens at a time and anew in the backward pass, where tokens without a gradient (the dropped ones) are left out.
@@ -110,9 +101,6 @@ def gold_probability(
         gold: each token's document's labels by index, (N, G), -1 where a document has fewer than G.
         temperature: of the Gumbel-softmax.
         noise: Gumbel noise, (N, K); drawn if not given.
-
-    Returns:
-        P_i, (N,).
     """
     seed = draw_seed() if noise is None else 0
 
@@ -189,24 +177,15 @@ def _of_gold(sampled: Tensor, gold: Tensor) -> Tensor:
 
 
 def keep_by_threshold(probability: Tensor, candidates: Tensor, threshold: float) -> Tensor:
-    """Keep a token if ``P_i > γ`` (Eq. 10).
-
-    Args:
-        probability: P_i, (B, L).
-        candidates: the tokens to choose from, bool (B, L).
-        threshold: γ.
-
-    Returns:
-        The kept tokens, bool (B, L).
-    """
+    """Keep of the candidates, bool (B, L), those tokens with ``P_i > γ``, bool (B, L) (Eq. 10)."""
     return (probability > threshold) & candidates
 
 
 def keep_by_fraction(probability: Tensor, candidates: Tensor, fraction: float, at_least: int = 0) -> Tensor:
-    """Keep the most probable share of each document's tokens, whatever the scale of the probabilities.
+    """Keep the most probable share of each document's candidates, whatever the scale of the probabilities.
 
     Of n candidates, ``max(⌈fraction · n⌉, min(n, at_least))`` are kept. The same γ keeps another share of the tokens
-    for every number of labels; this does not. Shapes as in :func:`keep_by_threshold`.
+    for every number of labels; this does not.
     """
     available = candidates.sum(1)  # n, (B,)
     # Float products such as 0.7 * 10 land just above a whole number; the small slack keeps ⌈·⌉ honest.
@@ -217,20 +196,10 @@ def keep_by_fraction(probability: Tensor, candidates: Tensor, fraction: float, a
 def keep_at_random(real: Tensor, special: Tensor, fraction: float, at_least: int = 0) -> Tensor:
     """Keep tokens by chance, special ones in any case (random masking, table 5).
 
-    Of the real tokens of a batch a ``fraction`` is kept on average, special ones included: the share that training logs
-    as ``kept``, so that random masking can keep as many as another strategy did. Each document keeps its special tokens
-    and the same share of its others; a number between two whole ones is rounded up or down by chance, in proportion,
-    so that the average holds for short texts too. Where special tokens alone are more than the fraction, nothing else
-    is kept. ``at_least`` as in :func:`keep_by_fraction`.
-
-    Args:
-        real: the tokens that are no padding, bool (B, L).
-        special: those of them that are special, bool (B, L).
-        fraction: share of the real tokens to keep.
-        at_least: other tokens that each document keeps in any case, if it has them.
-
-    Returns:
-        The kept tokens, bool (B, L).
+    Of the ``real`` tokens of a batch, bool (B, L), a ``fraction`` is kept on average, the ``special`` ones included:
+    the share that training logs as ``kept``, so that random masking can keep as many as another strategy did. Each
+    document keeps the same share of its other tokens; a number between two whole ones is rounded up or down by chance,
+    in proportion, so that the average holds for short texts too.
     """
     candidates = real & ~special
     share = (fraction * real.sum() - special.sum()) / candidates.sum().clamp(min=1)  # of the candidates
@@ -248,14 +217,10 @@ def _highest(score: Tensor, candidates: Tensor, count: Tensor) -> Tensor:
 
 
 def keep_weights(probability: Tensor, kept: Tensor) -> Tensor:
-    """Return what each word embedding is multiplied by (appendix A, Eqs. 20 and 21).
+    """Return what each word embedding is multiplied by, (B, L) (appendix A, Eqs. 20 and 21).
 
     ``weight_i = P_i + detach(1 - P_i)`` where kept and 0 elsewhere: its value is 1 or 0, its gradient with respect to
     P_i is 1 where kept, so that the choice of tokens can be learned through the positive sample's loss.
-
-    Args:
-        probability: P_i, (B, L).
-        kept: bool (B, L).
     """
     return (probability + (1 - probability).detach()) * kept
 
@@ -270,8 +235,8 @@ def compact(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         weights: what they are multiplied by, 0 where dropped, (B, L).
 
     Returns:
-        Weighted word embeddings of the tokens that stay, (B, M, H), M the most that stay in one document; the place of
-        each in its text, (B, M); and 1 where there is a token, 0 on padding, (B, M).
+        Weighted word embeddings of the tokens that stay, (B, M, H); the place of each in its text, (B, M); and 1 where
+        there is a token, 0 on padding, (B, M).
     """
     stays = weights.detach() != 0
     stays[:, 0] = True
@@ -281,18 +246,16 @@ def compact(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def adversarial_move(words: Tensor, loss: Callable[[Tensor], Tensor], size: float) -> Tensor:
-    """Return the step of a given length that raises a loss most, to first order (FGSM, table 5).
+    """Return the step of a given length that raises a loss most, to first order, (B, L, H) (FGSM, table 5).
 
     ``r = size · g / ‖g‖`` for each document, g the gradient of the loss at all its word embeddings together. The step
-    is a constant: nothing flows back through it, and no parameter's gradient is touched.
+    is a
+    constant: nothing flows back through it, and no parameter's gradient is touched.
 
     Args:
         words: word embeddings, (B, L, H).
         loss: returns the loss, (), from word embeddings; a sum over documents, each of which depends on its own alone.
         size: length of the step.
-
-    Returns:
-        What to add to the word embeddings, (B, L, H).
     """
     words = words.detach().requires_grad_()
     with torch.enable_grad():

@@ -43,13 +43,7 @@ class HierarchyGCN(_StructureEncoder):
         new h = ReLU(dropout(in) + dropout(out) + dropout(loop))
 
     A tree has one edge above each label, so that the paper's adjacency matrices, masked to the edges, are two vectors
-    with an entry per child; those of top labels have no edge and take no part. b and b' are (K, d), g and g' (K,): each
-    node has its own. In the released program g' is memory that nobody initialised; here all four start at 0.
-
-    Args:
-        taxonomy: the label tree.
-        width: size d of a node.
-        dropout: on each of the three messages.
+    with an entry per child. b and b' are (K, d), g and g' (K,), all 0 at the start: each node has its own.
     """
 
     child: Tensor
@@ -137,16 +131,8 @@ class BiTreeLSTM(_StructureEncoder):
         i, o = σ(W x + U ĥ + b),  u = tanh(W x + U ĥ + b),  f_n = σ(W x + U a_n h_n + b)
         c = i u + Σ_n f_n a_n c_n,  h = o tanh(c)
 
-    Weights and biases differ from gate to gate. The output is dropout(h) of both side by side. a is trained, with an
-    entry per child as in :class:`HierarchyGCN`: 1 at the start on the way up, P(child | parent)
-    on the way down. The released program looks the latter up with parent and child exchanged, where it finds 0.
-
-    A whole level of the tree is computed at a time.
-
-    Args:
-        taxonomy: the label tree.
-        width: size d of a node, even; each LSTM has half of it.
-        dropout: on the output.
+    Weights and biases differ from gate to gate. The output is dropout(h) of both side by side, each half of the width.
+    a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
 
     Raises:
         InputError: if the width is odd.
