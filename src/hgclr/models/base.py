@@ -136,11 +136,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_encoder(
-        cls,
-        encoder: str | PreTrainedConfig,
-        taxonomy: Taxonomy,
-        tokenizer: PreTrainedTokenizerBase,
-        **settings: Any,
+        cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
         """Put a new model on a pretrained encoder, or on one that starts from random weights.
 
@@ -308,8 +304,7 @@ def without_pooler(config: Any) -> dict[str, bool]:
     """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
-            f"a {config.model_type} model is an encoder-decoder",
-            remedy="choose an encoder such as bert-base-uncased",
+            f"a {config.model_type} model is an encoder-decoder", remedy="choose an encoder such as bert-base-uncased"
         )
     model_class: Any = MODEL_MAPPING.get(type(config), None)
     known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters

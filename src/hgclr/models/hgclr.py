@@ -215,11 +215,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
     @classmethod
     def from_encoder(
-        cls,
-        encoder: str | PreTrainedConfig,
-        taxonomy: Taxonomy,
-        tokenizer: PreTrainedTokenizerBase,
-        **settings: Any,
+        cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
         """Put a new model on an encoder, as every model is, and tokenise the label names."""
         names = name_tokens(taxonomy.names, tokenizer)
@@ -246,11 +242,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
             super()._init_weights(module)  # type: ignore[no-untyped-call]
 
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor | None = None,
-        noise: Tensor | None = None,
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, noise: Tensor | None = None
     ) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
@@ -292,12 +284,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         )
 
     def positive_weights(
-        self,
-        input_ids: Tensor,
-        words: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor,
-        noise: Tensor | None = None,
+        self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of the positive samples.
 

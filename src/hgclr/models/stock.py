@@ -107,9 +107,9 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     with _as_written():
         scale = float(getattr(stock.config, KEY)[SCALE])
         before, after = _head(stock)
+    model = as_flat(stock.config, "cls", stock.base_model, after)
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
         raise ValueError("its head is not the one that hgclr export wrote")
-    model = as_flat(stock.config, "cls", stock.base_model, after)
     model.encoder.pooler = None  # which ours have not
     model.classifier.weight.mul_(scale)
     return model

@@ -139,10 +139,7 @@ class TextRCNNModel(PreTrainedModel):
         return self.embeddings.word_embeddings
 
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         """Return the vector of each word, (B, L, kernels * filters); on padding it means nothing.
 
