@@ -96,7 +96,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     A system is a subclass in a file of its own and a line in ``ARCHITECTURES``. It adds its layers, the last of them a
     linear layer ``classifier`` with K outputs, calls ``post_init`` and implements ``forward(input_ids, attention_mask,
     labels=None)``. Settings of its own stand beside it, in a subclass of ``HierarchicalConfig`` by which it annotates
-    ``config``. It overrides what is different with it:
+    ``config`` and which ``HGCLRConfig`` inherits. It overrides what is different with it:
 
     - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
     - :meth:`prepare`: what it takes from the training set before the first step;
@@ -121,7 +121,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     classifier: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+        super().__init_subclass__(**kwargs)  # type: ignore[no-untyped-call]
         if cls.deployed_class is not None and cls.training_parts:
             known = cls.deployed_class._keys_to_ignore_on_load_unexpected or []
             parts = rf"^({'|'.join(cls.training_parts)})\b"

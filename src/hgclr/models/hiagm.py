@@ -119,9 +119,7 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
     def output(self, features: Tensor, labels: Tensor | None) -> HierarchicalOutput:
         """Classify by the features of all labels together, (B, K, d)."""
         logits = self.classifier(features.flatten(1))  # (B, K)
-        if labels is None:
-            return HierarchicalOutput(logits=logits)
-        loss, terms = self.classification(logits, labels)
+        loss, terms = (None, None) if labels is None else self.classification(logits, labels)
         return HierarchicalOutput(loss=loss, logits=logits, terms=terms)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ above the first label of a stretch holds every ancestor that any label of the st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,11 @@ class Stretch(NamedTuple):
     context: Tensor
     ancestor: Tensor
     distance: Tensor
+
+    def cut(self, parts: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the labels' queries and the context's keys and values, out of all labels'; the rest as it is."""
+        query, key, value, *tables = parts
+        return query[self.labels], key[self.context], value[self.context], *tables
 
     def pieces(self, heads: int) -> Iterator[Stretch]:
         """Yield parts with fewer labels, small enough to be computed at a time."""
@@ -91,7 +97,7 @@ class TreeAttention(nn.Module, LabelSized):
         tree = self._on(query.device)
         sums = None if self.edge is None else self.root_sums()
         mixed: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-            query, key, value, self.spatial, sums, tree.stretches, heads, scale, dropout
+            tree.stretches, heads, scale, dropout, query, key, value, self.spatial, sums
         )
         return mixed
 
@@ -153,21 +159,13 @@ def _bias(place: Stretch, spatial: Tensor | None, sums: Tensor | None) -> Tensor
     return bias
 
 
-def _mix(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    spatial: Tensor | None,
-    sums: Tensor | None,
-    *,
-    place: Stretch,
-    heads: int,
-    scale: float,
-    dropout: float,
-    seed: int,
-) -> Tensor:
-    """Return the attention of one piece, (n, H), from its queries (n, H) and its context's keys and values, (m, H)."""
-    query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in (query, key, value))
+def _mix(place: Stretch, seed: int, parts: Sequence[Any], *, heads: int, scale: float, dropout: float) -> Tensor:
+    """Return the attention of one piece, (n, H).
+
+    ``parts`` are its queries, (n, H), its context's keys and values, (m, H), and b and S, if they are learned.
+    """
+    *vectors, spatial, sums = parts
+    query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in vectors)
     logits = (query * scale) @ key.transpose(-1, -2)  # (heads, n, m)
     bias = _bias(place, spatial, sums)
     if bias is not None:
@@ -184,44 +182,31 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        spatial: Tensor | None,
-        sums: Tensor | None,
-        stretches: Sequence[Stretch],
-        heads: int,
-        scale: float,
-        dropout: float,
+        ctx: Any, stretches: Sequence[Stretch], heads: int, scale: float, dropout: float, *parts: Any
     ) -> Tensor:
-        ctx.save_for_backward(query, key, value, spatial, sums)
+        ctx.save_for_backward(*parts)
         ctx.pieces = [piece for stretch in stretches for piece in stretch.pieces(heads)]
-        ctx.settings = {"heads": heads, "scale": scale, "dropout": dropout}
+        ctx.mix = partial(_mix, heads=heads, scale=scale, dropout=dropout)
         ctx.seed = draw_seed() if dropout else 0
-        mixed = torch.empty_like(value)
+        mixed = torch.empty_like(parts[2])
         for number, place in enumerate(ctx.pieces):
-            inside, around = place.labels, place.context
-            parts = query[inside], key[around], value[around], spatial, sums
-            mixed[inside] = _mix(*parts, place=place, seed=ctx.seed + number, **ctx.settings)
+            mixed[place.labels] = ctx.mix(place, ctx.seed + number, place.cut(parts))
         return mixed
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, spatial, sums = ctx.saved_tensors
         totals = [None if part is None else torch.zeros_like(part) for part in ctx.saved_tensors]
         for number, place in enumerate(ctx.pieces):
-            inside, around = place.labels, place.context
-            parts = [query[inside], key[around], value[around], spatial, sums]
+            parts = place.cut(ctx.saved_tensors)
             leaves: list[Any] = [None if part is None else part.detach().requires_grad_() for part in parts]
             with torch.enable_grad():
-                mixed = _mix(*leaves, place=place, seed=ctx.seed + number, **ctx.settings)
+                mixed = ctx.mix(place, ctx.seed + number, leaves)
             given = [leaf for leaf in leaves if leaf is not None]
-            gradients = iter(torch.autograd.grad(mixed, given, gradient[inside]))
-            for total, rows in zip(totals, (inside, around, around, None, None), strict=True):
+            gradients = iter(torch.autograd.grad(mixed, given, gradient[place.labels]))
+            for total, rows in zip(totals, (place.labels, place.context, place.context, None, None), strict=True):
                 if total is not None:
                     total.add_(next(gradients)) if rows is None else total.index_add_(0, rows, next(gradients))
-        return *totals, None, None, None, None
+        return None, None, None, None, *totals
 
 
 class _Look(torch.autograd.Function):

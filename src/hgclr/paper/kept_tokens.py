@@ -24,8 +24,8 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from hgclr.config import HGCLRConfig
     from hgclr.models import HGCLRForSequenceClassification
+    from hgclr.models.hgclr import HGCLRSettings
 
 __all__ = ["KeptTokens", "Piece", "keep_rule", "keep_tokens", "load_training_model", "some_documents"]
 
@@ -235,7 +235,7 @@ def load_training_model(
     return training_model.load_training_model(folder, **rule), load_tokenizer(str(folder))
 
 
-def keep_rule(config: HGCLRConfig) -> str:
+def keep_rule(config: HGCLRSettings) -> str:
     """Return in words which tokens a positive sample keeps."""
     if config.keep_threshold is not None:
         rule = f"tokens with a probability above {config.keep_threshold:g}"
