@@ -24,7 +24,7 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.export.onnx import trace
 from hgclr.export.onnx_graph import add_constant
 from hgclr.inference.backends import session_options
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
 from untrained import write_untrained
@@ -170,7 +170,7 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = TOKENS, rounds: int 
     taxonomy = Taxonomy([f"label {index}" for index in range(LABELS)], [-1] * LABELS)
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_untrained(encoder, taxonomy, Path(scratch, "model"), pooling="mean")
-        network = FlatModel.from_pretrained(folder).eval()
+        network = FlatForSequenceClassification.from_pretrained(folder).eval()
     sessions = {}
     for name, rewrite in REWRITES.items():
         model = trace(network)

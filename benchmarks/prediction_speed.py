@@ -31,7 +31,7 @@ from hgclr.data.folder import Document
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import no_stock_form, to_stock
 from hgclr.taxonomy import Taxonomy
@@ -55,7 +55,7 @@ def sample(folder: DataFolder, documents: int) -> list[Document]:
 
 
 def published_loop(
-    model: FlatModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]
+    model: FlatForSequenceClassification, tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]
 ) -> Callable[[], dict[str, float]]:
     """Return the published test loop over documents, tokenised on the way."""
 
@@ -73,7 +73,7 @@ def published_loop(
     return lambda: score_label_by_label(model, batches())
 
 
-def published_probabilities(model: FlatModel, loop: Callable[[], object]) -> Probabilities:
+def published_probabilities(model: FlatForSequenceClassification, loop: Callable[[], object]) -> Probabilities:
     """Return what the published loop decides by."""
     logits: list[torch.Tensor] = []
     hook = model.classifier.register_forward_hook(lambda _module, _inputs, output: logits.append(output))
@@ -106,7 +106,7 @@ def f1(classifiers: dict[str, HierarchicalClassifier], documents: Sequence[Docum
 
 def load(
     model: Path | None, encoder: str, taxonomy: Taxonomy
-) -> tuple[dict[str, HierarchicalClassifier], FlatModel, PreTrainedTokenizerBase]:
+) -> tuple[dict[str, HierarchicalClassifier], FlatForSequenceClassification, PreTrainedTokenizerBase]:
     """Return our classifiers in all runtimes, and the network and tokenizer for the others."""
     with tempfile.TemporaryDirectory() as scratch:
         source = model or write_untrained(encoder, taxonomy, Path(scratch, "torch"))
@@ -117,7 +117,7 @@ def load(
             ONNX: HierarchicalClassifier.from_pretrained(Path(scratch, "fp32")),
             INT8: HierarchicalClassifier.from_pretrained(Path(scratch, "int8")),
         }
-        return ours, FlatModel.from_pretrained(source).eval(), load_tokenizer(str(source))
+        return ours, FlatForSequenceClassification.from_pretrained(source).eval(), load_tokenizer(str(source))
 
 
 def run(

@@ -2,8 +2,8 @@
 
 Written afresh from a description of that program, with its costs and none of its code: two encoder passes, every text
 padded to 512 tokens, eager attention, a dense K x K x 15 table of paths filled by Python loops, and a test loop that
-counts label by label in Python. It borrows the weights of an :class:`~hgclr.models.HGCLRModel` under the ``published``
-preset, so that both compute the same loss from the same noise (``tests/benchmarks`` holds it to that).
+counts label by label in Python. It borrows the weights of our HGCLR model under the ``published`` preset, so that both
+compute the same loss from the same noise (``tests/benchmarks`` holds it to that).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["PublishedStyle", "pad_to_512", "score_label_by_label"]
@@ -44,7 +44,7 @@ class PublishedStyle(nn.Module):
         model: an HGCLR model under the ``published`` preset; its encoder is switched to eager attention.
     """
 
-    def __init__(self, model: HGCLRModel) -> None:
+    def __init__(self, model: HGCLRForSequenceClassification) -> None:
         super().__init__()
         self.model = model
         self.model.encoder.set_attn_implementation("eager")
@@ -120,7 +120,9 @@ def path_tables(taxonomy: Taxonomy) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def score_label_by_label(model: HGCLRModel, batches: Iterator[dict[str, Tensor]]) -> dict[str, float]:
+def score_label_by_label(
+    model: HGCLRForSequenceClassification, batches: Iterator[dict[str, Tensor]]
+) -> dict[str, float]:
     """Return Micro- and Macro-F1, counted document by document and label by label in Python."""
     labels = model.config.label_count
     true, predicted, gold = [0] * labels, [0] * labels, [0] * labels

@@ -26,9 +26,9 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.config import PRESETS
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer
-from hgclr.training.trainer import Collator, accelerate_on_processor
+from hgclr.training.trainer import Collator, accelerate_on_cpu
 from measuring import arguments_of, one_round, provenance, show, spread, write
 from published_style import PublishedStyle, pad_to_512
 
@@ -38,7 +38,7 @@ PUBLISHED, PLAIN, OURS, COMPACT = "published style", "ours, plain", "ours", "our
 Batch = dict[str, Tensor]
 
 
-def real_work(batch: Batch, model: HGCLRModel) -> float:
+def real_work(batch: Batch, model: HGCLRForSequenceClassification) -> float:
     """Return the floating-point operations of a training step on the real tokens of both views of a batch."""
     config = model.config.text_encoder
     embeddings = sum(p.numel() for p in model.encoder.embeddings.parameters())
@@ -58,7 +58,7 @@ def matrix_product() -> float:
     return 5 * 2 * 2048**3 / (time.perf_counter() - started)
 
 
-def contender(model: HGCLRModel, loss: Callable[[Batch], Tensor]) -> Callable[[list[Batch]], None]:
+def contender(model: HGCLRForSequenceClassification, loss: Callable[[Batch], Tensor]) -> Callable[[list[Batch]], None]:
     """Return a function that trains on batches."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
@@ -85,15 +85,15 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
     labels, pad = len(folder.taxonomy), tokenizer.pad_token_id
     collate = Collator(labels, pad)
 
-    def new(**settings: bool) -> HGCLRModel:
+    def new(**settings: bool) -> HGCLRForSequenceClassification:
         torch.manual_seed(0)
-        return HGCLRModel.from_encoder(
+        return HGCLRForSequenceClassification.from_encoder(
             encoder, folder.taxonomy, tokenizer, **PRESETS["published"], max_length=512, **settings
         ).train()
 
     published, plain, fast, compact = new(), new(), new(), new(compact_positives=True)
     for model in (fast, compact):
-        accelerate_on_processor(model, model.encoder)
+        accelerate_on_cpu(model, model.encoder)
     yardstick = PublishedStyle(published)
     trainers = {
         PUBLISHED: contender(published, lambda batch: yardstick(**batch)),

@@ -15,12 +15,14 @@ def write_untrained(
     """Write a flat model with a random head, which gives a text a few labels, and return its folder."""
     import torch
 
-    from hgclr.models import FlatModel
+    from hgclr.models import FlatForSequenceClassification
     from hgclr.models.base import load_tokenizer, save
 
     torch.manual_seed(0)
     tokenizer = load_tokenizer(encoder)
-    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling=pooling, max_length=max_length)
+    model = FlatForSequenceClassification.from_encoder(
+        encoder, taxonomy, tokenizer, pooling=pooling, max_length=max_length
+    )
     torch.nn.init.normal_(model.classifier.weight, std=0.05)
     torch.nn.init.constant_(model.classifier.bias, -1.0)
     save(model, tokenizer, folder)

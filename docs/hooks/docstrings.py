@@ -19,13 +19,14 @@ def without_roles(text: str) -> str:
 
 
 def argument_texts(documented: type) -> dict[str, str]:
-    """Return what the docstring of a class says of each argument; ``a, b: …`` counts for both."""
+    """Return what the docstrings of a class and of ours above it say of each argument; ``a, b: …`` counts for both."""
     texts = {}
-    for section in griffe.Docstring(documented.__doc__ or "").parse("google", warnings=False):
-        if section.kind is griffe.DocstringSectionKind.parameters:
-            for argument in section.value:
-                for name in argument.name.split(", "):
-                    texts[name] = without_roles(" ".join(argument.description.split()))
+    for part in reversed([part for part in documented.__mro__ if part.__module__.startswith("hgclr.")]):
+        for section in griffe.Docstring(part.__doc__ or "").parse("google", warnings=False):
+            if section.kind is griffe.DocstringSectionKind.parameters:
+                for argument in section.value:
+                    for name in argument.name.split(", "):
+                        texts[name] = without_roles(" ".join(argument.description.split()))
     return texts
 
 

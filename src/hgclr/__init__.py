@@ -6,6 +6,7 @@ Names are imported when they are first used, so that ``import hgclr`` costs noth
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
     from hgclr.inference import evaluate as evaluate
     from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
-    from hgclr.models import FlatModel as FlatModel
-    from hgclr.models import HGCLRModel as HGCLRModel
+    from hgclr.models import FlatForSequenceClassification as FlatForSequenceClassification
+    from hgclr.models import HGCLRForSequenceClassification as HGCLRForSequenceClassification
     from hgclr.taxonomy import Taxonomy as Taxonomy
     from hgclr.training import HierarchicalTrainer as HierarchicalTrainer
     from hgclr.training import RunConfig as RunConfig
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "DataFolder": "hgclr.data",
     "Decisions": "hgclr.decisions.settings",
-    "FlatModel": "hgclr.models",
+    "FlatForSequenceClassification": "hgclr.models",
     "HGCLRClassifier": "hgclr.estimator",
     "HGCLRConfig": "hgclr.config",
     "HGCLRError": "hgclr.errors",
-    "HGCLRModel": "hgclr.models",
+    "HGCLRForSequenceClassification": "hgclr.models",
     "HierarchicalClassifier": "hgclr.inference",
     "HierarchicalTrainer": "hgclr.training",
     "InputError": "hgclr.errors",
@@ -55,12 +56,17 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
+_RENAMED = {"FlatModel": "FlatForSequenceClassification", "HGCLRModel": "HGCLRForSequenceClassification"}
+
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("hgclr")
+    if name in _RENAMED:
+        warnings.warn(f"hgclr.{name} is called {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'hgclr' has no attribute {name!r}")
     home = _HOMES[name]

@@ -17,14 +17,14 @@ import pooling_speed
 import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 
 def write_model(encoder: str, taxonomy, folder: Path, pooling: str) -> Path:
     torch.manual_seed(4)
     tokenizer = load_tokenizer(encoder)
-    flat = FlatModel.from_encoder(encoder, taxonomy, tokenizer, max_length=64, pooling=pooling)
+    flat = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, max_length=64, pooling=pooling)
     torch.nn.init.normal_(flat.classifier.weight, std=1.0)
     save(flat, tokenizer, folder)
     return folder
@@ -110,7 +110,7 @@ def test_prediction_speed_refuses_to_compare_what_differs(
     monkeypatch.setattr("published_style.LENGTH", 24)
     right = prediction_speed.to_stock
 
-    def wrong(network: FlatModel):
+    def wrong(network: FlatForSequenceClassification):
         stock = right(network)
         torch.nn.init.zeros_(stock.classifier.weight)
         return stock

@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score
 from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from published_style import PublishedStyle, pad_to_512, score_label_by_label
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]
@@ -18,12 +18,14 @@ GOLD = [[3, 4], [6, 7], [6, 8]]
 
 
 @pytest.fixture
-def model(make_encoder, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HGCLRModel:
+def model(make_encoder, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HGCLRForSequenceClassification:
     monkeypatch.setattr("published_style.LENGTH", 24)  # the tiny encoder has 64 positions
     tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"))
     torch.manual_seed(0)
     settings = PRESETS["published"] | {"keep_threshold": 0.2, "label_dropout": 0.0, "contrastive_dropout": 0.0}
-    model = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, classifier_dropout=0.0, **settings)
+    model = HGCLRForSequenceClassification.from_encoder(
+        make_encoder("bert"), taxonomy, tokenizer, classifier_dropout=0.0, **settings
+    )
     for parameter in model.label_encoder.structure.parameters():
         torch.nn.init.normal_(parameter)
     for part in (model.token_label_attention, model.projection, model.classifier):
@@ -41,7 +43,9 @@ def rows(tokenizer) -> list[dict]:
     ]
 
 
-def test_the_yardstick_has_the_same_loss_and_gradient(model: HGCLRModel, tokenizer, taxonomy) -> None:
+def test_the_yardstick_has_the_same_loss_and_gradient(
+    model: HGCLRForSequenceClassification, tokenizer, taxonomy
+) -> None:
     batch = pad_to_512(rows(tokenizer), len(taxonomy), tokenizer.pad_token_id)
     batch["labels"] = batch["labels"].double()
     noise = -torch.empty(*batch["input_ids"].shape, len(taxonomy), dtype=torch.double).exponential_().log()
@@ -53,7 +57,7 @@ def test_the_yardstick_has_the_same_loss_and_gradient(model: HGCLRModel, tokeniz
         torch.testing.assert_close(other, one, atol=1e-8, rtol=1e-5)
 
 
-def test_its_test_loop_scores_as_scikit_learn(model: HGCLRModel, tokenizer, taxonomy) -> None:
+def test_its_test_loop_scores_as_scikit_learn(model: HGCLRForSequenceClassification, tokenizer, taxonomy) -> None:
     model.eval()
     batch = pad_to_512(rows(tokenizer), len(taxonomy), tokenizer.pad_token_id)
     predicted = torch.sigmoid(model(batch["input_ids"], batch["attention_mask"]).logits) > 0.5

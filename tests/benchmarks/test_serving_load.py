@@ -14,7 +14,7 @@ import torch
 
 import serving_client
 import serving_load
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 
@@ -99,7 +99,11 @@ def test_the_whole_run_on_a_real_service(
     pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
     torch.manual_seed(0)
     tokenizer = load_tokenizer(make_encoder("bert"))
-    save(FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16), tokenizer, tmp_path / "tiny")
+    save(
+        FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16),
+        tokenizer,
+        tmp_path / "tiny",
+    )
     monkeypatch.setattr(sys, "argv", ["serving_load.py", "--model", "tiny"])
     result = serving_load.run(
         tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=1.0

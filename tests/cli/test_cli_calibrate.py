@@ -30,7 +30,7 @@ from hgclr.evaluation.audit_rows import deal
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.inference.outputs import read_outputs
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
@@ -53,7 +53,7 @@ def run(*arguments: object):
 def plain(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(network.classifier.weight, std=1.0)
     folder = tmp_path_factory.mktemp("plain") / "model"
     save(network, tokenizer, folder)

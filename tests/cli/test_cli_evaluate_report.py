@@ -17,13 +17,13 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     """An untrained model whose logits are spread out, saved as training does."""
     import torch
 
-    from hgclr.models import HGCLRModel
+    from hgclr.models import HGCLRForSequenceClassification
     from hgclr.models.base import load_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    trained = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(trained.classifier.weight, std=1.0)
     trained.deployed().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -20,7 +20,7 @@ from hgclr.cli.tables import show_explanations
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explain
 from hgclr.evaluation.words import Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXT = "Laser of the <laser>, a prism"
@@ -55,7 +55,7 @@ def folder(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("run")
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
+    network = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
     for layer in network.modules():
         if isinstance(layer, torch.nn.Linear | torch.nn.Embedding):
             torch.nn.init.normal_(layer.weight, std=0.3)
@@ -146,7 +146,7 @@ def test_attention_takes_the_training_model(folder: Path) -> None:
     assert "chance" in result.stdout
     refused = run("explain", folder / "model", TEXT, "--method", "attention")
     assert refused.exit_code == 2
-    assert "this FlatModel has no label side; give the folder training-model" in refused.stderr
+    assert "this FlatForSequenceClassification has no label side; give the folder training-model" in refused.stderr
 
 
 def test_an_exported_model_is_explained_without_torch(folder: Path, exported: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 # An installation without the training stack: whatever asks for these modules is told that they do not exist.
@@ -49,7 +49,7 @@ def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
 def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(network.classifier.weight, std=1.0)
     folder = tmp_path_factory.mktemp("export") / "model"
     save(network, tokenizer, folder)
@@ -101,7 +101,7 @@ def mean_model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory)
     """A model with mean pooling, and thresholds of its own."""
     tokenizer = load_tokenizer(make_encoder("mpnet"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, pooling="mean")
+    network = FlatForSequenceClassification.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, pooling="mean")
     torch.nn.init.normal_(network.classifier.weight, std=1.0)
     folder = tmp_path_factory.mktemp("export") / "mean"
     save(network, tokenizer, folder)
@@ -155,12 +155,12 @@ def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: 
 
 def test_our_own_class_is_announced(make_encoder, taxonomy, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(make_encoder("distilbert"))
-    network = FlatModel.from_encoder(make_encoder("distilbert"), taxonomy, tokenizer)
+    network = FlatForSequenceClassification.from_encoder(make_encoder("distilbert"), taxonomy, tokenizer)
     save(network, tokenizer, tmp_path / "model")
     result = run("export", tmp_path / "model", "--to", "stock", "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
     first, _, third = result.stdout.splitlines()
-    assert "FlatModel of hgclr, because transformers' own class for distilbert has no head" in first
+    assert "FlatForSequenceClassification of hgclr, because transformers' own class for distilbert has no head" in first
     assert third.startswith("use it: import hgclr.models, then transformers.pipeline(")
     assert "after `import hgclr.models`" in (tmp_path / "out" / "README.md").read_text()
 

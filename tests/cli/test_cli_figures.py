@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli import figures
 from hgclr.cli.app import Commands
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
@@ -31,9 +31,9 @@ def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> 
     tokenizer = load_tokenizer(make_encoder("bert"))
     level = Taxonomy(["a", "b", "c"], [-1, -1, -1])
     for name, kind, tree in (
-        ("flat", FlatModel, taxonomy),
-        ("hgclr", HGCLRModel, taxonomy),
-        ("level", FlatModel, level),
+        ("flat", FlatForSequenceClassification, taxonomy),
+        ("hgclr", HGCLRForSequenceClassification, taxonomy),
+        ("level", FlatForSequenceClassification, level),
     ):
         torch.manual_seed(1)
         model = kind.from_encoder(make_encoder("bert"), tree, tokenizer)

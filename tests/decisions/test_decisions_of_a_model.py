@@ -17,7 +17,7 @@ from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
@@ -29,7 +29,7 @@ def plain(make_encoder, taxonomy: Taxonomy, tmp_path_factory: pytest.TempPathFac
     """An untrained model whose logits are spread out."""
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(network.classifier.weight, std=1.0)
     folder = tmp_path_factory.mktemp("plain") / "model"
     save(network, tokenizer, folder)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 
@@ -21,7 +21,9 @@ def run(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("run")
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, gumbel_temperature=0.5)
+    network = HGCLRForSequenceClassification.from_encoder(
+        make_encoder("bert"), taxonomy, tokenizer, gumbel_temperature=0.5
+    )
     torch.nn.init.normal_(network.classifier.weight, std=0.7)
     for layer in network.encoder.modules():  # as it starts, it hardly looks at its tokens
         if isinstance(layer, torch.nn.Linear | torch.nn.Embedding):

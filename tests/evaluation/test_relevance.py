@@ -15,9 +15,9 @@ from hgclr.errors import InputError
 from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance
 from hgclr.evaluation.words import read_text
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel, HGCLRModel, HiAGMLAModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, HiAGMLAForSequenceClassification
 from hgclr.models.textrcnn import TextRCNNConfig
-from hgclr.nn.contrast import gold_probability
+from hgclr.nn.positive_samples import gold_probability
 
 TEXT = "Laser of the laser, a prism"
 LABELS = [4, 0, 7]
@@ -109,9 +109,11 @@ def test_any_system_on_any_encoder_has_gradients(make_encoder, taxonomy, kind: s
     torch.manual_seed(1)
     if kind == "textrcnn":
         encoder = TextRCNNConfig(vocab_size=len(tokenizer), word_width=8, recurrent_width=8, filters=8)
-        network = FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling="max")
+        network = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="max")
     else:
-        network = HiAGMLAModel.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, node_width=8)
+        network = HiAGMLAForSequenceClassification.from_encoder(
+            make_encoder("mpnet"), taxonomy, tokenizer, node_width=8
+        )
     backend = SimpleNamespace(model=network.eval(), device=torch.device("cpu"), batch_tokens=1000)
     model = HierarchicalClassifier(
         backend, tokenizer.backend_tokenizer, taxonomy, pad_token=tokenizer.pad_token_id, max_length=32
@@ -177,7 +179,7 @@ def test_attention_is_the_models_own_without_noise(
     monkeypatch.setattr("hgclr.evaluation.relevance.TOKENS", 4)
     tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"))
     torch.manual_seed(2)
-    network = HGCLRModel.from_encoder(
+    network = HGCLRForSequenceClassification.from_encoder(
         make_encoder("bert"), taxonomy, tokenizer, guidance=guidance, token_label_heads=4, gumbel_temperature=0.3
     ).eval()
     for parameter in network.token_label_attention.parameters():
@@ -210,5 +212,7 @@ def test_attention_of_a_word_is_the_mean_of_its_pieces(run: Path, classifier: Hi
 
 
 def test_a_deployed_model_has_no_attention(run: Path) -> None:
-    with pytest.raises(InputError, match=r"model: this FlatModel has no label side; give the folder training-model"):
+    with pytest.raises(
+        InputError, match=r"model: this FlatForSequenceClassification has no label side; give the folder training-model"
+    ):
         AttentionRelevance.from_pretrained(run / "model")

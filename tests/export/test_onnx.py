@@ -18,7 +18,7 @@ from hgclr.export import onnx as exporting
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 INT8_TOLERANCE = 0.05  # in a probability, for the tiny random models of these tests
@@ -35,7 +35,9 @@ def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
         if (kind, pooling) not in made:
             tokenizer = load_tokenizer(make_encoder(kind))
             torch.manual_seed(4)
-            model = FlatModel.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4)
+            model = FlatForSequenceClassification.from_encoder(
+                make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4
+            )
             torch.nn.init.normal_(model.classifier.weight, std=0.5)
             made[kind, pooling] = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
             save(model, tokenizer, made[kind, pooling])
@@ -58,7 +60,7 @@ def make_export(make_model, tmp_path_factory) -> Callable[..., Path]:
     return make
 
 
-def batches(model: FlatModel):
+def batches(model: FlatForSequenceClassification):
     """Random tokens of all shapes, padded to the right by random amounts, the first text of a batch not at all."""
     random = np.random.default_rng(3)
     pad = model.config.text_encoder.pad_token_id
@@ -70,7 +72,7 @@ def batches(model: FlatModel):
         yield np.where(mask == 1, ids, pad), mask
 
 
-def torch_logits(model: FlatModel, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def torch_logits(model: FlatForSequenceClassification, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     with torch.inference_mode():
         return model(torch.from_numpy(ids), torch.from_numpy(mask)).logits.numpy()
 
@@ -82,7 +84,7 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_torch(make_model, make_export, kind: str, pooling: str) -> None:
-    model = FlatModel.from_pretrained(make_model(kind, pooling)).eval()
+    model = FlatForSequenceClassification.from_pretrained(make_model(kind, pooling)).eval()
     backend = OnnxBackend(make_export(kind, pooling) / "model.onnx")
     for ids, mask in batches(model):
         found = backend.logits(ids, mask)
@@ -93,7 +95,7 @@ def test_logits_are_those_of_torch(make_model, make_export, kind: str, pooling: 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_int8_probabilities_are_near_those_of_torch(make_model, make_export, kind: str, pooling: str) -> None:
-    model = FlatModel.from_pretrained(make_model(kind, pooling)).eval()
+    model = FlatForSequenceClassification.from_pretrained(make_model(kind, pooling)).eval()
     backend = OnnxBackend(make_export(kind, pooling, int8=True) / "model.onnx")
     differences = []
     for ids, mask in batches(model):
@@ -129,14 +131,20 @@ def test_the_report_tells_sizes_and_differences(make_model, tmp_path: Path) -> N
     assert plain.difference.texts == small.difference.texts > 9
     assert plain.graph_bytes == (tmp_path / "plain" / "model.onnx").stat().st_size
     assert small.graph_bytes == (tmp_path / "small" / "model.onnx").stat().st_size
-    assert plain.model_bytes == sum(weight.nbytes for weight in FlatModel.from_pretrained(make_model()).parameters())
+    assert plain.model_bytes == sum(
+        weight.nbytes for weight in FlatForSequenceClassification.from_pretrained(make_model()).parameters()
+    )
 
 
 def test_a_training_model_is_exported_as_a_flat_one(make_encoder, taxonomy, tmp_path: Path) -> None:
-    from hgclr.models import HGCLRModel
+    from hgclr.models import HGCLRForSequenceClassification
 
     tokenizer = load_tokenizer(make_encoder("bert"))
-    save(HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer), tokenizer, tmp_path / "training-model")
+    save(
+        HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer),
+        tokenizer,
+        tmp_path / "training-model",
+    )
     folder = export_onnx(tmp_path / "training-model", tmp_path / "out").folder
     expected, found = (HierarchicalClassifier.from_pretrained(path) for path in (tmp_path / "training-model", folder))
     np.testing.assert_allclose(found.predict_proba(["a prism"]), expected.predict_proba(["a prism"]), atol=1e-5)
@@ -174,7 +182,11 @@ def test_many_labels(make_encoder, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(make_encoder("bert"))
     taxonomy = Taxonomy([f"label {index}" for index in range(count)], [index // 10 - 1 for index in range(count)])
     torch.manual_seed(0)
-    save(FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer), tokenizer, tmp_path / "model")
+    save(
+        FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer),
+        tokenizer,
+        tmp_path / "model",
+    )
     result = export_onnx(tmp_path / "model", tmp_path / "out")
     assert result.difference.logit < 1e-4
     assert HierarchicalClassifier.from_pretrained(tmp_path / "out").predict_proba(["a prism"]).shape == (1, count)
@@ -184,7 +196,7 @@ def test_many_labels(make_encoder, tmp_path: Path) -> None:
 def test_a_graph_with_other_logits_is_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused) -> None:
     real = exporting.trace
 
-    def trace_another(model: FlatModel):
+    def trace_another(model: FlatForSequenceClassification):
         other = copy.deepcopy(model)
         with torch.no_grad():
             other.classifier.bias[3] += error

@@ -13,7 +13,7 @@ import torch
 
 from hgclr.export.onnx import trace
 from hgclr.export.onnx_graph import keep_first_token
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 
 WIDTH = 6
@@ -79,7 +79,7 @@ def test_only_what_the_first_token_needs_is_computed(body: str, expected: dict[s
 def test_the_last_layer_of_an_encoder_has_one_query(make_encoder: Callable[[str], str], taxonomy, kind: str) -> None:
     tokenizer = load_tokenizer(make_encoder(kind))
     torch.manual_seed(2)
-    network = FlatModel.from_encoder(make_encoder(kind), taxonomy, tokenizer).eval()
+    network = FlatForSequenceClassification.from_encoder(make_encoder(kind), taxonomy, tokenizer).eval()
     model = trace(network)
     ids = np.random.default_rng(0).integers(4, 20, (3, 9))
     mask = (np.arange(9) < np.array([[9], [4], [1]])).astype(np.int64)

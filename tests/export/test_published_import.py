@@ -16,7 +16,7 @@ from transformers import AutoConfig, BertModel
 from hgclr.errors import InputError
 from hgclr.export.published import import_published, read_published
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from support.literal import path_edges, training_step
 from support.published_program import NAMES, PARENTS, POSITIONS, WIDTH, PublishedProgram
 
@@ -44,7 +44,7 @@ def bert(make_encoder: Callable[[str], str]) -> str:
     return make_encoder("bert")
 
 
-def read(program: PublishedProgram, folder: Path, encoder: str) -> HGCLRModel:
+def read(program: PublishedProgram, folder: Path, encoder: str) -> HGCLRForSequenceClassification:
     model, _ = read_published(*program.write(folder), encoder)
     return model
 
@@ -106,7 +106,7 @@ def test_logits_loss_terms_and_gradients_are_those_of_the_published_program(
 ) -> None:
     program.arguments |= arguments
     result = import_published(*program.write(tmp_path), bert, tmp_path / "out")
-    model = HGCLRModel.from_pretrained(result.training_model).double().train()
+    model = HGCLRForSequenceClassification.from_pretrained(result.training_model).double().train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -151,7 +151,7 @@ def test_logits_loss_terms_and_gradients_are_those_of_the_published_program(
                 msg=lambda text, term=name: f"{term}: {text}",
             )
 
-    flat = FlatModel.from_pretrained(result.model).eval()
+    flat = FlatForSequenceClassification.from_pretrained(result.model).eval()
     logits = flat(batch["input_ids"], batch["attention_mask"]).logits
     torch.testing.assert_close(logits, expected["logits"].float(), atol=1e-4, rtol=1e-4)
     assert {path.suffix for path in (tmp_path / "out").rglob("*") if path.is_file()} == {".json", ".safetensors"}
@@ -166,7 +166,7 @@ def test_labels_keep_their_numbers_and_get_their_paths_as_ids(
     assert list(result.taxonomy.names) == NAMES
     assert result.taxonomy.parents.tolist() == PARENTS
     assert result.settings == {"contrastive_weight": 0.3, "keep_threshold": 0.2, "gumbel_temperature": 1.0}
-    model = HGCLRModel.from_pretrained(result.training_model)
+    model = HGCLRForSequenceClassification.from_pretrained(result.training_model)
     for row, name in zip(model.name_tokens.tolist(), NAMES, strict=True):
         words = [tokenizer.convert_tokens_to_ids(word) for word in name.split()]
         assert [token for token in row if token >= 0] == [tokenizer.cls_token_id, *words, tokenizer.sep_token_id]
@@ -185,7 +185,7 @@ def test_the_imported_model_predicts(program: PublishedProgram, bert: str, tmp_p
 def test_it_can_be_trained_on(program: PublishedProgram, bert: str, tokenizer, tmp_path: Path) -> None:
     result = import_published(*program.write(tmp_path), bert, tmp_path / "out")
     torch.manual_seed(0)
-    model = HGCLRModel.from_pretrained(result.training_model).train()
+    model = HGCLRForSequenceClassification.from_pretrained(result.training_model).train()
     batch = batch_of(tokenizer)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     losses = []

@@ -20,7 +20,7 @@ from hgclr.export import sentence_transformers as exporting
 from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel, HiAGMTPModel
+from hgclr.models import FlatForSequenceClassification, HiAGMTPForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]
@@ -63,7 +63,7 @@ def in_library(folder: Path, *save_to: Path) -> dict:
 def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
     """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
 
-    def make(kind: str = "bert", pooling: str = "mean", cls: type = FlatModel) -> Path:
+    def make(kind: str = "bert", pooling: str = "mean", cls: type = FlatForSequenceClassification) -> Path:
         tokenizer = load_tokenizer(make_encoder(kind))
         torch.manual_seed(4)
         model = cls.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24)
@@ -158,7 +158,7 @@ def test_the_folder_holds_no_pickle_and_nothing_of_this_machine(make_model, tmp_
 def test_other_logits_are_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused: bool) -> None:
     real = exporting.write_modules
 
-    def another(model: FlatModel, folder: Path, shift=None) -> None:
+    def another(model: FlatForSequenceClassification, folder: Path, shift=None) -> None:
         moved = np.zeros(model.config.label_count, dtype=np.float32)
         moved[3] = error
         real(model, folder, moved)
@@ -173,8 +173,11 @@ def test_other_logits_are_refused(make_model, tmp_path: Path, monkeypatch, error
 
 
 def test_what_cannot_be_exported_is_refused(make_model, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"HiAGMTPModel has more than a linear layer .*; use --to onnx, or --to stock"):
-        export_sentence_transformers(make_model(cls=HiAGMTPModel), tmp_path / "out")
+    with pytest.raises(
+        InputError,
+        match=r"HiAGMTPForSequenceClassification has more than a linear layer .*; use --to onnx, or --to stock",
+    ):
+        export_sentence_transformers(make_model(cls=HiAGMTPForSequenceClassification), tmp_path / "out")
     model = make_model()
     with pytest.raises(InputError, match="the output is there already; give a new or empty folder"):
         export_sentence_transformers(model, model)

@@ -21,7 +21,7 @@ from hgclr.export import stock as exporting
 from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
@@ -61,7 +61,7 @@ def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
     def make(kind: str = "bert", pooling: str = "cls") -> Path:
         tokenizer = load_tokenizer(make_encoder(kind))
         torch.manual_seed(4)
-        model = FlatModel.from_encoder(
+        model = FlatForSequenceClassification.from_encoder(
             make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24
         )
         torch.nn.init.normal_(model.classifier.weight, std=0.5)
@@ -91,10 +91,10 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_
 def test_without_an_exact_form_our_own_class_is_written(make_model, taxonomy, tmp_path: Path) -> None:
     model = make_model("distilbert")
     result = export_stock(model, tmp_path / "own")
-    assert result.class_name == "FlatModel"
+    assert result.class_name == "FlatForSequenceClassification"
     assert "distilbert" in str(result.own_class)
     found = in_pipeline(result.folder, hgclr="with")
-    assert found["class"] == "FlatModel"
+    assert found["class"] == "FlatForSequenceClassification"
     expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
     for row, answer in enumerate(found["answers"]):
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
@@ -184,7 +184,7 @@ def test_the_folder_holds_no_pickle_and_nothing_of_this_machine(make_model, tmp_
 def test_other_logits_are_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused: bool) -> None:
     real = exporting.to_stock
 
-    def another(model: FlatModel, shift=None):
+    def another(model: FlatForSequenceClassification, shift=None):
         other = copy.deepcopy(model)
         with torch.no_grad():
             other.classifier.bias[3] += error

@@ -16,7 +16,7 @@ from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import find_model
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism", "a boat in a lake"]
@@ -64,7 +64,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendedHub:
 def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(network.classifier.weight, std=0.5)
     folder = tmp_path_factory.mktemp("finding") / "model"
     save(network, tokenizer, folder)
@@ -77,10 +77,13 @@ def expected(model: Path) -> np.ndarray:
 
 
 def test_a_pushed_model_is_loaded_by_its_name(hub: PretendedHub, model: Path, expected: np.ndarray) -> None:
-    FlatModel.from_pretrained(model).push_to_hub("me/sorter")
+    FlatForSequenceClassification.from_pretrained(model).push_to_hub("me/sorter")
     load_tokenizer(str(model)).push_to_hub("me/sorter")
     assert (hub.folder("me/sorter") / "model.safetensors").is_file()
-    assert FlatModel.from_pretrained("me/sorter").config.taxonomy == FlatModel.from_pretrained(model).config.taxonomy
+    assert (
+        FlatForSequenceClassification.from_pretrained("me/sorter").config.taxonomy
+        == FlatForSequenceClassification.from_pretrained(model).config.taxonomy
+    )
     classifier = HierarchicalClassifier.from_pretrained("me/sorter")
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-6)
     assert classifier.decisions.thresholds == 0.4

@@ -20,7 +20,7 @@ from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
@@ -32,7 +32,7 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("model")
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
-    trained = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
+    trained = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
     torch.nn.init.normal_(trained.classifier.weight, std=1.0)
     trained.deployed().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -46,9 +46,12 @@ def classifier(model: Path) -> HierarchicalClassifier:
 
 def one_by_one(model: Path, texts: list[str]) -> np.ndarray:
     """The probabilities by transformers alone, a text at a time, without padding."""
-    from hgclr.models import FlatModel
+    from hgclr.models import FlatForSequenceClassification
 
-    network, tokenizer = FlatModel.from_pretrained(model).eval(), AutoTokenizer.from_pretrained(model)
+    network, tokenizer = (
+        FlatForSequenceClassification.from_pretrained(model).eval(),
+        AutoTokenizer.from_pretrained(model),
+    )
     rows = []
     for text in texts:
         encoded = tokenizer(text, truncation=True, max_length=64, padding=False, return_tensors="pt")

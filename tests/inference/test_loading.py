@@ -17,7 +17,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import is_onnx, load
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
@@ -29,7 +29,9 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     """MPNet, so that nothing may take the padding token for 0."""
     tokenizer = load_tokenizer(make_encoder("mpnet"))
     torch.manual_seed(4)
-    network = FlatModel.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, threshold=0.4, max_length=40)
+    network = FlatForSequenceClassification.from_encoder(
+        make_encoder("mpnet"), taxonomy, tokenizer, threshold=0.4, max_length=40
+    )
     torch.nn.init.normal_(network.classifier.weight, std=1.0)
     folder = tmp_path_factory.mktemp("loading") / "model"
     save(network, tokenizer, folder)

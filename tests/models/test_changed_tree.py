@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.changed_tree import carry_over
 from hgclr.taxonomy import Taxonomy
@@ -44,7 +44,7 @@ def make_tree(edges: dict[str, str | None], names: dict[str, str] | None = None)
     return Taxonomy(ids, parents, [(names or {}).get(identifier, identifier) for identifier in ids])
 
 
-def trained(name: str, make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> TextClassifier:
+def trained(name: str, make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HierarchicalPreTrainedModel:
     """A model all of whose weights and buffers are random numbers, as after a training that nobody can guess."""
     torch.manual_seed(1)
     model = ARCHITECTURES[name].from_encoder(make_encoder("bert"), taxonomy, tokenizer, **(SIZES | settings))
@@ -55,13 +55,13 @@ def trained(name: str, make_encoder, taxonomy: Taxonomy, tokenizer, **settings) 
     return model.eval()
 
 
-def logits(model: TextClassifier, tokenizer, texts=TEXTS) -> torch.Tensor:
+def logits(model: HierarchicalPreTrainedModel, tokenizer, texts=TEXTS) -> torch.Tensor:
     batch = tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")
     with torch.no_grad():
         return model(batch["input_ids"], batch["attention_mask"]).logits
 
 
-def carried(model: TextClassifier, changes: TreeChanges, tokenizer) -> TextClassifier:
+def carried(model: HierarchicalPreTrainedModel, changes: TreeChanges, tokenizer) -> HierarchicalPreTrainedModel:
     rates = torch.linspace(0.02, 0.4, len(changes.new))
     return carry_over(model, changes, tokenizer, rates=rates, texts=TEXTS)
 
@@ -142,7 +142,7 @@ def _with_something_new(init):
     return initialise
 
 
-def name_direction(model: TextClassifier, tokenizer, tree: Taxonomy) -> np.ndarray:
+def name_direction(model: HierarchicalPreTrainedModel, tokenizer, tree: Taxonomy) -> np.ndarray:
     """Where the encoder puts each name, one name at a time, less their mean, at length 1."""
     vectors = []
     for name in tree.names:
@@ -288,7 +288,7 @@ def test_merged_and_split_labels(make_encoder, taxonomy, tokenizer, name: str) -
 
 def test_the_names_of_the_parts_set_them_apart(make_encoder, taxonomy, tokenizer) -> None:
     """Where rows follow names, the part whose name a text holds is the more probable one."""
-    model = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **SIZES)
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **SIZES)
     model.start_from_names(tokenizer)
     edges = {identifier: _parent(taxonomy, identifier) for identifier in taxonomy.ids if identifier != "law"}
     tree = make_tree(edges | {"court": "society", "judge": "society"})

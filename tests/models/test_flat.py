@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.models import FlatModel, label_names
+from hgclr.models import FlatForSequenceClassification, label_names
 from hgclr.models.base import load_tokenizer
 from hgclr.training import RunConfig, TrainingSettings, core, fit
 from hgclr.training.preparation import new_model
@@ -19,7 +19,9 @@ def tokenizer(make_encoder):
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_texts_are_pooled_over_their_real_tokens(make_encoder, taxonomy, tokenizer, pooling: str) -> None:
-    model = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, pooling=pooling).eval()
+    model = FlatForSequenceClassification.from_encoder(
+        make_encoder("bert"), taxonomy, tokenizer, pooling=pooling
+    ).eval()
     batch = tokenizer(["one two three", "four"], padding=True, return_tensors="pt")
     found = model.encode(batch["attention_mask"], input_ids=batch["input_ids"])
     for row, text in zip(found, ["one two three", "four"], strict=True):
@@ -33,7 +35,7 @@ def test_the_head_starts_where_the_encoder_puts_the_names(
     make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(label_names, "BLOCK", block)
-    model = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
     model.start_from_names(tokenizer)
     assert model.training
     model.eval()

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
-from hgclr.models import FlatModel, HGCLRModel, label_names
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, label_names
 from hgclr.nn import label_attention
 from hgclr.taxonomy import Taxonomy
 from support.literal import training_step
@@ -138,10 +138,10 @@ def test_any_encoder_trains_saves_and_loads(make_encoder, taxonomy, tmp_path: Pa
     model.save_pretrained(tmp_path / "full")
     model.deployed().save_pretrained(tmp_path / "flat")
     assert not list(tmp_path.rglob("*.bin"))
-    again = HGCLRModel.from_pretrained(tmp_path / "full").eval()
+    again = HGCLRForSequenceClassification.from_pretrained(tmp_path / "full").eval()
     torch.testing.assert_close(again(**inputs).logits, expected)
     torch.testing.assert_close(again.label_features(), model.label_features())
-    flat = FlatModel.from_pretrained(tmp_path / "flat").eval()
+    flat = FlatForSequenceClassification.from_pretrained(tmp_path / "flat").eval()
     torch.testing.assert_close(flat(**inputs).logits, expected)
     assert flat.config.taxonomy == taxonomy
     names = set(load_file(tmp_path / "flat" / "model.safetensors"))
@@ -213,12 +213,12 @@ def test_an_encoder_decoder_is_refused(make_encoder, taxonomy, tmp_path: Path, t
 
     T5Config(d_model=8, d_ff=8, num_layers=1, num_heads=1, vocab_size=50).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="encoder-decoder"):
-        FlatModel.from_encoder(str(tmp_path), taxonomy, tokenizer)
+        FlatForSequenceClassification.from_encoder(str(tmp_path), taxonomy, tokenizer)
 
 
 def test_a_missing_encoder_names_the_remedy(taxonomy, tokenizer) -> None:
     with pytest.raises(InputError, match="no-such/encoder"):
-        FlatModel.from_encoder("no-such/encoder", taxonomy, tokenizer)
+        FlatForSequenceClassification.from_encoder("no-such/encoder", taxonomy, tokenizer)
 
 
 @pytest.mark.parametrize("preset", ["default", "published"])

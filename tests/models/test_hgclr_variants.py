@@ -9,7 +9,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv
 
 from hgclr.config import PRESETS
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from support.toy import GOLD, TEXTS, batch_of, make_model, noise_for, still
 
 LONG = [" ".join([text] * 40) for text in TEXTS]
@@ -60,9 +60,12 @@ def test_every_variant_trains_all_that_is_built(make_encoder, taxonomy, tmp_path
     assert losses[-1] < losses[0] / 4
 
     model.save_pretrained(tmp_path / "full")
-    again, inputs = HGCLRModel.from_pretrained(tmp_path / "full"), (batch["input_ids"], batch["attention_mask"])
+    again, inputs = (
+        HGCLRForSequenceClassification.from_pretrained(tmp_path / "full"),
+        (batch["input_ids"], batch["attention_mask"]),
+    )
     torch.testing.assert_close(again.state_dict(), model.state_dict())
-    flat = FlatModel.from_pretrained(tmp_path / "full").eval()
+    flat = FlatForSequenceClassification.from_pretrained(tmp_path / "full").eval()
     torch.testing.assert_close(flat(*inputs).logits, model.eval()(*inputs).logits)
     if model.config.positives == "hierarchy":
         torch.testing.assert_close(again.eval().label_features(), model.label_features())
@@ -104,7 +107,7 @@ def test_graph_convolutions_start_as_torch_geometric_has_them(make_encoder, taxo
 def test_a_label_side_is_drawn_anew_where_a_file_has_none(make_encoder, taxonomy, tmp_path: Path) -> None:
     model, _ = make_model(make_encoder, taxonomy, label_encoder="gat")
     model.deployed().save_pretrained(tmp_path)
-    again = HGCLRModel.from_pretrained(tmp_path)
+    again = HGCLRForSequenceClassification.from_pretrained(tmp_path)
     for name, parameter in again.label_encoder.convolution.named_parameters():
         assert torch.isfinite(parameter).all(), name
         assert bool(parameter.any()) == (name != "bias"), name
@@ -137,7 +140,7 @@ def test_random_samples_keep_what_guided_ones_were_measured_to_keep(
     assert mean_kept(random, batch, draws=2000) == pytest.approx(measured, rel=0.01)
 
 
-def mean_kept(model: HGCLRModel, batch: dict[str, torch.Tensor], draws: int) -> float:
+def mean_kept(model: HGCLRForSequenceClassification, batch: dict[str, torch.Tensor], draws: int) -> float:
     words = model.encoder.get_input_embeddings()(batch["input_ids"])
     torch.manual_seed(0)
     with torch.no_grad():
@@ -169,7 +172,9 @@ def test_random_samples_drop_the_words_that_were_drawn(make_encoder, taxonomy) -
     torch.testing.assert_close(found, loss.detach() / len(TEXTS), atol=1e-5, rtol=1e-5)
 
 
-def loss_per_text(model: HGCLRModel, batch: dict[str, torch.Tensor], words: torch.Tensor) -> torch.Tensor:
+def loss_per_text(
+    model: HGCLRForSequenceClassification, batch: dict[str, torch.Tensor], words: torch.Tensor
+) -> torch.Tensor:
     logits = model.classifier(model.encode(batch["attention_mask"], inputs_embeds=words))
     loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch["labels"], reduction="none")
     return loss.sum(1)

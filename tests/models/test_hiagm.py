@@ -13,9 +13,14 @@ from torch import Tensor
 
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import ARCHITECTURES, HiAGMLAModel, HiAGMTPModel, load_deployed
+from hgclr.models import (
+    ARCHITECTURES,
+    HiAGMLAForSequenceClassification,
+    HiAGMTPForSequenceClassification,
+    load_deployed,
+)
 from hgclr.models.base import save
-from hgclr.models.hiagm import HiAGM, edge_prior
+from hgclr.models.hiagm import HiAGMPreTrainedModel, edge_prior
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from support.toy import TEXTS, batch_of
@@ -24,30 +29,30 @@ KINDS = ["hiagm-tp", "hiagm-la"]
 STRUCTURES = ["gcn", "tree-lstm"]
 
 
-def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, kind: str, **settings) -> HiAGM:
+def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, kind: str, **settings) -> HiAGMPreTrainedModel:
     torch.manual_seed(0)
     settings = {"node_width": 10} | settings
     model = ARCHITECTURES[kind].from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():
         if not name.startswith("encoder."):
             torch.nn.init.normal_(parameter, std=0.3)  # large enough to matter
-    assert isinstance(model, HiAGM)
+    assert isinstance(model, HiAGMPreTrainedModel)
     return model.eval()
 
 
-def literal_logits(model: HiAGM, batch: dict[str, Tensor]) -> Tensor:
+def literal_logits(model: HiAGMPreTrainedModel, batch: dict[str, Tensor]) -> Tensor:
     """One text at a time, without padding, one label at a time."""
     rows = []
     width, labels = model.config.node_width, model.config.label_count
     for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
         real = ids[: int(mask.sum())][None]
         tokens = model.encoder(input_ids=real).last_hidden_state[0]
-        if isinstance(model, HiAGMTPModel):
+        if isinstance(model, HiAGMTPForSequenceClassification):
             wide = model.transformation.weight @ tokens[0] + model.transformation.bias
             nodes = torch.stack([wide[k * width : (k + 1) * width] for k in range(labels)])
             features = model.structure(nodes[None])[0]
         else:
-            assert isinstance(model, HiAGMLAModel)
+            assert isinstance(model, HiAGMLAForSequenceClassification)
             known = model.structure(model.label_embedding.weight[None])[0]
             projected = torch.stack([model.token_projection(token) for token in tokens])
             attended = []
@@ -75,7 +80,7 @@ def test_logits_equal_the_equations_and_padding_changes_nothing(
 def test_labels_decide_what_is_attended_to(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     """In the released program's setting they did not: a softmax over one position is 1."""
     model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-la")
-    assert isinstance(model, HiAGMLAModel)
+    assert isinstance(model, HiAGMLAForSequenceClassification)
     batch = batch_of(tokenizer, taxonomy)
     before = model(**batch).logits
     with torch.no_grad():
@@ -85,7 +90,7 @@ def test_labels_decide_what_is_attended_to(make_encoder, taxonomy: Taxonomy, tok
 
 def test_token_vectors_of_the_right_size_are_not_projected(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-la", node_width=32)
-    assert isinstance(model, HiAGMLAModel)
+    assert isinstance(model, HiAGMLAForSequenceClassification)
     assert not list(model.token_projection.parameters())
     batch = batch_of(tokenizer, taxonomy)
     torch.testing.assert_close(model(**batch).logits, literal_logits(model, batch), atol=1e-4, rtol=1e-4)

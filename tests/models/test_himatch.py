@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hgclr.models import HiAGMTPModel, HiMatchModel, label_names
+from hgclr.models import HiAGMTPForSequenceClassification, HiMatchForSequenceClassification, label_names
 from hgclr.models.hiagm import edge_prior
 from hgclr.models.himatch import draw_labels
 from hgclr.taxonomy import Taxonomy
@@ -21,11 +21,11 @@ from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_sa
 ADDED = ("label_structure.", "label_joint.", "text_joint.")
 
 
-def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HiMatchModel:
+def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HiMatchForSequenceClassification:
     """Return a model in training mode without dropout, its new weights large enough to matter."""
     torch.manual_seed(0)
     settings = {"node_width": 10, "joint_width": 6, "classifier_dropout": 0.0, "structure_dropout": 0.0} | settings
-    model = HiMatchModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
+    model = HiMatchForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():
         if not name.startswith("encoder."):
             torch.nn.init.normal_(parameter, std=0.3)
@@ -40,7 +40,7 @@ def documents_of(tokenizer, taxonomy: Taxonomy) -> datasets.Dataset:
     return datasets.Dataset.from_dict({"input_ids": encoded, "labels": gold})
 
 
-def literal_losses(model: HiMatchModel, batch: dict[str, Tensor]) -> tuple[float, float]:
+def literal_losses(model: HiMatchForSequenceClassification, batch: dict[str, Tensor]) -> tuple[float, float]:
     """One text and one label at a time; the labels that are drawn are those that the seed gives."""
     drawn = draw_labels(batch["labels"], torch.tensor(model.config.label_parents))
     texts = [tokens[tokens >= 0][None] for tokens in model.label_tokens]
@@ -165,7 +165,7 @@ def test_reading_labels_draws_nothing_and_uses_no_dropout(
 
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
-    check_it_is_deployed_as(HiAGMTPModel, model, batch_of(tokenizer, taxonomy))
+    check_it_is_deployed_as(HiAGMTPForSequenceClassification, model, batch_of(tokenizer, taxonomy))
 
 
 def test_saved_and_loaded_it_predicts_the_same(
@@ -177,7 +177,7 @@ def test_saved_and_loaded_it_predicts_the_same(
     expected = model.eval()(**batch_of(tokenizer, taxonomy)).logits
     caplog.clear()
     added = (*ADDED, "label_", "batches")
-    again = check_saved_and_loaded(HiAGMTPModel, model, tokenizer, expected, added, tmp_path)
+    again = check_saved_and_loaded(HiAGMTPForSequenceClassification, model, tokenizer, expected, added, tmp_path)
     assert not caplog.records  # what is for training only is left out without a word
     assert again.batches == 1  # texts and vectors of the labels are there too
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hgclr.models import HiAGMLAModel, HTCInfoMaxModel
+from hgclr.models import HiAGMLAForSequenceClassification, HTCInfoMaxForSequenceClassification
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
@@ -18,11 +18,11 @@ from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_sa
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
 
 
-def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HTCInfoMaxModel:
+def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HTCInfoMaxForSequenceClassification:
     """Return a model in training mode without dropout, its new weights large enough to matter."""
     torch.manual_seed(0)
     settings = {"node_width": 10, "classifier_dropout": 0.0, "structure_dropout": 0.0} | settings
-    model = HTCInfoMaxModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
+    model = HTCInfoMaxForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():
         if not name.startswith("encoder."):
             torch.nn.init.normal_(parameter, std=0.1)
@@ -31,7 +31,9 @@ def make_model(make_encoder, taxonomy: Taxonomy, tokenizer, **settings) -> HTCIn
     return model
 
 
-def literal_terms(model: HTCInfoMaxModel, batch: dict[str, Tensor], shift: int, drawn: Tensor) -> dict[str, Tensor]:
+def literal_terms(
+    model: HTCInfoMaxForSequenceClassification, batch: dict[str, Tensor], shift: int, drawn: Tensor
+) -> dict[str, Tensor]:
     """The two losses and the gate, one text without padding and one pair at a time, from sigmoids and logarithms."""
     texts = []
     for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
@@ -109,7 +111,7 @@ def test_a_single_document_has_no_mutual_information(make_encoder, taxonomy: Tax
 def test_label_features_are_trained_towards_the_prior(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     """A step of the projection alone makes them harder to tell from draws, one of the discriminator alone easier."""
 
-    def prior_loss(model: HTCInfoMaxModel) -> float:
+    def prior_loss(model: HTCInfoMaxForSequenceClassification) -> float:
         torch.manual_seed(1)
         return model(**batch_of(tokenizer, taxonomy)).terms["loss_prior"].item()
 
@@ -129,7 +131,7 @@ def test_label_features_are_trained_towards_the_prior(make_encoder, taxonomy: Ta
 
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
-    check_it_is_deployed_as(HiAGMLAModel, model, batch_of(tokenizer, taxonomy))
+    check_it_is_deployed_as(HiAGMLAForSequenceClassification, model, batch_of(tokenizer, taxonomy))
 
 
 def test_saved_and_loaded_it_predicts_the_same(
@@ -138,7 +140,7 @@ def test_saved_and_loaded_it_predicts_the_same(
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
     expected = model(**batch_of(tokenizer, taxonomy)).logits
     caplog.clear()
-    check_saved_and_loaded(HiAGMLAModel, model, tokenizer, expected, ADDED, tmp_path)
+    check_saved_and_loaded(HiAGMLAForSequenceClassification, model, tokenizer, expected, ADDED, tmp_path)
     assert not caplog.records  # what is for training only is left out without a word
 
 

@@ -126,7 +126,7 @@ def test_a_run_is_refused_before_anything_is_written(
     free(monkeypatch, 0.001)
     with pytest.raises(InputError, match="hiagm-tp with 9 labels has a head of"):
         train(run)
-    monkeypatch.setattr("hgclr.models.memory.check_parameters", lambda *_: None)
+    monkeypatch.setattr("hgclr.training.preparation.check_parameters", lambda *_: None)
     with pytest.raises(InputError, match="training hiagm-tp with 9 labels on 16 texts"):
         train(run)
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -138,7 +138,7 @@ from transformers import AutoConfig
 from hgclr.models import ARCHITECTURES
 from hgclr.models.memory import need_of
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.acceleration import accelerate_on_processor
+from hgclr.training.trainer import accelerate_on_cpu
 
 class Tokenizer:
     all_special_ids, unk_token_id = [0], 1
@@ -152,7 +152,7 @@ kind, labels, batch, length, before = sys.argv[1], *map(int, sys.argv[2:]), high
 sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 tree = Taxonomy([str(i) for i in range(labels)], [-1 if i < 10 else i % 10 for i in range(labels)])
 model = ARCHITECTURES[kind].from_encoder_config(AutoConfig.for_model("bert", **sizes), tree, Tokenizer()).train()
-accelerate_on_processor(model, model.encoder)
+accelerate_on_cpu(model, model.encoder)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 ids = torch.randint(5, 100, (batch, length))
 gold = torch.zeros(batch, labels)

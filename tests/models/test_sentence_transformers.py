@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.models import FlatModel, HiAGMTPModel, TextClassifier, load_deployed
+from hgclr.models import (
+    FlatForSequenceClassification,
+    HiAGMTPForSequenceClassification,
+    HierarchicalPreTrainedModel,
+    load_deployed,
+)
 from hgclr.models.base import load_tokenizer
 from hgclr.models.sentence_transformers import from_modules, no_modules_form, read_modules, write_modules
 from hgclr.models.textrcnn import TextRCNNConfig
@@ -22,7 +27,9 @@ POOLINGS = ["cls", "mean", "max"]
 def make_flat(make_encoder, taxonomy):
     """Return a function that makes an untrained model whose logits are spread out."""
 
-    def make(kind: str = "bert", cls: type[TextClassifier] = FlatModel, **settings) -> TextClassifier:
+    def make(
+        kind: str = "bert", cls: type[HierarchicalPreTrainedModel] = FlatForSequenceClassification, **settings
+    ) -> HierarchicalPreTrainedModel:
         torch.manual_seed(4)
         tokenizer = load_tokenizer(make_encoder(kind))
         model = cls.from_encoder(
@@ -51,7 +58,7 @@ def test_it_becomes_our_model_again(make_flat, taxonomy, tmp_path: Path, kind: s
     model = make_flat(kind, pooling=pooling)
     write_modules(model, tmp_path)
     for loaded in (from_modules(tmp_path), load_deployed(tmp_path)):
-        assert isinstance(loaded, FlatModel)
+        assert isinstance(loaded, FlatForSequenceClassification)
         weights, expected = loaded.state_dict(), model.state_dict()
         assert weights.keys() == expected.keys()
         assert all(torch.equal(weights[name], expected[name]) for name in expected)
@@ -77,12 +84,12 @@ def test_what_the_files_say_is_the_model_with_padding_of_any_size(make_flat, tmp
 
 
 def test_what_has_no_such_form_is_told_why(make_flat, taxonomy, tokenizer, tmp_path: Path) -> None:
-    hiagm = make_flat(cls=HiAGMTPModel)
-    assert no_modules_form(hiagm) == "HiAGMTPModel has more than a linear layer on its encoder"
+    hiagm = make_flat(cls=HiAGMTPForSequenceClassification)
+    assert no_modules_form(hiagm) == "HiAGMTPForSequenceClassification has more than a linear layer on its encoder"
     config = TextRCNNConfig(vocab_size=len(tokenizer))
-    rcnn = FlatModel.from_encoder(config, taxonomy, tokenizer, pooling="max")
+    rcnn = FlatForSequenceClassification.from_encoder(config, taxonomy, tokenizer, pooling="max")
     assert no_modules_form(rcnn) == "its encoder, TextRCNNModel, is none of transformers' own"
-    with pytest.raises(ValueError, match="HiAGMTPModel has more than a linear layer"):
+    with pytest.raises(ValueError, match="HiAGMTPForSequenceClassification has more than a linear layer"):
         write_modules(hiagm, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from hgclr.models import FlatModel, HiAGMTPModel, TextClassifier, load_deployed
+from hgclr.models import (
+    FlatForSequenceClassification,
+    HiAGMTPForSequenceClassification,
+    HierarchicalPreTrainedModel,
+    load_deployed,
+)
 from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import from_stock, no_stock_form, to_stock
 
@@ -22,7 +27,9 @@ SHAPES = [(1, 1), (1, 30), (5, 17), (16, 3)]
 def make_flat(make_encoder, taxonomy):
     """Return a function that makes an untrained model whose logits are spread out."""
 
-    def make(kind: str = "bert", cls: type[TextClassifier] = FlatModel, **settings) -> TextClassifier:
+    def make(
+        kind: str = "bert", cls: type[HierarchicalPreTrainedModel] = FlatForSequenceClassification, **settings
+    ) -> HierarchicalPreTrainedModel:
         torch.manual_seed(4)
         model = cls.from_encoder(
             make_encoder(kind), taxonomy, load_tokenizer(make_encoder(kind)), threshold=0.4, max_length=40, **settings
@@ -88,7 +95,7 @@ def test_it_becomes_our_model_again(make_flat, taxonomy, tmp_path: Path, kind: s
     model = make_flat(kind)
     to_stock(model).save_pretrained(tmp_path)
     for loaded in (from_stock(tmp_path), load_deployed(tmp_path)):
-        assert isinstance(loaded, FlatModel)
+        assert isinstance(loaded, FlatForSequenceClassification)
         weights, expected = loaded.state_dict(), model.state_dict()
         assert weights.keys() == expected.keys()
         assert all(torch.equal(weights[name], expected[name]) for name in expected)
@@ -103,10 +110,30 @@ def test_it_becomes_our_model_again(make_flat, taxonomy, tmp_path: Path, kind: s
 @pytest.mark.parametrize(
     ("kind", "cls", "settings", "reason"),
     [
-        ("distilbert", FlatModel, {}, "own class for distilbert has no head that a linear layer can be written in"),
-        ("electra", FlatModel, {}, "own class for electra has no head that a linear layer can be written in"),
-        ("bert", FlatModel, {"pooling": "mean"}, "reads the first token, this model's pooling is mean"),
-        ("bert", HiAGMTPModel, {}, "HiAGMTPModel has more than a linear layer on its encoder"),
+        (
+            "distilbert",
+            FlatForSequenceClassification,
+            {},
+            "own class for distilbert has no head that a linear layer can be written in",
+        ),
+        (
+            "electra",
+            FlatForSequenceClassification,
+            {},
+            "own class for electra has no head that a linear layer can be written in",
+        ),
+        (
+            "bert",
+            FlatForSequenceClassification,
+            {"pooling": "mean"},
+            "reads the first token, this model's pooling is mean",
+        ),
+        (
+            "bert",
+            HiAGMTPForSequenceClassification,
+            {},
+            "HiAGMTPForSequenceClassification has more than a linear layer on its encoder",
+        ),
     ],
 )
 def test_what_has_no_stock_form_is_told_why(make_flat, kind: str, cls, settings: dict, reason: str) -> None:

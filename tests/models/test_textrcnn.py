@@ -17,12 +17,12 @@ from hgclr.data.vocabulary import word_tokenizer
 from hgclr.errors import InputError
 from hgclr.export.onnx import trace
 from hgclr.inference.backends import OnnxBackend
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import position_count
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
-from hgclr.nn.attention import ProcessorDropout
+from hgclr.nn.attention import CPUDropout
 from hgclr.training.preparation import count_parameters
-from hgclr.training.trainer import accelerate_on_processor
+from hgclr.training.trainer import accelerate_on_cpu
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]
 SIZES = {"vocab_size": 40, "word_width": 10, "recurrent_width": 6, "filters": 4}
@@ -139,7 +139,7 @@ def test_padding_has_no_influence(encoder: TextRCNNModel) -> None:
 
 
 def test_padding_has_no_influence_on_logits(tokenizer, taxonomy) -> None:
-    model = make_model(FlatModel, tokenizer, taxonomy).eval()
+    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
     batch = batch_of(tokenizer, taxonomy)
     wider = (
         torch.nn.functional.pad(batch["input_ids"], (0, 7)),
@@ -191,7 +191,7 @@ def test_types_in_the_configuration_are_checked() -> None:
         TextRCNNConfig(word_width="wide")
 
 
-@pytest.mark.parametrize("kind", [None, FlatModel, HGCLRModel])
+@pytest.mark.parametrize("kind", [None, FlatForSequenceClassification, HGCLRForSequenceClassification])
 def test_new_words_are_uniform_and_padding_is_zero(kind, tokenizer, taxonomy) -> None:
     """Also under a classifier, which draws its own layers in another way."""
     config = TextRCNNConfig(vocab_size=400, word_width=50)
@@ -223,14 +223,14 @@ def test_what_is_asked_of_encoders(encoder: TextRCNNModel) -> None:
     assert count_parameters(encoder) == gru + convolutions
     ids, mask = padded(IDS)
     before = encoder(ids, mask).last_hidden_state
-    accelerate_on_processor(encoder, encoder)
-    assert {type(m) for m in encoder.modules() if isinstance(m, torch.nn.Dropout)} == {ProcessorDropout}
+    accelerate_on_cpu(encoder, encoder)
+    assert {type(m) for m in encoder.modules() if isinstance(m, torch.nn.Dropout)} == {CPUDropout}
     torch.testing.assert_close(encoder.eval()(ids, mask).last_hidden_state, before)
     encoder.train()(ids, mask).last_hidden_state.sum().backward()
 
 
 def test_a_text_without_words_has_the_vector_zero(tokenizer, taxonomy) -> None:
-    model = make_model(FlatModel, tokenizer, taxonomy).eval()
+    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
     ids = torch.tensor([[5, 6, 7], [0, 0, 0]])
     logits = model(ids, torch.tensor([[1, 1, 1], [0, 0, 0]])).logits
     assert torch.equal(logits[1], model.classifier.bias)
@@ -242,7 +242,7 @@ def test_a_text_without_words_has_the_vector_zero(tokenizer, taxonomy) -> None:
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_hgclr_trains_every_weight(tokenizer, taxonomy, preset: str) -> None:
     heads = {"label_heads": 5, "token_label_heads": 2}  # the presets' 8 do not divide 10
-    model = make_model(HGCLRModel, tokenizer, taxonomy, **PRESETS[preset] | heads).train()
+    model = make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, **PRESETS[preset] | heads).train()
     assert model.config.special_token_ids == [tokenizer.pad_token_id]
     output = model(**batch_of(tokenizer, taxonomy))
     output.loss.backward()
@@ -257,7 +257,7 @@ def test_label_names_are_embedded_by_all_their_words(taxonomy, kind: str) -> Non
     tokenizer = word_tokenizer([*taxonomy.names, "fine arts"], minimum=1)
     names = [*taxonomy.names[:-1], "fine arts"]
     tree = type(taxonomy)(taxonomy.ids, taxonomy.parents, names)
-    model = make_model(HGCLRModel, tokenizer, tree, name_embedding=kind).eval()
+    model = make_model(HGCLRForSequenceClassification, tokenizer, tree, name_embedding=kind).eval()
     ids = tokenizer.get_vocab()
     table = model.encoder.get_input_embeddings().weight
     expected = torch.stack([table[[ids[word] for word in name.split()]].mean(0) for name in names])
@@ -266,13 +266,13 @@ def test_label_names_are_embedded_by_all_their_words(taxonomy, kind: str) -> Non
 
 def test_what_does_not_fit_is_refused(tokenizer, taxonomy) -> None:
     with pytest.raises(InputError, match="token_label_heads is 8, which does not divide the width 10"):
-        make_model(HGCLRModel, tokenizer, taxonomy, token_label_heads=8)
+        make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, token_label_heads=8)
     with pytest.raises(InputError, match="a textrcnn encoder also looks at distances"):
-        make_model(HGCLRModel, tokenizer, taxonomy, compact_positives=True)
+        make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, compact_positives=True)
 
 
 def test_the_onnx_graph_gives_torchs_logits_for_any_length(tokenizer, taxonomy, tmp_path: Path) -> None:
-    model = make_model(FlatModel, tokenizer, taxonomy).eval()
+    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.5)  # so that gates and logits are spread out
     onnx_ir.save(trace(model), tmp_path / "model.onnx")

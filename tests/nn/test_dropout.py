@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hgclr.nn.attention import ProcessorDropout, keep_mask, kept_share
+from hgclr.nn.attention import CPUDropout, keep_mask, kept_share
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])
@@ -31,7 +31,7 @@ def test_torchs_seed_decides_the_bits() -> None:
 def test_what_is_kept_is_scaled_and_the_gradient_follows() -> None:
     torch.manual_seed(1)
     values = torch.rand(30, 40).add_(1).requires_grad_()
-    dropped = ProcessorDropout(0.25)(values)
+    dropped = CPUDropout(0.25)(values)
     kept = dropped != 0
     assert 0.6 < kept.float().mean() < 0.9
     torch.testing.assert_close(dropped[kept], values[kept] / 0.75)
@@ -42,12 +42,12 @@ def test_what_is_kept_is_scaled_and_the_gradient_follows() -> None:
 
 def test_dropout_keeps_the_mean() -> None:
     torch.manual_seed(2)
-    layer = ProcessorDropout(0.3)
+    layer = CPUDropout(0.3)
     assert float(layer(torch.ones(500, 500)).mean()) == pytest.approx(1.0, abs=0.01)
 
 
 def test_without_training_or_rate_nothing_happens() -> None:
     values = torch.randn(4, 5)
-    assert torch.equal(ProcessorDropout(0.5).eval()(values), values)
-    assert torch.equal(ProcessorDropout(0.0)(values), values)
-    assert torch.equal(ProcessorDropout(1.0)(values), nn.Dropout(1.0)(values))
+    assert torch.equal(CPUDropout(0.5).eval()(values), values)
+    assert torch.equal(CPUDropout(0.0)(values), values)
+    assert torch.equal(CPUDropout(1.0)(values), nn.Dropout(1.0)(values))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hgclr.models.base import token_mean
 from hgclr.models.htcinfomax import (
     InformationGate,
     PriorDiscriminator,
@@ -16,7 +17,6 @@ from hgclr.models.htcinfomax import (
     mutual_information_loss,
     other_documents,
     prior_matching_loss,
-    text_mean,
 )
 
 LENGTHS = (1, 2, 6, 4)
@@ -140,7 +140,6 @@ def test_a_discriminator_learns_which_labels_belong_to_which_text() -> None:
     """As it starts in a model: labels are told by one feature of the text, which neither of the two has by itself."""
     torch.manual_seed(7)
     discriminator = TextLabelDiscriminator(WIDTH, hidden=32)
-    discriminator.reset_parameters()
     optimiser = torch.optim.Adam(discriminator.parameters(), lr=3e-3)
     mask = torch.ones(32, 4, dtype=torch.int64)
     losses = []
@@ -173,7 +172,7 @@ def test_no_document_is_its_own_other_and_each_is_one() -> None:
 def test_means_and_gate_by_loops() -> None:
     torch.manual_seed(6)
     texts, mask = make_texts(2)
-    means = text_mean(texts, mask)
+    means = token_mean(texts, mask)
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(means[row], sum(texts[row, place] for place in range(length)) / length)
 

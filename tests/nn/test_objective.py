@@ -8,7 +8,7 @@ import pytest
 import torch
 from pytorch_metric_learning.losses import NTXentLoss
 
-from hgclr.nn.contrast import ProjectionHead, classification_loss, negative_weights, nt_xent
+from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
 from hgclr.taxonomy import Taxonomy
 
 

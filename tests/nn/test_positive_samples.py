@@ -7,12 +7,19 @@ import math
 import pytest
 import torch
 
-from hgclr.nn.contrast import KeepAtRandom, KeepByFraction, KeepByThreshold, adversarial_move, compact, keep_weights
+from hgclr.nn.positive_samples import (
+    adversarial_move,
+    compact,
+    keep_at_random,
+    keep_by_fraction,
+    keep_by_threshold,
+    keep_weights,
+)
 
 
 def test_the_gradient_reaches_the_probability_exactly_where_a_token_is_kept() -> None:
     probability = torch.tensor([[0.1, 0.5, 0.9, 0.3]], requires_grad=True)
-    kept = KeepByThreshold(0.3)(probability, torch.tensor([[True, True, True, True]]))
+    kept = keep_by_threshold(probability, torch.tensor([[True, True, True, True]]), 0.3)
     assert kept.tolist() == [[False, True, True, False]]  # P_i > γ, not ≥
     weights = keep_weights(probability, kept)
     assert weights.tolist() == [[0.0, 1.0, 1.0, 0.0]]
@@ -40,7 +47,7 @@ def test_keep_by_fraction_keeps_the_most_probable(fraction: float, at_least: int
     candidates = torch.zeros(3, 10, dtype=torch.bool)
     for document, length in enumerate([10, 3, 1]):
         candidates[document, :length] = True
-    kept = KeepByFraction(fraction, at_least)(probability, candidates)
+    kept = keep_by_fraction(probability, candidates, fraction, at_least)
     assert kept.sum(1).tolist() == expected
     assert not (kept & ~candidates).any()
     for document in range(3):
@@ -52,12 +59,12 @@ def test_keep_by_fraction_keeps_the_most_probable(fraction: float, at_least: int
 def test_keep_by_fraction_ignores_the_scale_of_the_probabilities() -> None:
     torch.manual_seed(4)
     probability, candidates = torch.rand(4, 20), torch.ones(4, 20, dtype=torch.bool)
-    rule = KeepByFraction(0.25)
-    assert torch.equal(rule(probability, candidates), rule(probability**3 / 1000, candidates))
+    scaled = keep_by_fraction(probability**3 / 1000, candidates, 0.25)
+    assert torch.equal(keep_by_fraction(probability, candidates, 0.25), scaled)
 
 
 def test_keep_by_fraction_breaks_ties_by_position() -> None:
-    kept = KeepByFraction(0.5)(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
+    kept = keep_by_fraction(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool), 0.5)
     assert kept.tolist() == [[True, True, False, False]]
 
 
@@ -90,9 +97,8 @@ def tokens_of(lengths: list[int], specials: int, width: int) -> tuple[torch.Tens
 )
 def test_keep_at_random_keeps_its_share_of_all_tokens(fraction: float, lengths: list[int], specials: int) -> None:
     real, special = tokens_of(lengths, specials, 210)
-    rule = KeepAtRandom(fraction)
     torch.manual_seed(0)
-    counts = torch.stack([rule(real, special).sum(1) for _ in range(3000)])  # (draws, B)
+    counts = torch.stack([keep_at_random(real, special, fraction).sum(1) for _ in range(3000)])  # (draws, B)
     assert float(counts.sum(1).float().mean()) / sum(lengths) == pytest.approx(fraction, rel=0.005)
     others = sum(lengths) - specials * len(lengths)
     share = (fraction * sum(lengths) - specials * len(lengths)) / others
@@ -105,7 +111,7 @@ def test_keep_at_random_keeps_its_share_of_all_tokens(fraction: float, lengths: 
 def test_keep_at_random_gives_every_token_the_same_chance_and_keeps_special_ones() -> None:
     real, special = tokens_of([9, 4], 2, 12)
     torch.manual_seed(1)
-    often = torch.stack([KeepAtRandom(0.6)(real, special) for _ in range(4000)]).float().mean(0)
+    often = torch.stack([keep_at_random(real, special, 0.6) for _ in range(4000)]).float().mean(0)
     assert (often[special] == 1).all()
     assert (often[~real] == 0).all()
     share = (0.6 * 13 - 4) / 9
@@ -116,11 +122,11 @@ def test_keep_at_random_keeps_at_least_what_it_is_told() -> None:
     real, special = tokens_of([30, 9, 3], 1, 30)
     torch.manual_seed(2)
     for _ in range(20):
-        assert KeepAtRandom(0.2, at_least=5)(real, special).sum(1).tolist()[1:] == [6, 3]
+        assert keep_at_random(real, special, 0.2, at_least=5).sum(1).tolist()[1:] == [6, 3]
     # Fewer special tokens than there are cannot be kept.
     real, special = tokens_of([4, 4], 2, 4)
-    assert torch.equal(KeepAtRandom(0.3)(real, special), special)
-    assert torch.equal(KeepAtRandom(0.3)(special, special), special)  # no other tokens at all
+    assert torch.equal(keep_at_random(real, special, 0.3), special)
+    assert torch.equal(keep_at_random(special, special, 0.3), special)  # no other tokens at all
 
 
 def test_keep_at_random_follows_torchs_seed() -> None:
@@ -128,7 +134,7 @@ def test_keep_at_random_follows_torchs_seed() -> None:
     draws = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
-        draws.append(KeepAtRandom(0.5)(real, special))
+        draws.append(keep_at_random(real, special, 0.5))
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from hgclr.nn import contrast as token_guidance
-from hgclr.nn.contrast import TokenLabelAttention, gold_probability, gumbel_noise
+from hgclr.nn import positive_samples as token_guidance
+from hgclr.nn.positive_samples import TokenLabelAttention, gold_probability, gumbel_noise
 
 
 @pytest.mark.parametrize("scale_by", ["head", "width"])

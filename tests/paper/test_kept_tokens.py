@@ -15,7 +15,7 @@ import torch
 from hgclr.config import PRESETS
 from hgclr.data.folder import DataFolder, Document
 from hgclr.errors import InputError
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import kept_tokens as module
 from hgclr.paper import kept_tokens_figure
@@ -38,7 +38,7 @@ def folder(make_encoder: Callable[[str], str], taxonomy, tmp_path_factory: pytes
         ("dropout", {"positives": "dropout"}),
     ):
         torch.manual_seed(2)
-        model = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
+        model = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **settings)
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.startswith("token_label_attention"):
                 torch.nn.init.normal_(parameter, std=2.0)  # enough guidance to differ from chance
@@ -202,7 +202,9 @@ def test_the_rule_in_words_and_another_share(folder: Path, taxonomy) -> None:
 
 def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, make_encoder, tmp_path: Path) -> None:
     remedy = "give the folder training-model that hgclr train wrote for the architecture hgclr"
-    with pytest.raises(InputError, match=f"default-deployed: this FlatModel has no label side; {remedy}"):
+    with pytest.raises(
+        InputError, match=f"default-deployed: this FlatForSequenceClassification has no label side; {remedy}"
+    ):
         load_training_model(folder / "default-deployed")
     with pytest.raises(InputError, match="dropout: its positive samples are made by dropout, not by labels"):
         load_training_model(folder / "dropout")
@@ -217,10 +219,12 @@ def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, make_encoder, t
     with pytest.raises(InputError, match=r"the text '\\u200b' has no tokens; give a text of some words"):
         list(keep_tokens(model, tokenizer, [document(taxonomy, "\u200b")]))
     # The label side named in the configuration, but not among the weights.
-    flat = FlatModel.from_pretrained(folder / "default-deployed")
+    flat = FlatForSequenceClassification.from_pretrained(folder / "default-deployed")
     save(flat, tokenizer, tmp_path / "half")
     config = json.loads((tmp_path / "half" / "config.json").read_text())
-    (tmp_path / "half" / "config.json").write_text(json.dumps(config | {"architectures": ["HGCLRModel"]}))
+    (tmp_path / "half" / "config.json").write_text(
+        json.dumps(config | {"architectures": ["HGCLRForSequenceClassification"]})
+    )
     with pytest.raises(InputError, match=f"half: the weights lack .*; {remedy}"):
         load_training_model(tmp_path / "half")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from hgclr.errors import InputError
-from hgclr.models import FlatModel, HGCLRModel
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
@@ -227,10 +227,10 @@ def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> 
     other = Taxonomy([f"{label}!" for label in taxonomy.ids], taxonomy.parents)
     small = Taxonomy(["a", "b", "a1"], [-1, -1, 0])
     for name, kind, tree in (
-        ("flat", FlatModel, taxonomy),
-        ("hgclr", HGCLRModel, taxonomy),
-        ("other", FlatModel, other),
-        ("small", FlatModel, small),
+        ("flat", FlatForSequenceClassification, taxonomy),
+        ("hgclr", HGCLRForSequenceClassification, taxonomy),
+        ("other", FlatForSequenceClassification, other),
+        ("small", FlatForSequenceClassification, small),
     ):
         torch.manual_seed(1)
         save(kind.from_encoder(make_encoder("bert"), tree, tokenizer), tokenizer, folder / name)
@@ -243,7 +243,11 @@ def test_models_are_mapped_by_the_rows_of_their_heads(models: dict[str, Path], t
         vectors, tree = label_vectors(models[folder])
         assert tree == taxonomy
         assert vectors.shape == (len(taxonomy), 32)
-        weight = (FlatModel if folder == "flat" else HGCLRModel).from_pretrained(models[folder]).classifier.weight
+        weight = (
+            (FlatForSequenceClassification if folder == "flat" else HGCLRForSequenceClassification)
+            .from_pretrained(models[folder])
+            .classifier.weight
+        )
         np.testing.assert_array_equal(vectors, weight.detach().double().numpy())
         assert maps[name].father_rank.value == pytest.approx(np.nanmean(father_ranks(vectors, taxonomy.parents)))
 

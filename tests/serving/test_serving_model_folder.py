@@ -16,7 +16,7 @@ import torch
 from hgclr.errors import InputError
 from hgclr.files import atomic_file, atomic_folder
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from support.fake_service import TREE
 
@@ -26,7 +26,11 @@ def original(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("published") / "model"
     torch.manual_seed(0)
     tokenizer = load_tokenizer(make_encoder("bert"))
-    save(FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16), tokenizer, folder)
+    save(
+        FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16),
+        tokenizer,
+        folder,
+    )
     return folder
 
 

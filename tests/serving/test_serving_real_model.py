@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.serving.app import create_app
 from hgclr.serving.settings import Settings
@@ -26,7 +26,7 @@ def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("served") / "torch"
     torch.manual_seed(4)
     tokenizer = load_tokenizer(make_encoder("bert"))
-    flat = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=32)
+    flat = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=32)
     torch.nn.init.normal_(flat.classifier.weight, std=1.0)
     save(flat, tokenizer, folder)
     return folder

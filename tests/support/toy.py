@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import HGCLRModel, load_deployed
+from hgclr.models import HGCLRForSequenceClassification, load_deployed
 from hgclr.models.base import save
 from hgclr.taxonomy import Taxonomy
 
@@ -23,7 +23,7 @@ GOLD = [["science", "physics"], ["society", "law"], ["society", "sports", "tenni
 NO_DROPOUT = {"classifier_dropout": 0.0, "label_dropout": 0.0, "contrastive_dropout": 0.0}
 
 
-def still(model: HGCLRModel) -> HGCLRModel:
+def still(model: HGCLRForSequenceClassification) -> HGCLRForSequenceClassification:
     """Training mode without the randomness: the objective is computed and the encoder has no dropout."""
     model.train()
     for module in model.modules():
@@ -33,10 +33,12 @@ def still(model: HGCLRModel) -> HGCLRModel:
     return model
 
 
-def make_model(make_encoder, taxonomy, kind: str = "bert", **settings) -> tuple[HGCLRModel, object]:
+def make_model(make_encoder, taxonomy, kind: str = "bert", **settings) -> tuple[HGCLRForSequenceClassification, object]:
     tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
     torch.manual_seed(0)
-    model = HGCLRModel.from_encoder(make_encoder(kind), taxonomy, tokenizer, **(settings | NO_DROPOUT))
+    model = HGCLRForSequenceClassification.from_encoder(
+        make_encoder(kind), taxonomy, tokenizer, **(settings | NO_DROPOUT)
+    )
     for name, parameter in model.named_parameters():  # large enough to matter
         if name.startswith("label_encoder.structure."):
             torch.nn.init.normal_(parameter)

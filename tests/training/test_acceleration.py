@@ -9,23 +9,25 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from hgclr.models import FlatModel, HGCLRModel
-from hgclr.nn.attention import ProcessorDropout
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.nn.attention import CPUDropout
 from hgclr.training import trainer as acceleration
-from hgclr.training.trainer import accelerate_on_processor
+from hgclr.training.trainer import accelerate_on_cpu
 
 KINDS = ["bert", "mpnet", "roberta", "distilbert", "electra"]
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake"]
 
 
 @pytest.fixture(params=KINDS)
-def pair(request, make_encoder, taxonomy) -> tuple[HGCLRModel, HGCLRModel, dict[str, torch.Tensor]]:
+def pair(
+    request, make_encoder, taxonomy
+) -> tuple[HGCLRForSequenceClassification, HGCLRForSequenceClassification, dict[str, torch.Tensor]]:
     """A model, its accelerated copy, and a batch with padding."""
     tokenizer = AutoTokenizer.from_pretrained(make_encoder(request.param))
     torch.manual_seed(0)
-    plain = HGCLRModel.from_encoder(make_encoder(request.param), taxonomy, tokenizer)
+    plain = HGCLRForSequenceClassification.from_encoder(make_encoder(request.param), taxonomy, tokenizer)
     fast = copy.deepcopy(plain)
-    accelerate_on_processor(fast, fast.encoder)
+    accelerate_on_cpu(fast, fast.encoder)
     encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
     labels = (torch.rand(3, len(taxonomy)) < 0.4).float()
     batch = {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
@@ -70,7 +72,7 @@ def test_loss_and_gradient_are_the_same_when_nothing_is_dropped(pair, monkeypatc
 def test_every_dropout_layer_is_replaced(pair) -> None:
     _, fast, _ = pair
     kinds = {type(module) for module in fast.modules() if isinstance(module, torch.nn.Dropout)}
-    assert kinds == {ProcessorDropout}
+    assert kinds == {CPUDropout}
 
 
 def test_encoders_of_the_common_kind_get_the_faster_attention(
@@ -79,8 +81,8 @@ def test_encoders_of_the_common_kind_get_the_faster_attention(
     calls = []
     real = acceleration.dropout_attention
     monkeypatch.setattr(acceleration, "dropout_attention", lambda *a, **k: calls.append(k["lengths"]) or real(*a, **k))
-    model = FlatModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
-    accelerate_on_processor(model, model.encoder)
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
+    accelerate_on_cpu(model, model.encoder)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     model(torch.ones(2, 4, dtype=torch.long), mask)
     assert calls == [[4, 2]] * 2  # one call per layer
@@ -90,7 +92,7 @@ def test_a_saved_model_knows_nothing_of_it(pair, tmp_path: Path) -> None:
     plain, fast, batch = pair
     fast.deployed().save_pretrained(tmp_path)
     assert acceleration.NAME not in (tmp_path / "config.json").read_text()
-    loaded = FlatModel.from_pretrained(tmp_path).eval()
+    loaded = FlatForSequenceClassification.from_pretrained(tmp_path).eval()
     assert loaded.encoder.config._attn_implementation != acceleration.NAME
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     torch.testing.assert_close(loaded(**inputs).logits, plain.eval()(**inputs).logits, atol=1e-5, rtol=1e-5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings
 from hgclr.training.core import trainer_arguments
@@ -32,7 +32,7 @@ def test_the_presets_draw_batches_uniformly(sections: dict, batching: str) -> No
 def test_lengths_within_a_batch_spread_more_when_batches_are_drawn(make_encoder, taxonomy, tmp_path: Path) -> None:
     encoder = make_encoder("bert")
     tokenizer = load_tokenizer(encoder)
-    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer)
+    model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer)
     documents = [("atom " * (1 + number % 40), ["physics"]) for number in range(400)]
     spreads = {}
     for batching in ("by_length", "uniform"):

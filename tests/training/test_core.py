@@ -16,7 +16,7 @@ import hgclr
 from hgclr.data.folder import DataFolder, Document, DocumentSet, read_documents
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings, fit, train
@@ -31,10 +31,10 @@ def encoder(make_encoder) -> str:
     return make_encoder("bert")
 
 
-def make_model(encoder: str, taxonomy: Taxonomy) -> tuple[FlatModel, Any]:
+def make_model(encoder: str, taxonomy: Taxonomy) -> tuple[FlatForSequenceClassification, Any]:
     set_seed(SETTINGS.seed)
     tokenizer = load_tokenizer(encoder)
-    return FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling="mean"), tokenizer
+    return FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean"), tokenizer
 
 
 def as_pairs(documents: list[Document], ids: list[str]) -> Any:
@@ -100,7 +100,7 @@ def test_the_label_tree_alone(encoder: str, toy_data: Path) -> None:
     fitted = fit(model, tokenizer, None, test=folder.documents("test"), settings=names)
     assert fitted.decisions.rule == "best-path"
     assert set(fitted.metrics["tuned"]) == {"test"}
-    with pytest.raises(InputError, match="there are no documents to train on, and training.effort is head"):
+    with pytest.raises(InputError, match=r"there are no documents to train on, and training\.effort is head"):
         fit(model, tokenizer, None, settings=TrainingSettings(effort="head"))
 
 

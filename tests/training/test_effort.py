@@ -16,7 +16,7 @@ from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatModel
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, frozen, train
@@ -56,7 +56,7 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
 def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(encoder: str, taxonomy: Taxonomy) -> None:
     """The head's rows from their definition, with vectors of equal length so that the dot product is the cosine."""
     tokenizer = load_tokenizer(encoder)
-    model = FlatModel.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
+    model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
     model.classify_by_names(tokenizer)
     with torch.no_grad():
         vectors = [
@@ -84,7 +84,9 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
     monkeypatch.setattr(frozen, "STRENGTH", 0.01)
     monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 20)  # several blocks of documents
     tokenizer = load_tokenizer(encoder)
-    model = FlatModel.from_encoder(encoder, Taxonomy(["only"], [-1]), tokenizer, pooling="mean").eval()
+    model = FlatForSequenceClassification.from_encoder(
+        encoder, Taxonomy(["only"], [-1]), tokenizer, pooling="mean"
+    ).eval()
     with torch.no_grad():
         model.classifier.weight.zero_()
     random = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import new_model, started_model, tokenize_all
 
@@ -97,7 +97,7 @@ def test_one_seed_gives_the_same_model(toy_data: Path, tmp_path: Path) -> None:
 def test_choices_of_the_user_come_first(toy_data: Path, tmp_path: Path) -> None:
     choices = {"pooling": "mean", "max_length": 30, "label_heads": 3}
     model, _, _ = new_model(make_run(toy_data, tmp_path, choices))
-    assert isinstance(model, HGCLRModel)
+    assert isinstance(model, HGCLRForSequenceClassification)
     assert {name: getattr(model.config, name) for name in choices} == choices
     model, _, _ = new_model(make_run(toy_data, tmp_path, {"preset": "published", "token_label_heads": 6}))
     assert (model.config.pooling, model.config.label_heads) == ("max", 5)  # the preset leaves the heads to the encoder

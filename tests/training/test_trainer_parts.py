@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training.core import base_rates, history, label_counts
 from hgclr.training.trainer import (
     CollapseWatch,
@@ -117,7 +117,7 @@ def test_base_rates_count_labels() -> None:
 def test_new_layers_have_their_own_rate_and_only_matrices_decay(
     make_encoder, taxonomy, tokenizer, tmp_path: Path
 ) -> None:
-    model = HGCLRModel.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
+    model = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
     arguments = TrainingArguments(output_dir=str(tmp_path), learning_rate=1e-4, weight_decay=0.01, use_cpu=True)
     trainer = HierarchicalTrainer(model, arguments, processing_class=tokenizer, head_learning_rate=1e-3)
     seen = {}

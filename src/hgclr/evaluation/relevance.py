@@ -19,7 +19,7 @@ from hgclr.inference.backends import TorchBackend
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from hgclr.models import HGCLRModel
+    from hgclr.models import HGCLRForSequenceClassification
 
 __all__ = ["AttentionRelevance", "GradientRelevance", "OcclusionRelevance", "Relevance"]
 
@@ -165,7 +165,7 @@ class AttentionRelevance:
 
     name = "attention"
 
-    def __init__(self, model: HGCLRModel) -> None:
+    def __init__(self, model: HGCLRForSequenceClassification) -> None:
         import torch
 
         self.taxonomy = model.config.taxonomy

@@ -26,7 +26,7 @@ from hgclr.files import atomic_folder
 from hgclr.inference.backends import OnnxBackend
 from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel
 from hgclr.inference.manifest import write_manifest
-from hgclr.models import TextClassifier
+from hgclr.models import HierarchicalPreTrainedModel
 
 __all__ = ["OnnxExport", "export_onnx", "trace"]
 
@@ -40,7 +40,7 @@ OPSET = 23
 class _Logits(nn.Module):
     """The model as a function of two tensors to one."""
 
-    def __init__(self, model: TextClassifier) -> None:
+    def __init__(self, model: HierarchicalPreTrainedModel) -> None:
         super().__init__()
         self.model = model
 
@@ -49,7 +49,7 @@ class _Logits(nn.Module):
         return logits
 
 
-def trace(model: TextClassifier) -> onnx_ir.Model:
+def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     """Return the graph from ``input_ids`` and ``attention_mask``, int64 (batch, length), to ``logits``, (batch, K).
 
     Raises:
@@ -158,7 +158,7 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
     return OnnxExport(output, difference, model_bytes, graph_bytes)
 
 
-def _refusal(model: str | Path, network: TextClassifier, what: str) -> InputError:
+def _refusal(model: str | Path, network: HierarchicalPreTrainedModel, what: str) -> InputError:
     return InputError(
         f"the ONNX graph of this {network.config.text_encoder.model_type} model {what}",
         path=model,

@@ -18,7 +18,7 @@ from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.export.published_files import Checkpoint, check_same_labels, read_checkpoint, read_labels
 from hgclr.files import atomic_folder
-from hgclr.models import HGCLRModel
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
@@ -213,7 +213,9 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
     return ImportedModel(output / "model", output / "training-model", model.config.taxonomy, settings)
 
 
-def read_published(checkpoint: Path, data_path: Path, encoder: str) -> tuple[HGCLRModel, PreTrainedTokenizerBase]:
+def read_published(
+    checkpoint: Path, data_path: Path, encoder: str
+) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
     """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
 
     Its logits are those of the published program, and so are its loss terms given the same noise. Where that program
@@ -226,7 +228,7 @@ def read_published(checkpoint: Path, data_path: Path, encoder: str) -> tuple[HGC
     settings = read_settings(content)
     encoder_config, tokenizer = _load_encoder(encoder)
     taxonomy, name_tokens = read_labels(data_path, tokenizer, encoder_config.max_position_embeddings)
-    model = HGCLRModel.from_encoder_config(
+    model = HGCLRForSequenceClassification.from_encoder_config(
         encoder_config, taxonomy, tokenizer, label_name_length=name_tokens.shape[1], **settings
     )
     try:

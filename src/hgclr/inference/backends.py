@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
-    from hgclr.models import TextClassifier
+    from hgclr.models import HierarchicalPreTrainedModel
 
 __all__ = [
     "Backend",
@@ -57,7 +57,7 @@ class TorchBackend:
         MissingExtraError: if torch is not installed.
     """
 
-    def __init__(self, model: str | Path | TextClassifier, device: str | None = None) -> None:
+    def __init__(self, model: str | Path | HierarchicalPreTrainedModel, device: str | None = None) -> None:
         require_extra("torch", extra="train", capability="Prediction with torch")
         import torch
 

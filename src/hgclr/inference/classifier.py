@@ -24,7 +24,7 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from hgclr.models import TextClassifier
+    from hgclr.models import HierarchicalPreTrainedModel
 
 __all__ = [
     "HierarchicalClassifier",
@@ -188,7 +188,7 @@ class HierarchicalClassifier:
     @classmethod
     def from_model(
         cls,
-        model: TextClassifier,
+        model: HierarchicalPreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         decisions: Decisions | None = None,
         *,

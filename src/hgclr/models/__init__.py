@@ -1,44 +1,61 @@
-"""The models: one forward contract, chosen by name."""
+"""The systems by name, their configuration, and how a saved model is loaded."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput, TextClassifier
-from hgclr.models.flat import FlatModel
-from hgclr.models.hgclr import HGCLRModel
-from hgclr.models.hiagm import HiAGMLAModel, HiAGMTPModel
-from hgclr.models.himatch import HiMatchModel
-from hgclr.models.htcinfomax import HTCInfoMaxModel
+from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
+from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.hgclr import HGCLRForSequenceClassification, HGCLRSettings
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
+from hgclr.models.himatch import HiMatchForSequenceClassification, HiMatchSettings
+from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
 __all__ = [
     "ARCHITECTURES",
-    "ClassifierOutput",
-    "FlatModel",
-    "HGCLRModel",
-    "HTCInfoMaxModel",
-    "HiAGMLAModel",
-    "HiAGMTPModel",
-    "HiMatchModel",
-    "TextClassifier",
+    "FlatForSequenceClassification",
+    "HGCLRConfig",
+    "HGCLRForSequenceClassification",
+    "HTCInfoMaxForSequenceClassification",
+    "HiAGMLAForSequenceClassification",
+    "HiAGMTPForSequenceClassification",
+    "HiMatchForSequenceClassification",
+    "HierarchicalOutput",
+    "HierarchicalPreTrainedModel",
     "architecture_of",
     "load_deployed",
 ]
 
-ARCHITECTURES: dict[str, type[TextClassifier]] = {
-    "flat": FlatModel,
-    "hgclr": HGCLRModel,
-    "hiagm-tp": HiAGMTPModel,
-    "hiagm-la": HiAGMLAModel,
-    "htcinfomax": HTCInfoMaxModel,
-    "himatch": HiMatchModel,
+ARCHITECTURES: dict[str, type[HierarchicalPreTrainedModel]] = {
+    "flat": FlatForSequenceClassification,
+    "hgclr": HGCLRForSequenceClassification,
+    "hiagm-tp": HiAGMTPForSequenceClassification,
+    "hiagm-la": HiAGMLAForSequenceClassification,
+    "htcinfomax": HTCInfoMaxForSequenceClassification,
+    "himatch": HiMatchForSequenceClassification,
 }
+
+
+@strict
+class HGCLRConfig(HiMatchSettings, HGCLRSettings):
+    """Configure a hierarchical text classifier: the settings of all systems, typed, checked and saved with the model.
+
+    Example:
+        >>> from hgclr.config import PRESETS
+        >>> config = HGCLRConfig(**PRESETS["paper"] | {"keep_threshold": 0.01})
+        >>> config.guidance
+        'logits'
+    """
+
+
+for _model in ARCHITECTURES.values():
+    _model.config_class = HGCLRConfig
 
 # So that transformers' own loaders and pipelines know our models by their configuration; of several classes they take
 # the one that it names.
@@ -48,12 +65,12 @@ AutoConfig.register(TextRCNNConfig.model_type, TextRCNNConfig)
 AutoModel.register(TextRCNNConfig, TextRCNNModel)
 
 
-def architecture_of(model: TextClassifier) -> str:
+def architecture_of(model: HierarchicalPreTrainedModel) -> str:
     """Return the name of a model's system."""
     return next(name for name, known in ARCHITECTURES.items() if type(model) is known)
 
 
-def load_deployed(folder: str | Path) -> TextClassifier:
+def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
     """Load a model to predict with; what a training model holds beyond that is left out.
 
     One that ``hgclr export`` wrote in a class of transformers' own, or for sentence-transformers, becomes the model
@@ -62,13 +79,13 @@ def load_deployed(folder: str | Path) -> TextClassifier:
     Raises:
         OSError, ValueError: if there is no such model.
     """
-    model: TextClassifier
+    model: HierarchicalPreTrainedModel
     if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
         model = from_modules(folder) if (Path(folder) / MODULES).is_file() else from_stock(folder)
     else:
         config = HGCLRConfig.from_pretrained(folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}
-        named = by_name.get((config.architectures or [""])[0], FlatModel)
-        model = named.deployed_class.from_pretrained(folder, use_safetensors=True)
+        named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
+        model = (named.deployed_class or named).from_pretrained(folder, use_safetensors=True)
     model.eval()
     return model

@@ -1,7 +1,8 @@
 """What every system shares: a text encoder, a last linear layer with an output per label, one forward contract."""
 
-from __future__ import annotations
+# No "from __future__ import annotations" here: transformers reads the class of the configuration from an annotation.
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,18 +22,20 @@ from transformers import (
 )
 from transformers.utils.generic import ModelOutput
 
-from hgclr.config import HGCLRConfig
 from hgclr.encoders import encoder_load_error, encoder_pooling, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
+from hgclr.models.configuration import HierarchicalConfig
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.changes import TreeChanges
 
 if TYPE_CHECKING:
     import datasets
 
 __all__ = [
-    "ClassifierOutput",
-    "TextClassifier",
+    "HierarchicalOutput",
+    "HierarchicalPreTrainedModel",
     "absolute_positions",
     "first_position",
     "load_encoder_config",
@@ -40,8 +43,12 @@ __all__ = [
     "new_encoder",
     "position_count",
     "save",
+    "token_mean",
     "without_pooler",
 ]
+
+NUMBER = 4
+"""Bytes; training keeps fp32 whatever precision it computes in."""
 
 
 def position_count(encoder: PreTrainedModel) -> int:
@@ -75,7 +82,7 @@ def _table(encoder: PreTrainedModel) -> Any:
 
 
 @dataclass
-class ClassifierOutput(ModelOutput):
+class HierarchicalOutput(ModelOutput):
     """What every model returns: logits (B, K); with labels the loss, and what it is made of, by name, for the log."""
 
     loss: Tensor | None = None
@@ -83,27 +90,44 @@ class ClassifierOutput(ModelOutput):
     terms: dict[str, Tensor] | None = None
 
 
-class TextClassifier(PreTrainedModel):
+class HierarchicalPreTrainedModel(PreTrainedModel):
     """A text encoder under a classifier of labels; the systems differ in what stands between, and in their losses.
 
-    A subclass adds its layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and
-    implements ``forward(input_ids, attention_mask, labels=None)``. Layers that are needed for training only are left
-    out of ``deployed_class``, the class of the same forward without labels.
+    A system is a subclass in a file of its own and a line in ``ARCHITECTURES``. It adds its layers, the last of them a
+    linear layer ``classifier`` with K outputs, calls ``post_init`` and implements ``forward(input_ids, attention_mask,
+    labels=None)``. Settings of its own stand beside it, in a subclass of ``HierarchicalConfig`` by which it annotates
+    ``config`` and which ``HGCLRConfig`` inherits. It overrides what is different with it:
+
+    - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
+    - :meth:`prepare`: what it takes from the training set before the first step;
+    - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`: how it follows a changed label tree;
+    - :meth:`state_bytes`, :meth:`batch_bytes`, ``less_memory``: what training takes, and how to make it less.
     """
 
-    config: HGCLRConfig
-    config_class = HGCLRConfig
+    config: HierarchicalConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
     _supports_sdpa = True
 
-    deployed_class: ClassVar[type[Any]]  # a TextClassifier; transformers evaluates this before there is the name
+    deployed_class: ClassVar[type[Any] | None] = None
+    """The class of the same forward without labels and without the layers for training; None: this class."""
+    training_parts: ClassVar[tuple[str, ...]] = ()
+    """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
+    less_memory: ClassVar[str] = "choose a smaller encoder"
+    """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
 
-    def __init__(self, config: HGCLRConfig) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # type: ignore[no-untyped-call]
+        if cls.deployed_class is not None and cls.training_parts:
+            known = cls.deployed_class._keys_to_ignore_on_load_unexpected or []
+            parts = rf"^({'|'.join(cls.training_parts)})\b"
+            cls.deployed_class._keys_to_ignore_on_load_unexpected = [*known, parts]
+
+    def __init__(self, config: HierarchicalConfig) -> None:
         super().__init__(config)
         if config.pooling == "auto":
             raise InputError("pooling is auto, which only a new model can be", remedy="set it to cls, mean or max")
@@ -112,11 +136,7 @@ class TextClassifier(PreTrainedModel):
 
     @classmethod
     def from_encoder(
-        cls,
-        encoder: str | PreTrainedConfig,
-        taxonomy: Taxonomy,
-        tokenizer: PreTrainedTokenizerBase,
-        **settings: Any,
+        cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
         """Put a new model on a pretrained encoder, or on one that starts from random weights.
 
@@ -124,7 +144,7 @@ class TextClassifier(PreTrainedModel):
             encoder: a name from the catalogue, a folder, or a hub name; or the configuration of a new encoder.
             taxonomy: the label tree.
             tokenizer: the encoder's tokenizer; its special tokens are noted in the configuration.
-            settings: choices of the method, see :class:`~hgclr.config.HGCLRConfig`.
+            settings: choices of the method, see :class:`~hgclr.models.HGCLRConfig`.
 
         Raises:
             InputError: if the encoder cannot be loaded or does not fit the settings.
@@ -152,7 +172,8 @@ class TextClassifier(PreTrainedModel):
         """
         if settings.get("pooling") == "auto":
             settings["pooling"] = "cls"
-        config = HGCLRConfig(encoder_config=encoder_config, **settings)
+        config_class: Any = cls.config_class
+        config: HierarchicalConfig = config_class(encoder_config=encoder_config, **settings)
         config.set_taxonomy(taxonomy)
         config.problem_type = "multi_label_classification"
         config.special_token_ids = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
@@ -160,7 +181,7 @@ class TextClassifier(PreTrainedModel):
         model.config.max_length = min(config.max_length, position_count(model.encoder))
         return model
 
-    def prepare(self, documents: datasets.Dataset) -> None:
+    def prepare(self, documents: "datasets.Dataset") -> None:
         """Take from the training set what the system needs before the first step; most need nothing.
 
         Args:
@@ -188,22 +209,76 @@ class TextClassifier(PreTrainedModel):
         if self.config.pooling == "max":
             largest = hidden.masked_fill(real == 0, torch.finfo(hidden.dtype).min).amax(1)
             return largest.masked_fill(real.sum(1) == 0, 0.0)
-        real = real.to(hidden.dtype)
-        return (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+        return token_mean(hidden, attention_mask)
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
         vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
         return vectors
 
-    def deployed(self) -> TextClassifier:
+    def deployed(self) -> "HierarchicalPreTrainedModel":
         """Return the model to deploy: the same layers (shared, not copied) without those for training only."""
         with torch.device("meta"):
-            model: TextClassifier = self.deployed_class(self.config)
+            model: HierarchicalPreTrainedModel = (self.deployed_class or type(self))(self.config)
         for name, _ in list(model.named_children()):
             setattr(model, name, getattr(self, name))
         model.train(self.training)
         return model
+
+    def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return all parameters and buffers that depend on the labels, as another label tree has them.
+
+        Args:
+            rows: turns what old labels have into what new ones have.
+            names: tokens of the new labels' names, (K', T), padded with -1.
+
+        Returns:
+            The entries by their names in the ``state_dict``. Modules of the kind ``LabelSized`` give their own.
+        """
+        entries = {f"classifier.{name}": rows.rows(value) for name, value in self.classifier.named_parameters()}
+        for place, module in self.named_modules():
+            if isinstance(module, LabelSized):
+                entries |= {f"{place}.{name}": value for name, value in module.label_entries(rows).items()}
+        return entries
+
+    def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> Any:  # noqa: ARG002
+        """Return the configuration for another label tree, the tokens of whose labels' names are given, (K', T)."""
+        config = copy.deepcopy(self.config)
+        config.set_taxonomy(taxonomy)
+        return config
+
+    def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:
+        """Start what new labels have, after :meth:`label_entries` of the old model are in place, by more than these.
+
+        Args:
+            changes: the two trees; this model's is the new one.
+            tokenizer: the model's own.
+            rates: how often each label occurs in the training documents, (K,).
+        """
+
+    def state_bytes(self) -> int:
+        """Return the bytes of what training keeps from step to step: weights, gradients, Adam's two moments."""
+        return 4 * NUMBER * sum(parameter.numel() for parameter in self.parameters())
+
+    def batch_bytes(self, batch_size: int, length: int) -> int:
+        """Return the bytes that a batch of texts leaves behind until the backward pass, by a fit to measured peaks.
+
+        Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token (of which
+        8 H + 2 I are inputs that the backward pass needs, the rest copies in passing), and a byte of dropout for each
+        head and token that it may attend to.
+        """
+        encoder = self.config.text_encoder
+        layers: int = getattr(encoder, "num_hidden_layers", 1)
+        heads: int = getattr(encoder, "num_attention_heads", 0)
+        width: int = encoder.hidden_size
+        inner: int = getattr(encoder, "intermediate_size", 4 * width)
+        return batch_size * length * layers * (NUMBER * (12 * width + 3 * inner) + heads * length)
+
+
+def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
+    """Return the mean over each text's real tokens, (B, d), of vectors (B, L, d)."""
+    real = attention_mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
+    return (tokens * real).sum(1) / real.sum(1).clamp(min=1)
 
 
 def load_encoder_config(encoder: str) -> PreTrainedConfig:
@@ -229,8 +304,7 @@ def without_pooler(config: Any) -> dict[str, bool]:
     """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
-            f"a {config.model_type} model is an encoder-decoder",
-            remedy="choose an encoder such as bert-base-uncased",
+            f"a {config.model_type} model is an encoder-decoder", remedy="choose an encoder such as bert-base-uncased"
         )
     model_class: Any = MODEL_MAPPING.get(type(config), None)
     known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
@@ -249,7 +323,7 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
 
 
 def save(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
     write_more: Callable[[Path], None] | None = None,

@@ -7,43 +7,54 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput, TextClassifier
-from hgclr.models.label_names import name_vectors
-from hgclr.nn.contrast import classification_loss
+from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
+from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.label_names import name_directions, name_vectors
+from hgclr.nn.objective import classification_loss
+from hgclr.taxonomy.changes import TreeChanges
 
-__all__ = ["FlatModel"]
+__all__ = ["FlatForSequenceClassification"]
 
 SLOPE = 5.0
 """Logit of a text that says nothing but the label's name."""
 
 
-class FlatModel(TextClassifier):
+class FlatForSequenceClassification(HierarchicalPreTrainedModel):
     """Classify a text by ``p = sigmoid(W_c h + b_c)``, h the encoder's vector of the text (Eqs. 2 and 16).
 
     Example:
-        >>> model = FlatModel.from_encoder("all-MiniLM-L6-v2", taxonomy, tokenizer)  # doctest: +SKIP
+        >>> model = FlatForSequenceClassification.from_encoder("bert-base-uncased", tree, tokenizer)  # doctest: +SKIP
         >>> model(input_ids, attention_mask).logits.shape  # doctest: +SKIP
         torch.Size([2, 141])
     """
 
-    # HGCLR can be loaded as a flat model: its label side is left out without a word.
-    _keys_to_ignore_on_load_unexpected = [r"^(label_encoder|token_label_attention|projection|name_tokens)"]  # noqa: RUF012
-
-    def __init__(self, config: HGCLRConfig) -> None:
+    def __init__(self, config: HierarchicalConfig) -> None:
         super().__init__(config)
         self.classifier = nn.Linear(config.text_encoder.hidden_size, config.label_count)  # W_c, b_c
         self.post_init()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts.
+
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 on real tokens, (B, L).
+            labels: gold labels as 0/1, (B, K); with them, the loss is returned too.
+        """
+        logits = self.classifier(self.encode(attention_mask, input_ids=input_ids))  # (B, K)
+        if labels is None:
+            return HierarchicalOutput(logits=logits)
+        loss = classification_loss(logits, labels, self.config.classification_loss)
+        return HierarchicalOutput(loss=loss, logits=logits, terms={"loss_original": loss.detach()})
 
     @torch.no_grad()
     def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:
         """Start each row of the head in the direction in which the encoder puts the label's name.
 
-        ``w_k = length (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th name read as a text. A pretrained encoder
-        puts a name near texts on its subject, so that labels with few documents or none begin with more than chance.
+        ``w_k = length u_k`` with u_k from :func:`~hgclr.models.label_names.name_directions`. A pretrained encoder puts
+        a name near texts on its subject, so that labels with few documents or none begin with more than chance.
         """
-        vectors = name_vectors(self, tokenizer)
-        self.classifier.weight.copy_(length * F.normalize(vectors - vectors.mean(0), dim=-1))
+        self.classifier.weight.copy_(length * name_directions(self, tokenizer))
 
     @torch.no_grad()
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -67,19 +78,40 @@ class FlatModel(TextClassifier):
         self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
         self.classifier.bias.zero_()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
-        """Classify texts.
+    @torch.no_grad()
+    def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:  # noqa: ARG002
+        """Start the rows of labels that are new, or parts of a split one, whose rows are copies so far.
 
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K); with them, the loss is returned too.
+        ``w_n = w_p + r u_n`` for a new label n under p (``r u_n`` at the top): what its parent looks for, and its own
+        name, with u_n the direction in which the trained encoder puts the name. The parts of a split label have its row
+        and what sets their names apart, ``w_o + r (u_n - mean of u over the parts)``.
+
+        How much a name says, r, the labels at the same depth tell that were kept: it is the r for which ``r u_j`` comes
+        nearest, in squares, to what their rows have beyond their parents', that is the mean of ``u_j · (w_j - w_p)``,
+        or 0 if that is negative. So names that mean nothing to the encoder do no harm, and there is nothing to tune. At
+        a depth without kept labels those of all depths tell.
         """
-        logits = self.classifier(self.encode(attention_mask, input_ids=input_ids))  # (B, K)
-        if labels is None:
-            return ClassifierOutput(logits=logits)
-        loss = classification_loss(logits, labels, self.config.classification_loss)
-        return ClassifierOutput(loss=loss, logits=logits, terms={"loss_original": loss.detach()})
-
-
-FlatModel.deployed_class = FlatModel
+        if not changes.added and not changes.split:
+            return
+        tree, weight = changes.new, self.classifier.weight
+        directions = name_directions(self, tokenizer)  # u, (K, H)
+        kept = torch.zeros(len(tree) + 1, dtype=torch.bool)
+        kept[[pair.new for pair in (*changes.kept, *changes.renamed, *changes.moved)]] = True
+        kept[-1] = True  # the virtual root, whose row is 0
+        parents = torch.from_numpy(tree.parents.copy())
+        rows = F.pad(weight, (0, 0, 0, 1))  # (K + 1, H)
+        agreement = (directions * (weight - rows[parents])).sum(1)
+        telling = kept[:-1] & kept[parents]
+        added, parts = set(changes.added), {label for _, labels in changes.split for label in labels}
+        for level in tree.levels:
+            here = torch.from_numpy(level.copy())
+            here = here[telling[here]]
+            chosen = agreement[here] if len(here) else agreement[telling]
+            scale = chosen.mean().clamp(min=0) if len(chosen) else agreement.new_zeros(())  # r
+            for label in level.tolist():
+                if label in added:
+                    rows[label] = rows[parents[label]] + scale * directions[label]
+                elif label in parts:
+                    others = sorted({part for old in changes.sources[label] for part in changes.targets[old]})
+                    rows[label] = rows[label] + scale * (directions[label] - directions[others].mean(0))
+        weight.copy_(rows[:-1])

@@ -1,118 +1,194 @@
 """HGCLR: train a text encoder so that it absorbs the label tree (Wang et al., ACL 2022)."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.config import HGCLRConfig
 from hgclr.errors import InputError
-from hgclr.models.base import ClassifierOutput, absolute_positions, first_position
-from hgclr.models.flat import FlatModel
-from hgclr.models.label_names import is_special, name_embeddings, name_tokens
-from hgclr.nn.contrast import (
-    KeepAtRandom,
-    KeepByFraction,
-    KeepByThreshold,
-    ProjectionHead,
-    TokenLabelAttention,
-    adversarial_move,
-    classification_loss,
-    compact,
-    gold_probability,
-    keep_weights,
-    negative_weights,
-    nt_xent,
+from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
+from hgclr.models.configuration import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_1_OR_NULL,
+    POSITIVE,
+    SHARE,
+    HierarchicalConfig,
+    check,
 )
+from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.label_names import is_special, name_embeddings, name_tokens
 from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
+from hgclr.nn.label_rows import LabelRows
+from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
+from hgclr.nn.positive_samples import (
+    TokenLabelAttention,
+    adversarial_move,
+    compact,
+    gold_probability,
+    keep_at_random,
+    keep_by_fraction,
+    keep_by_threshold,
+    keep_weights,
+)
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRModel", "LabelSide", "load_training_model"]
+__all__ = ["HGCLRForSequenceClassification", "HGCLRSettings", "load_training_model"]
 
 logger = logging.getLogger(__name__)
 HEADS = 8
 """Attention heads between labels in the paper, and at most, where the text encoder has none of its own."""
+REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
 
 
-def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
-    """Return the label encoder, whose features are ``width`` wide.
+class HGCLRSettings(HierarchicalConfig):
+    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss.
 
-    Raises:
-        InputError: if the heads do not divide the width.
-        MissingExtraError: if the label encoder is from torch_geometric and that is not installed.
-    """
-    if config.label_encoder == "graphormer":
-        return _graphormer(config, width)
-    if config.label_encoder == "none":
-        return LabelEmbedding(config.taxonomy, width, label_embedding=config.label_embedding)
-    return TreeConvolution(config.taxonomy, width, kind=config.label_encoder, label_embedding=config.label_embedding)
+    Args:
+        label_name_length: tokens in the longest label name, the width of the stored name tokens.
 
+        label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
+            over the tree's edges, or are the embeddings themselves (``none``). What the published program calls no
+            graph encoder is a ``graphormer`` without ``label_embedding``, ``spatial_encoding`` and ``edge_encoding``;
+            its ``gcn`` and ``gat`` are without ``label_embedding`` too.
+        label_embedding: add a learned vector per label to the label features.
+        name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
+            (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
+        spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
+        edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
+        label_layers: layers of the Graphormer.
+        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
+            none, up to 8.
+        attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
+            width of one ``head`` (published).
+        attention_bias: biases in the projections of both attentions.
+        label_output_projection: project the label attention's output before the residual.
+        label_dropout: dropout in the Graphormer.
+        label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
+            the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
+            4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
 
-def make_token_label_attention(config: HGCLRConfig, width: int) -> TokenLabelAttention:
-    """Return the attention between word embeddings and label features, both ``width`` wide."""
-    _check_heads("token_label_heads", config.token_label_heads, width)
-    return TokenLabelAttention(
-        width,
-        width,
-        heads=config.token_label_heads,
-        scale_by=config.attention_scale,
-        bias=config.attention_bias,
-        probabilities=config.guidance == "probabilities",
-    )
+        positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
+            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, or
+            the text with word embeddings moved along the gradient of the classification loss, to where that is
+            larger (``adversarial``). Only ``hierarchy`` needs label features.
+        adversarial_size: length of that move, in all a text's embeddings together.
+        token_label_heads: heads of the token-label attention.
+        guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
+            softmax averaged over heads (published).
+        gumbel_temperature: temperature of the Gumbel-softmax.
+        keep_threshold: γ; a token stays in the positive sample if P_i > γ.
+        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen
+            at ``random`` it is the share of all, special tokens included: what training with other positive samples
+            logs as ``kept``.
+        keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
+        keep_special_tokens: special tokens are always kept and do not count.
+        compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
+            the paper's model, where they stay in the sequence with a zero word embedding and are attended to.
 
-
-def _graphormer(config: HGCLRConfig, width: int) -> Graphormer:
-    heads = config.label_heads or getattr(config.text_encoder, "num_attention_heads", None)
-    if heads is None:
-        heads = max(number for number in range(1, HEADS + 1) if width % number == 0)
-    _check_heads("label_heads", heads, width)
-    graphormer = Graphormer(
-        config.taxonomy,
-        width,
-        layers=config.label_layers,
-        heads=heads,
-        label_embedding=config.label_embedding,
-        spatial=config.spatial_encoding,
-        edge=config.edge_encoding,
-        span=config.label_span,
-        scale_by=config.attention_scale,
-        bias=config.attention_bias,
-        output_projection=config.label_output_projection,
-        dropout=config.label_dropout,
-        layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
-    )
-    if config.label_span is None and graphormer.structure.span < config.label_count:
-        logger.warning(
-            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
-            " (model.label_span, docs/concepts/method.md)",
-            config.label_count,
-            graphormer.structure.span,
-        )
-    return graphormer
-
-
-def _check_heads(name: str, heads: int, width: int) -> None:
-    if width % heads:
-        raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
-
-
-class LabelSide(FlatModel):
-    """A flat model beside what guides the choice of tokens, where positive samples are chosen by labels.
-
-    Other positive samples need no label side, and none is built: no work for it, nothing without gradient in the
-    optimiser.
+        contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
+        contrastive_temperature: τ of NT-Xent.
+        negatives: the other documents of a batch count in NT-Xent ``all`` alike (the paper), only if their labels
+            are not the same (``different``), or by how far their labels are in the tree (``distance``).
+        contrastive_bias: biases in the projection head.
+        contrastive_dropout: dropouts in the projection head.
     """
 
+    label_name_length: int = 0
+
+    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
+    label_embedding: bool = True
+    name_embedding: Literal["layer", "words", "none"] = "layer"
+    spatial_encoding: bool = True
+    edge_encoding: bool = True
+    label_layers: int = 1
+    label_heads: int | None = None
+    attention_scale: Literal["width", "head"] = "head"
+    attention_bias: bool = True
+    label_output_projection: bool = True
+    label_dropout: float = 0.1
+    label_span: int | None = None
+
+    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = "hierarchy"
+    adversarial_size: float = 1.0
+    token_label_heads: int = 1
+    guidance: Literal["logits", "probabilities"] = "logits"
+    gumbel_temperature: float = 1.0
+    keep_threshold: float | None = None  # γ
+    keep_fraction: float | None = 0.5
+    keep_at_least: int = 16
+    keep_special_tokens: bool = True
+    compact_positives: bool = False
+
+    contrastive_weight: float = 0.1  # λ
+    contrastive_temperature: float = 1.0  # τ
+    negatives: Literal["all", "different", "distance"] = "all"
+    contrastive_bias: bool = True
+    contrastive_dropout: float = 0.1
+
+    def validate_hgclr(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, SHARE, "label_dropout", "contrastive_dropout")
+        check(self, POSITIVE, "gumbel_temperature", "contrastive_temperature")
+        check(self, AT_LEAST_1, "label_layers", "token_label_heads")
+        check(self, AT_LEAST_1_OR_NULL, "label_heads", "label_span")
+        check(self, AT_LEAST_0, "contrastive_weight", "adversarial_size")
+        if self.keep_fraction is not None:
+            check(self, (lambda value: 0 < value <= 1, "give a share up to 1"), "keep_fraction")
+
+    def validate_hgclr_choices(self) -> None:
+        """Refuse choices that contradict each other: exactly one rule keeps tokens, label features have an input."""
+        if (self.keep_threshold is None) == (self.keep_fraction is None):
+            raise InputError(
+                f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
+                remedy="set one of them and the other to null",
+            )
+        if self.positives == "random" and self.keep_fraction is None:
+            raise InputError(
+                "positives are random and keep_fraction is None",
+                remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
+            )
+        if self.compact_positives and self.positives in ("dropout", "adversarial"):
+            raise InputError(
+                f"compact_positives is true, and positives by {self.positives} drop no tokens",
+                remedy="set compact_positives to false",
+            )
+        if not self.label_embedding and self.name_embedding == "none":
+            raise InputError(
+                "label_embedding is false and name_embedding is none, which leaves no label features",
+                remedy="set one of them otherwise",
+            )
+        if self.label_layers > 1 and self.label_encoder != "graphormer":
+            raise InputError(
+                f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}",
+                remedy="set label_layers to 1, or label_encoder to graphormer, which alone has several",
+            )
+
+
+class HGCLRForSequenceClassification(FlatForSequenceClassification):
+    """Train encoder and head on each text and on a positive sample of it, and pull the two together.
+
+    ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
+    between them. With e the word embeddings of the text, those of its positive sample are ``w ∘ e + r``: the weights w
+    are 1 or, where a token is dropped, 0, and r is 0 but in adversarial samples.
+
+    The label side, that is label encoder and token-label attention, chooses the tokens of hierarchy-guided samples.
+    Other positive samples need none, and none is built: no work for it, nothing without gradient in the optimiser. All
+    of it is needed for training only; without labels the model is a
+    :class:`~hgclr.models.flat.FlatForSequenceClassification`.
+    """
+
+    config: HGCLRSettings
+    deployed_class = FlatForSequenceClassification
+    training_parts = ("label_encoder", "token_label_attention", "projection", "name_tokens")
     name_tokens: Tensor | None
 
-    def __init__(self, config: HGCLRConfig) -> None:
+    def __init__(self, config: HGCLRSettings) -> None:
         super().__init__(config)
         guided = config.positives == "hierarchy"
         if guided:
@@ -121,11 +197,32 @@ class LabelSide(FlatModel):
             self.token_label_attention = make_token_label_attention(config, width)
         names = torch.full((config.label_count, config.label_name_length), -1) if guided else None
         self.register_buffer("name_tokens", names)
+        self.projection = ProjectionHead(
+            config.text_encoder.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
+        )
+        kind = config.text_encoder.model_type
         if guided and config.name_embedding == "layer" and not hasattr(self.encoder, "embeddings"):
             raise InputError(
-                f"a {config.text_encoder.model_type} encoder has no embedding layer of its own",
-                remedy="set model.name_embedding to words",
+                f"a {kind} encoder has no embedding layer of its own", remedy="set model.name_embedding to words"
             )
+        if config.compact_positives and not absolute_positions(self.encoder):
+            raise InputError(
+                f"compact positives keep every token's position, and a {kind} encoder"
+                " also looks at distances in the shortened sequence",
+                remedy="set model.compact_positives to false, or choose an encoder of the BERT or RoBERTa kind",
+            )
+        self.post_init()
+
+    @classmethod
+    def from_encoder(
+        cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> Self:
+        """Put a new model on an encoder, as every model is, and tokenise the label names."""
+        names = name_tokens(taxonomy.names, tokenizer)
+        model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
+        if model.name_tokens is not None:
+            model.name_tokens.copy_(names)
+        return model
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
@@ -144,88 +241,9 @@ class LabelSide(FlatModel):
         else:
             super()._init_weights(module)  # type: ignore[no-untyped-call]
 
-    def label_features(self) -> Tensor:
-        """Return the label features L, (K, H); they depend on no document."""
-        features: Tensor = self.label_encoder(self.name_embeddings())
-        return features
-
-    def name_embeddings(self) -> Tensor | None:
-        """Return the label names' embeddings, (K, H), or None where names are left out."""
-        if self.name_tokens is None or self.config.name_embedding == "none":
-            return None
-        return name_embeddings(
-            self.encoder, self.name_tokens, self.config.name_embedding, self.config.special_token_ids or []
-        )
-
-    def token_probability(
-        self, words: Tensor, candidates: Tensor, labels: Tensor, noise: Tensor | None = None
-    ) -> Tensor:
-        """Return P_i, how probably a token is sampled for one of its text's labels, (B, L); 0 for no candidates."""
-        gold = nn.utils.rnn.pad_sequence([row.nonzero()[:, 0] for row in labels], batch_first=True, padding_value=-1)
-        sampled = gold_probability(
-            self.token_label_attention,
-            words[candidates],
-            self.label_features(),
-            gold[candidates.nonzero()[:, 0]],
-            temperature=self.config.gumbel_temperature,
-            noise=None if noise is None else noise[candidates],
-        )
-        return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
-
-
-class HGCLRModel(LabelSide):
-    """Train encoder and head on each text and on a positive sample of it, and pull the two together.
-
-    ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
-    between them. With e the word embeddings of the text, those of its positive sample are ``w ∘ e + r``: the weights w
-    are 1 or, where a token is dropped, 0, and r is 0 but in adversarial samples.
-
-    The label side chooses the tokens of hierarchy-guided samples. It is needed for training only; without labels the
-    model is a :class:`~hgclr.models.flat.FlatModel`.
-    """
-
-    def __init__(self, config: HGCLRConfig) -> None:
-        super().__init__(config)
-        self.projection = ProjectionHead(
-            config.text_encoder.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
-        )
-        fraction = config.keep_fraction or 1.0
-        self.keep = (
-            KeepByThreshold(config.keep_threshold)
-            if config.keep_threshold is not None
-            else KeepByFraction(fraction, config.keep_at_least)
-        )
-        self.keep_at_random = KeepAtRandom(fraction, config.keep_at_least)
-        if config.compact_positives and not absolute_positions(self.encoder):
-            raise InputError(
-                f"compact positives keep every token's position, and a {config.text_encoder.model_type} encoder"
-                " also looks at distances in the shortened sequence",
-                remedy="set model.compact_positives to false, or choose an encoder of the BERT or RoBERTa kind",
-            )
-        self.post_init()
-
-    @classmethod
-    def from_encoder(
-        cls,
-        encoder: str | PreTrainedConfig,
-        taxonomy: Taxonomy,
-        tokenizer: PreTrainedTokenizerBase,
-        **settings: Any,
-    ) -> Self:
-        """Put a new model on an encoder and tokenise the label names; see :meth:`TextClassifier.from_encoder`."""
-        names = name_tokens(taxonomy.names, tokenizer)
-        model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
-        if model.name_tokens is not None:
-            model.name_tokens.copy_(names)
-        return model
-
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor | None = None,
-        noise: Tensor | None = None,
-    ) -> ClassifierOutput:
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, noise: Tensor | None = None
+    ) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
         Args:
@@ -254,7 +272,7 @@ class HGCLRModel(LabelSide):
             self.config.contrastive_temperature,
             negative_weights(labels, self.config.negatives),
         )
-        return ClassifierOutput(
+        return HierarchicalOutput(
             loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
             logits=logits,
             terms={
@@ -266,32 +284,58 @@ class HGCLRModel(LabelSide):
         )
 
     def positive_weights(
-        self,
-        input_ids: Tensor,
-        words: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor,
-        noise: Tensor | None = None,
+        self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of the positive samples.
 
         Returns:
             What the word embeddings are multiplied by, w, (B, L), and the share of real tokens kept, ().
         """
-        real = attention_mask.bool()
-        if self.config.positives in ("dropout", "adversarial"):
+        config, real = self.config, attention_mask.bool()
+        if config.positives in ("dropout", "adversarial"):
             return real.to(words.dtype), torch.ones((), device=real.device)
         special = torch.zeros_like(real)
-        if self.config.keep_special_tokens:
-            special = is_special(input_ids, self.config.special_token_ids or []) & real
-        if self.config.positives == "random":
-            kept = self.keep_at_random(real, special)
+        if config.keep_special_tokens:
+            special = is_special(input_ids, config.special_token_ids or []) & real
+        if config.positives == "random":
+            kept = keep_at_random(real, special, config.keep_fraction or 1.0, config.keep_at_least)
             return kept.to(words.dtype), kept.sum() / real.sum()
         candidates = real & ~special
         probability = self.token_probability(words, candidates, labels, noise)  # P_i, (B, L)
-        kept = self.keep(probability, candidates)
+        if config.keep_threshold is not None:
+            kept = keep_by_threshold(probability, candidates, config.keep_threshold)
+        else:
+            kept = keep_by_fraction(probability, candidates, config.keep_fraction or 1.0, config.keep_at_least)
         weights = keep_weights(probability, kept).masked_fill(special, 1.0)
         return weights, (kept | special).sum() / real.sum()
+
+    def label_features(self) -> Tensor:
+        """Return the label features L, (K, H); they depend on no document."""
+        features: Tensor = self.label_encoder(self.name_embeddings())
+        return features
+
+    def name_embeddings(self) -> Tensor | None:
+        """Return the label names' embeddings, (K, H), or None where names are left out."""
+        if self.name_tokens is None or self.config.name_embedding == "none":
+            return None
+        return name_embeddings(
+            self.encoder, self.name_tokens, self.config.name_embedding, self.config.special_token_ids or []
+        )
+
+    def token_probability(
+        self, words: Tensor, candidates: Tensor, labels: Tensor, noise: Tensor | None = None
+    ) -> Tensor:
+        """Return P_i, how probably a token is sampled for one of its text's labels, (B, L); 0 for no candidates."""
+        gold = nn.utils.rnn.pad_sequence([row.nonzero()[:, 0] for row in labels], batch_first=True, padding_value=-1)
+        sampled = gold_probability(
+            self.token_label_attention,
+            words[candidates],
+            self.label_features(),
+            gold[candidates.nonzero()[:, 0]],
+            temperature=self.config.gumbel_temperature,
+            noise=None if noise is None else noise[candidates],
+        )
+        return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
 
     def adversarial_move(self, words: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
         """Return r, the step by which the word embeddings would be classified worse, (B, L, H): one more pass."""
@@ -322,11 +366,86 @@ class HGCLRModel(LabelSide):
         both = torch.cat([words, positive if move is None else positive + move])  # (2B, L, H)
         return self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)
 
+    def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
+        """Return what depends on the labels, the tokens of their names among it, as another label tree has it."""
+        entries = super().label_entries(rows, names)
+        if self.name_tokens is not None:
+            entries["name_tokens"] = rows.tokens(self.name_tokens, names)
+        return entries
 
-REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
+    def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> HGCLRSettings:
+        """Return the configuration for another label tree, with room for its labels' names, (K', T)."""
+        config: HGCLRSettings = super().changed_config(taxonomy, names)
+        known = 0 if self.name_tokens is None else self.name_tokens.shape[1]
+        config.label_name_length = max(known, names.shape[1])
+        return config
+
+    def batch_bytes(self, batch_size: int, length: int) -> int:
+        """Return what a batch leaves behind: every text twice, and 20 numbers for each label and feature."""
+        texts = 2 * super().batch_bytes(batch_size, length)
+        return texts + NUMBER * 20 * self.config.label_count * int(self.config.text_encoder.hidden_size)
 
 
-def load_training_model(folder: Path, **settings: Any) -> HGCLRModel:
+def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
+    """Return the label encoder, whose features are ``width`` wide.
+
+    Raises:
+        InputError: if the heads do not divide the width.
+        MissingExtraError: if the label encoder is from torch_geometric and that is not installed.
+    """
+    tree, own = config.taxonomy, config.label_embedding
+    if config.label_encoder == "none":
+        return LabelEmbedding(tree, width, label_embedding=own)
+    if config.label_encoder != "graphormer":
+        return TreeConvolution(tree, width, kind=config.label_encoder, label_embedding=own)
+    heads = config.label_heads or getattr(config.text_encoder, "num_attention_heads", None)
+    if heads is None:
+        heads = max(number for number in range(1, HEADS + 1) if width % number == 0)
+    _check_heads("label_heads", heads, width)
+    graphormer = Graphormer(
+        tree,
+        width,
+        layers=config.label_layers,
+        label_embedding=own,
+        spatial=config.spatial_encoding,
+        edge=config.edge_encoding,
+        span=config.label_span,
+        heads=heads,
+        scale_by=config.attention_scale,
+        bias=config.attention_bias,
+        output_projection=config.label_output_projection,
+        dropout=config.label_dropout,
+        layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
+    )
+    if config.label_span is None and graphormer.structure.span < config.label_count:
+        logger.warning(
+            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
+            " (model.label_span, docs/concepts/method.md)",
+            config.label_count,
+            graphormer.structure.span,
+        )
+    return graphormer
+
+
+def make_token_label_attention(config: HGCLRSettings, width: int) -> TokenLabelAttention:
+    """Return the attention between word embeddings and label features, both ``width`` wide."""
+    _check_heads("token_label_heads", config.token_label_heads, width)
+    return TokenLabelAttention(
+        width,
+        width,
+        heads=config.token_label_heads,
+        scale_by=config.attention_scale,
+        bias=config.attention_bias,
+        probabilities=config.guidance == "probabilities",
+    )
+
+
+def _check_heads(name: str, heads: int, width: int) -> None:
+    if width % heads:
+        raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
+
+
+def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
     """Load an HGCLR model with its label side, in evaluation mode.
 
     Args:
@@ -339,17 +458,20 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRModel:
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)
     try:
-        config = HGCLRConfig.from_pretrained(folder, **settings)
-        if config.architectures != [HGCLRModel.__name__]:
+        config_class: Any = HGCLRForSequenceClassification.config_class
+        config = config_class.from_pretrained(folder, **settings)
+        if config.architectures != [HGCLRForSequenceClassification.__name__]:
             named = (config.architectures or ["model"])[0]
             raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
         if config.positives != "hierarchy":
             raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
-        loaded: Any = HGCLRModel.from_pretrained(folder, config=config, use_safetensors=True, output_loading_info=True)
+        loaded: Any = HGCLRForSequenceClassification.from_pretrained(
+            folder, config=config, use_safetensors=True, output_loading_info=True
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
         raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=REMEDY) from error
-    model: HGCLRModel
+    model: HGCLRForSequenceClassification
     model, found = loaded
     if found["missing_keys"]:  # which transformers would fill with random numbers
         raise InputError(f"the weights lack {min(found['missing_keys'])}", path=folder, remedy=REMEDY)

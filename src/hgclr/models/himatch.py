@@ -1,6 +1,8 @@
-"""HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021)."""
+"""HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021).
 
-from __future__ import annotations
+Below the model: the projection into the joint space, the labels that are drawn for each document, and the two losses of
+their distances.
+"""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -10,149 +12,75 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput
-from hgclr.models.hiagm import STRUCTURE_ENCODERS, HiAGMTPModel, edge_prior
+from hgclr.models.base import HierarchicalOutput
+from hgclr.models.configuration import AT_LEAST_1, check
+from hgclr.models.hiagm import HiAGMSettings, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
+from hgclr.nn.label_rows import LabelRows
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["Drawn", "HiMatchModel", "JointProjection", "distances", "draw_labels", "joint_loss", "matching_loss"]
-
-
-class JointProjection(nn.Sequential):
-    """Put vectors into the joint space: two linear layers, ReLU and dropout between them, onto the unit sphere.
-
-    Args:
-        width: size of the vectors.
-        joint_width: size of the joint space.
-        dropout: between the layers.
-    """
-
-    def __init__(self, width: int, joint_width: int, *, dropout: float) -> None:
-        super().__init__(
-            nn.Linear(width, joint_width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(joint_width, joint_width)
-        )
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return vectors of length 1, (N, joint width), from vectors, (N, width)."""
-        return F.normalize(super().forward(vectors), dim=-1)  # type: ignore[no-untyped-call]
-
-
-class Drawn(NamedTuple):
-    """Something of four labels for each document, (B,) each: the labels, -1 for none, or distances to them."""
-
-    gold: Tensor
-    parent: Tensor
-    sibling: Tensor
-    other: Tensor
-
-
-def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
-    """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
-
-    Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
-    In the released program a label stands in for its missing parent and any wrong label for a missing sibling, and a
-    sibling may be gold.
-
-    Args:
-        gold: 0/1, (B, K).
-        parents: index of each label's parent, -1 for a top label, (K,).
-    """
-    right = gold > 0
-    chosen = _one_of(right)  # (B,)
-    above = torch.where(chosen >= 0, parents[chosen], -1)  # (B,)
-    beside = ~right & (parents == above.unsqueeze(1)) & (chosen >= 0).unsqueeze(1)  # (B, K)
-    return Drawn(chosen, above, _one_of(beside), _one_of(~right))
-
-
-def distances(texts: Tensor, labels: Tensor, drawn: Drawn) -> Drawn:
-    """Return ``‖t − l‖²`` to each of the drawn labels; where there is none, a number of no meaning.
-
-    The released program divides by the size of the space, 200. The largest distance on the sphere is then 0.02, a
-    margin of 0.1 can never be met, and the matching loss pulls and pushes at every pair for ever. Here it is undivided.
-
-    Args:
-        texts: (B, joint width).
-        labels: (K, joint width).
-        drawn: label indices.
-    """
-    return Drawn(*((texts - labels[chosen]).square().sum(-1) for chosen in drawn))
-
-
-def joint_loss(distance: Drawn, drawn: Drawn, *, parent_margin: float) -> Tensor:
-    """Return the mean over documents of ``d(t, gold) + relu(d(t, parent) − margin)``; a missing label counts 0.
-
-    Args:
-        distance: distances to the drawn labels.
-        drawn: the labels, -1 for none.
-        parent_margin: how far a text may be from its label's parent.
-    """
-    terms = torch.where(drawn.gold >= 0, distance.gold, 0.0)
-    return (terms + torch.where(drawn.parent >= 0, F.relu(distance.parent - parent_margin), 0.0)).mean()
-
-
-def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, random_margin: float) -> Tensor:
-    """Return the mean over documents of ``Σ relu(margin − (d(t, wrong) − d(t, gold)))``; a missing label counts 0.
-
-    The sum is over the sibling and over the other label, each with a margin of its own.
-
-    Args:
-        distance: distances to the drawn labels.
-        drawn: the labels, -1 for none.
-        sibling_margin: how much nearer the gold label shall be than the sibling.
-        random_margin: how much nearer it shall be than the other label.
-    """
-    sibling = F.relu(sibling_margin - (distance.sibling - distance.gold))
-    other = F.relu(random_margin - (distance.other - distance.gold))
-    known = drawn.gold >= 0
-    terms = torch.where(known & (drawn.sibling >= 0), sibling, 0.0) + torch.where(
-        known & (drawn.other >= 0), other, 0.0
-    )
-    return terms.mean()
-
-
-def _one_of(allowed: Tensor) -> Tensor:
-    """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
-    keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
-    return torch.where(allowed.any(1), keys.argmax(1), -1)
-
+__all__ = [
+    "Drawn",
+    "HiMatchForSequenceClassification",
+    "HiMatchSettings",
+    "JointProjection",
+    "distances",
+    "draw_labels",
+    "joint_loss",
+    "matching_loss",
+]
 
 LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
 
 
-class HiMatchModel(HiAGMTPModel):
-    """Train :class:`~hgclr.models.hiagm.HiAGMTPModel` with two more losses; predict as that model does.
+class HiMatchSettings(HiAGMSettings):
+    """Configure HiMatch.
 
-    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
-    text and the labels that are drawn for it in each step, see :mod:`hgclr.nn.matching`. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGM.beside_mean`.
-
-    The released program divides the distances by ``joint_width``, which puts the margins out of reach. Dividing the
-    losses instead leaves every gradient as large as there, and margins mean what they say. Undivided, the two losses
-    are so much larger than a mean cross-entropy that the classifier hardly learns.
-
-    A label is read like a document: its text are its strongest words in the training documents, or its name if it has
-    none. The text encoder reads it without gradient, once in ``label_refresh`` batches; a structure encoder of its own
-    and a projection turn it into a point of the joint space. This reading is done without dropout, which the released
-    program leaves on: else the same noise would stay for all these batches. It also draws no random numbers.
-
-    Label texts, their vectors and the count of batches are saved with the training model, so that a run that was
-    stopped goes on as if it had not been.
+    Args:
+        joint_width: size of HiMatch's joint space of texts and labels.
+        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
+        label_refresh: steps after which HiMatch encodes the labels' texts anew.
     """
 
+    joint_width: int = 200
+    parent_margin: float = 0.01
+    sibling_margin: float = 0.1
+    random_margin: float = 0.2
+    label_refresh: int = 50
+
+    def validate_himatch(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, AT_LEAST_1, "joint_width", "label_refresh")
+
+
+class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
+    """Train HiAGM-TP with two more losses; predict as that model does.
+
+    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
+    text and the labels that are drawn for it in each step. Both are meant beside a mean cross-entropy and are scaled as
+    it is. The released program divides the distances instead, which puts the margins out of reach.
+
+    A label is read like a document: its text are its strongest words in the training documents, or its name if it has
+    none. The text encoder reads it without gradient and without dropout, once in ``label_refresh`` batches; a structure
+    encoder of its own and a projection turn it into a point of the joint space. Label texts, their vectors and the
+    count of batches are saved, so that a run that was stopped goes on as if it had not been.
+    """
+
+    config: HiMatchSettings
+    deployed_class = HiAGMTPForSequenceClassification
+    training_parts = ("label_structure", "label_joint", "text_joint", "label_tokens", "label_vectors", "batches")
     label_tokens: Tensor
     label_vectors: Tensor
     batches: Tensor
 
-    def __init__(self, config: HGCLRConfig) -> None:
+    def __init__(self, config: HiMatchSettings) -> None:
         super().__init__(config)
         labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
-        structure = STRUCTURE_ENCODERS[config.structure_encoder]
-        self.label_structure = structure(config.taxonomy, hidden, dropout=config.structure_dropout)
+        self.label_structure = structure_encoder(config, hidden)
         self.label_joint = JointProjection(hidden, joint, dropout=config.classifier_dropout)
         self.text_joint = JointProjection(labels * config.node_width, joint, dropout=config.classifier_dropout)
         self.register_buffer("label_tokens", torch.full((labels, LABEL_TEXT), -1))
@@ -172,7 +100,7 @@ class HiMatchModel(HiAGMTPModel):
 
     @property
     def label_text_length(self) -> int:
-        """Return how many tokens of a label's text the encoder can read."""
+        """Tokens of a label's text that the encoder can read."""
         return min(LABEL_TEXT, self.config.max_length)
 
     @torch.no_grad()
@@ -185,12 +113,8 @@ class HiMatchModel(HiAGMTPModel):
         else:
             super()._init_weights(module)
 
-    def prepare(self, documents: datasets.Dataset) -> None:
-        """Start the edges of both structure encoders at the prior, and find the labels' texts.
-
-        Raises:
-            MissingExtraError: if scikit-learn is not installed.
-        """
+    def prepare(self, documents: "datasets.Dataset") -> None:
+        """Start the edges of both structure encoders at the prior, and find the labels' texts; needs scikit-learn."""
         super().prepare(documents)
         self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
         special = self.config.special_token_ids or []
@@ -207,14 +131,8 @@ class HiMatchModel(HiAGMTPModel):
                 text = torch.tensor([*before, *words.tolist(), *after])
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; in training mode with labels, compute the whole objective."""
         features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
         if labels is None or not self.training:
             return self.output(features, labels)
@@ -225,7 +143,7 @@ class HiMatchModel(HiAGMTPModel):
         classification, terms = self.classification(logits, labels)
         weight = self.beside_mean(logits) / self.config.joint_width
         joint, matching = (weight * loss for loss in self.matching_losses(features.flatten(1), labels))
-        return ClassifierOutput(
+        return HierarchicalOutput(
             loss=classification + joint + matching,
             logits=logits,
             terms=terms | {"loss_joint": joint.detach(), "loss_matching": matching.detach()},
@@ -259,8 +177,17 @@ class HiMatchModel(HiAGMTPModel):
             self.label_vectors[labels] = self.pool(hidden, mask).to(self.label_vectors.dtype)
         self.encoder.train(training)
 
+    def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
+        """Return what depends on the labels as another label tree has it; their texts are read in the first step."""
+        return super().label_entries(rows, names) | {
+            "text_joint.0.weight": rows.column_blocks(self.text_joint.get_parameter("0.weight")),
+            "label_tokens": rows.tokens(self.label_tokens, names[:, : self.label_text_length]),
+            "label_vectors": rows.rows(self.label_vectors),
+            "batches": torch.zeros_like(self.batches),
+        }
 
-def _frame(documents: datasets.Dataset, special: set[int]) -> tuple[list[int], list[int]]:
+
+def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int], list[int]]:
     """Return the special tokens that stand before and after a text."""
     for row in documents.select_columns("input_ids"):
         words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
@@ -269,4 +196,70 @@ def _frame(documents: datasets.Dataset, special: set[int]) -> tuple[list[int], l
     return [], []
 
 
-HiMatchModel.deployed_class = HiAGMTPModel
+class JointProjection(nn.Sequential):
+    """Put vectors, (N, width), into the joint space: two linear layers, then onto the unit sphere."""
+
+    def __init__(self, width: int, joint_width: int, *, dropout: float) -> None:
+        super().__init__(
+            nn.Linear(width, joint_width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(joint_width, joint_width)
+        )
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return vectors of length 1, (N, joint width), from vectors, (N, width)."""
+        return F.normalize(super().forward(vectors), dim=-1)  # type: ignore[no-untyped-call]
+
+
+class Drawn(NamedTuple):
+    """Something of four labels for each document, (B,) each: the labels, -1 for none, or distances to them."""
+
+    gold: Tensor
+    parent: Tensor
+    sibling: Tensor
+    other: Tensor
+
+
+def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
+    """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
+
+    Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
+
+    Args:
+        gold: 0/1, (B, K).
+        parents: index of each label's parent, -1 for a top label, (K,).
+    """
+    right = gold > 0
+    chosen = _one_of(right)  # (B,)
+    above = torch.where(chosen >= 0, parents[chosen], -1)  # (B,)
+    beside = ~right & (parents == above.unsqueeze(1)) & (chosen >= 0).unsqueeze(1)  # (B, K)
+    return Drawn(chosen, above, _one_of(beside), _one_of(~right))
+
+
+def distances(texts: Tensor, labels: Tensor, drawn: Drawn) -> Drawn:
+    """Return ``‖t − l‖²`` of texts, (B, width), to their drawn labels among all, (K, width); without meaning for -1."""
+    return Drawn(*((texts - labels[chosen]).square().sum(-1) for chosen in drawn))
+
+
+def joint_loss(distance: Drawn, drawn: Drawn, *, parent_margin: float) -> Tensor:
+    """Return the mean over documents of ``d(t, gold) + relu(d(t, parent) − margin)``; a missing label counts 0."""
+    terms = torch.where(drawn.gold >= 0, distance.gold, 0.0)
+    return (terms + torch.where(drawn.parent >= 0, F.relu(distance.parent - parent_margin), 0.0)).mean()
+
+
+def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, random_margin: float) -> Tensor:
+    """Return the mean over documents of ``Σ relu(margin − (d(t, wrong) − d(t, gold)))``; a missing label counts 0.
+
+    The sum is over the sibling and over the other label, each with a margin of its own.
+    """
+    sibling = F.relu(sibling_margin - (distance.sibling - distance.gold))
+    other = F.relu(random_margin - (distance.other - distance.gold))
+    known = drawn.gold >= 0
+    terms = torch.where(known & (drawn.sibling >= 0), sibling, 0.0) + torch.where(
+        known & (drawn.other >= 0), other, 0.0
+    )
+    return terms.mean()
+
+
+def _one_of(allowed: Tensor) -> Tensor:
+    """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
+    keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
+    return torch.where(allowed.any(1), keys.argmax(1), -1)

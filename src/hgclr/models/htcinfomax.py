@@ -1,4 +1,7 @@
-"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021)."""
+"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021).
+
+Below the model: the two discriminators, the gate between their losses, and the losses.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import ClassifierOutput
-from hgclr.models.hiagm import HiAGMLAModel
+from hgclr.models.base import HierarchicalOutput, token_mean
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMSettings
+from hgclr.nn.label_rows import LabelRows, LabelSized
 
 __all__ = [
-    "HTCInfoMaxModel",
+    "HTCInfoMaxForSequenceClassification",
     "InformationGate",
     "PriorDiscriminator",
     "TextLabelDiscriminator",
@@ -22,163 +25,22 @@ __all__ = [
     "mutual_information_loss",
     "other_documents",
     "prior_matching_loss",
-    "text_mean",
 ]
 
 
-class TextLabelDiscriminator(nn.Module):
-    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair (Deng et al., NAACL 2021).
-
-    Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
-    layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
-    and the convolutions are padded by one, so that a text of one token has a score. In the released program they are
-    not, and padding counts.
-
-    Args:
-        width: size d of a token's and of a label's vector.
-        hidden: size of the layers.
-    """
-
-    def __init__(self, width: int, hidden: int = 512) -> None:
-        super().__init__()
-        self.first_convolution = nn.Conv1d(width, width, kernel_size=3, padding=1)
-        self.second_convolution = nn.Conv1d(width, hidden, kernel_size=3, padding=1)
-        self.score = nn.Sequential(
-            nn.Linear(width + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
-        )
-
-    def reset_parameters(self) -> None:
-        """Draw new weights as torch does; from N(0, 0.02) the score would hardly depend on the pair."""
-        _reset(self)
-
-    def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return what the score needs of each text, (B, hidden): it is the same whatever the labels are.
-
-        Args:
-            texts: vectors of the tokens, (B, L, d).
-            attention_mask: 1 on real tokens, (B, L).
-        """
-        real = attention_mask.unsqueeze(1)  # (B, 1, L)
-        found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
-        found = self.second_convolution(found * real)  # (B, hidden, L)
-        return text_mean(found.transpose(1, 2), attention_mask)
-
-    def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
-        """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
-        scores: Tensor = self.score(torch.cat([labels, summaries], 1)).squeeze(1)
-        return scores
-
-
-class PriorDiscriminator(nn.Sequential):
-    """Tell draws of the prior from label features: ``D_p``, (K, d) -> (K, 1), as a logit, its sigmoid not yet taken."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
-
-    def reset_parameters(self) -> None:
-        """Draw new weights, as in :class:`TextLabelDiscriminator`."""
-        _reset(self)
-
-
-class InformationGate(nn.Module):
-    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch.
-
-    Args:
-        labels: K.
-        width: size d of a token's and of a label's vector.
-    """
-
-    def __init__(self, labels: int, width: int) -> None:
-        super().__init__()
-        self.text = nn.Linear(width, 1, bias=False)  # w1
-        self.labels = nn.Linear(labels * width, 1)  # w2 and b
-
-    def forward(self, texts: Tensor, labels: Tensor) -> Tensor:
-        """Return F, (), from the mean token of each text, (B, d), and the label features, (K, d)."""
-        gate: Tensor = torch.sigmoid(self.text(texts.mean(0)) + self.labels(labels.flatten())).squeeze(0)
-        return gate
-
-
-def text_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return the mean over each text's real tokens, (B, d), of vectors (B, L, d)."""
-    real = attention_mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
-    return (tokens * real).sum(1) / real.sum(1).clamp(min=1)
-
-
-def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
-    """Return the mean feature of each document's gold labels, (B, d); 0 for a document without labels.
-
-    Args:
-        labels: label features, (K, d).
-        gold: 0/1, (B, K).
-    """
-    gold = gold.to(labels.dtype)
-    return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
-
-
-def other_documents(documents: int) -> Tensor:
-    """Return another document of the batch for each, (B,): the batch turned by a random number of places.
-
-    The released program draws a permutation, which leaves one document of a batch in its place on average and then
-    calls a pair wrong that is right. A turn by 1 to B - 1 places never does. A single document has only itself.
-    """
-    return torch.arange(documents).roll(int(torch.randint(1, max(documents, 2), ())))
-
-
-def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
-    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
-
-    Args:
-        matched: scores of labels with their own texts, (B,).
-        mismatched: scores of the same labels with the texts T' of other documents, (B,).
-    """
-    return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
-
-
-def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
-    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
-
-    The value, and the gradient of the discriminator, are those of this loss. The label features match the prior when
-    the discriminator takes them for draws, so that their gradient is that of ``-mean log D_p(Y_k)``, as usual in
-    adversarial training: it vanishes once they are taken for draws.
-
-    The released program lets the features minimise the loss itself, that is, lets them differ from the prior, against a
-    discriminator that is not trained. With one that is, the two agree within a hundred steps and the loss is 0.
-
-    Args:
-        discriminator: D_p.
-        labels: label features Y, (K, d).
-        drawn: draws u from the prior, (K, d).
-    """
-    told = discriminator(labels.detach())
-    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0
-    fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
-    taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
-    return loss + (taken - taken.detach())
-
-
-def _reset(module: nn.Module) -> None:
-    """Draw the weights of all layers as torch does."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d):
-            layer.reset_parameters()
-
-
-class HTCInfoMaxModel(HiAGMLAModel):
-    """Train :class:`~hgclr.models.hiagm.HiAGMLAModel` with two more losses; predict as that model does.
+class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
+    """Train HiAGM-LA with two more losses; predict as that model does.
 
     ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
-    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a
-    label's or a draw from the uniform distribution on [0, 1); the gate F weighs them. Both are meant beside a mean
-    cross-entropy and are scaled as it is, see :meth:`~hgclr.models.hiagm.HiAGM.beside_mean`.
-
-    Discriminators and gate are trained like all else. The released program never gives them to its optimiser, so that
-    only the label features and the texts can move F. A gate that is trained turns to the smaller of the two losses and
-    shuts the other out: on clinc150 F is 0 after two epochs, and L_MI stays where a discriminator that guesses is. The
-    log has F as ``gate``.
+    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a label's
+    or a draw from the uniform distribution on [0, 1); the gate F weighs them and is logged as ``gate``. Both losses are
+    meant beside a mean cross-entropy and are scaled as it is. Discriminators and gate are trained like all else.
     """
 
-    def __init__(self, config: HGCLRConfig) -> None:
+    deployed_class = HiAGMLAForSequenceClassification
+    training_parts = ("label_projection", "text_discriminator", "prior_discriminator", "information_gate")
+
+    def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)
         width = config.node_width
         self.label_projection = nn.Linear(width, width, bias=False)
@@ -189,20 +51,19 @@ class HTCInfoMaxModel(HiAGMLAModel):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Let the discriminators draw their own weights; all else is as in HiAGM."""
+        """Draw the discriminators' weights as torch does; all else is as in HiAGM.
+
+        From N(0, 0.02) the scores would hardly depend on what is scored.
+        """
         if isinstance(module, TextLabelDiscriminator | PriorDiscriminator):
-            module.reset_parameters()
+            for layer in module.modules():
+                if isinstance(layer, nn.Linear | nn.Conv1d):
+                    layer.reset_parameters()
         else:
             super()._init_weights(module)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> ClassifierOutput:
-        """Classify texts; in training mode with labels, compute the whole objective.
-
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-        """
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        """Classify texts; in training mode with labels, compute the whole objective."""
         texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
         features = self.label_features()  # (K, d)
         seen = self.attend(features, texts, attention_mask)  # (B, K, d)
@@ -215,8 +76,8 @@ class HTCInfoMaxModel(HiAGMLAModel):
         prior = self.beside_mean(logits) * prior_matching_loss(
             self.prior_discriminator, projected, torch.rand_like(projected)
         )
-        gate = self.information_gate(text_mean(texts, attention_mask), projected)  # F
-        return ClassifierOutput(
+        gate = self.information_gate(token_mean(texts, attention_mask), projected)  # F
+        return HierarchicalOutput(
             loss=classification + gate * information + (1 - gate) * prior,
             logits=logits,
             terms=terms
@@ -241,4 +102,93 @@ class HTCInfoMaxModel(HiAGMLAModel):
         return loss * (len(texts) > 1)  # times 0, and not left out, so that every parameter has a gradient in any batch
 
 
-HTCInfoMaxModel.deployed_class = HiAGMLAModel
+class TextLabelDiscriminator(nn.Module):
+    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair.
+
+    Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
+    layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
+    and the convolutions are padded by one, so that a text of one token has a score.
+    """
+
+    def __init__(self, width: int, hidden: int = 512) -> None:
+        super().__init__()
+        self.first_convolution = nn.Conv1d(width, width, kernel_size=3, padding=1)
+        self.second_convolution = nn.Conv1d(width, hidden, kernel_size=3, padding=1)
+        self.score = nn.Sequential(
+            nn.Linear(width + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        )
+
+    def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return what the score needs of each text, (B, hidden), whatever the labels, from (B, L, d) and its mask."""
+        real = attention_mask.unsqueeze(1)  # (B, 1, L)
+        found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
+        found = self.second_convolution(found * real)  # (B, hidden, L)
+        return token_mean(found.transpose(1, 2), attention_mask)
+
+    def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
+        """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
+        scores: Tensor = self.score(torch.cat([labels, summaries], 1)).squeeze(1)
+        return scores
+
+
+class PriorDiscriminator(nn.Sequential):
+    """Tell draws of the prior from label features: ``D_p``, (K, d) -> (K, 1), as a logit, its sigmoid not yet taken."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
+
+
+class InformationGate(nn.Module, LabelSized):
+    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch."""
+
+    def __init__(self, labels: int, width: int) -> None:
+        super().__init__()
+        self.text = nn.Linear(width, 1, bias=False)  # w1
+        self.labels = nn.Linear(labels * width, 1)  # w2 and b
+
+    def forward(self, texts: Tensor, labels: Tensor) -> Tensor:
+        """Return F, (), from the mean token of each text, (B, d), and the label features, (K, d)."""
+        gate: Tensor = torch.sigmoid(self.text(texts.mean(0)) + self.labels(labels.flatten())).squeeze(0)
+        return gate
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return w2 as another label tree has it."""
+        return {"labels.weight": rows.column_blocks(self.labels.weight)}
+
+
+def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
+    """Return the mean feature of each document's gold labels, (B, d), of features (K, d) by 0/1, (B, K); 0 of none."""
+    gold = gold.to(labels.dtype)
+    return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
+
+
+def other_documents(documents: int) -> Tensor:
+    """Return another document of the batch for each, (B,): the batch turned by a random number of places.
+
+    A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
+    places never does. A single document has only itself.
+    """
+    return torch.arange(documents).roll(int(torch.randint(1, max(documents, 2), ())))
+
+
+def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
+    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
+
+    Scores are of labels with their own texts T, (B,), and with the texts T' of other documents, (B,).
+    """
+    return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
+
+
+def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
+    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
+
+    The value, and the gradient of the discriminator D_p, are those of this loss. The label features Y, (K, d), match
+    the prior when the discriminator takes them for draws u, (K, d), so that their gradient is that of ``-mean log
+    D_p(Y_k)``, as usual in adversarial training. In the released program they minimise the loss itself, that is, differ
+    from the prior.
+    """
+    told = discriminator(labels.detach())
+    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0
+    fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
+    taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
+    return loss + (taken - taken.detach())

@@ -1,4 +1,4 @@
-"""Label names as tokens, and their embeddings."""
+"""What stands for a label in words: its name as tokens and as a vector, and the words of its documents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -15,17 +16,28 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hgclr.data.folder import label_texts
 from hgclr.errors import require_extra
-from hgclr.taxonomy.changes import TreeChanges
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["LabelRows", "is_special", "label_words", "name_blocks", "name_embeddings", "name_tokens", "name_vectors"]
+__all__ = [
+    "is_special",
+    "label_words",
+    "name_blocks",
+    "name_directions",
+    "name_embeddings",
+    "name_tokens",
+    "name_vectors",
+]
 
 LONGEST = 64
 """Tokens of a label name that are read, special tokens included."""
 BLOCK = 2**14
 """Tokens of label names that are embedded at a time, padding included."""
+COMMON = 0.8
+"""A word in more than this share of all documents says nothing about a label (max_df)."""
+RARE = 0.1
+"""A word in less than this share of a label's documents is not typical of it (min_df)."""
 
 
 def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
@@ -71,13 +83,19 @@ def name_vectors(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
     return vectors
 
 
+def name_directions(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return ``u_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k from :func:`name_vectors` and n̄ their mean, (K, H)."""
+    vectors = name_vectors(model, tokenizer)
+    return F.normalize(vectors - vectors.mean(0), dim=-1)
+
+
 def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
     """Return the label names' embeddings, (K, H), from a text encoder's own embedding weights.
 
     Args:
         encoder: the text encoder.
         tokens: see :func:`name_tokens`, (K, T).
-        kind: ``layer`` or ``words``, see ``name_embedding`` in :class:`~hgclr.config.HGCLRConfig`.
+        kind: ``layer`` or ``words``, see ``name_embedding`` in the settings of HGCLR.
         special_token_ids: tokens that count in a ``layer`` and not among ``words``.
     """
     embed = partial(_embed, encoder, kind, special_token_ids)
@@ -103,12 +121,6 @@ def _embed(encoder: Any, kind: str, special_token_ids: Sequence[int], tokens: Te
     return mean
 
 
-COMMON = 0.8
-"""A word in more than this share of all documents says nothing about a label (max_df)."""
-RARE = 0.1
-"""A word in less than this share of a label's documents is not typical of it (min_df)."""
-
-
 def label_words(
     documents: datasets.Dataset, *, labels: int, vocabulary: int, special: Collection[int], most: int
 ) -> list[NDArray[np.int64]]:
@@ -117,10 +129,6 @@ def label_words(
     All documents of a label are one text: term frequency is counted in that text, inverse document frequency over the
     texts of all labels. Words that are too common or too rare do not count, unless a label has no others: then its most
     frequent words stand for it. A label without documents has no words.
-
-    The released program of HiMatch takes all words that are in a tenth to four fifths of the label's own documents, in
-    no order: it fits TF-IDF label by label and uses its vocabulary alone. So it loses a word that all documents of a
-    label have, though it may be the label's best; here :data:`COMMON` is a share of all documents.
 
     Args:
         documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.
@@ -172,50 +180,3 @@ def _rows(rows: Sequence[Sequence[int]], columns: int) -> Any:
     matrix = csr_array((np.ones(len(places), dtype=np.int64), places, ends), shape=(len(rows), columns))
     matrix.sum_duplicates()
     return matrix
-
-
-class LabelRows:
-    """Turn what is kept by old labels into what is kept by new ones.
-
-    With S(n) the old labels that n comes from and T(o) the new labels that o became:
-
-    - :meth:`rows`, what a label itself has: ``new_n = mean of old_o over S(n)``; of a label that comes from none, that
-      of its parent, and of a top label the mean of all top labels that come from some;
-    - :meth:`columns`, what a label gives to a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``; 0 of a label
-      that comes from none. Such a label changes no sum, and the parts of one that was split add up to what it was.
-
-    Of a label that is one in both trees, both are the old numbers, bit by bit.
-
-    Args:
-        changes: the two trees, at least one label of which is in both.
-    """
-
-    def __init__(self, changes: TreeChanges) -> None:
-        pairs = [(old, new) for new, came in enumerate(changes.sources) for old in came]
-        self.old, self.new = (torch.tensor(column) for column in zip(*pairs, strict=True))
-        self.labels = len(changes.new)
-        self._share = 1 / torch.tensor([float(len(changes.sources[new])) for _, new in pairs])
-        self._part = 1 / torch.tensor([float(len(changes.targets[old])) for old, _ in pairs])
-        self._parents = torch.from_numpy(changes.new.parents.copy())
-        added = np.zeros(len(changes.new), dtype=bool)
-        added[list(changes.added)] = True
-        self._fresh = [torch.from_numpy(level[added[level]]) for level in changes.new.levels]
-        known_top = changes.new.levels[0][~added[changes.new.levels[0]]]
-        self._typical = torch.from_numpy(known_top if len(known_top) else np.flatnonzero(~added))
-
-    def rows(self, old: Tensor) -> Tensor:
-        """Return what the new labels have themselves, (K', …), from what the old ones had, (K, …)."""
-        new = self._sum(old, self._share)
-        top, *below = self._fresh
-        new[top] = new[self._typical].mean(0)
-        for level in below:  # a parent that is new itself has got its row before
-            new[level] = new[self._parents[level]]
-        return new
-
-    def columns(self, old: Tensor) -> Tensor:
-        """Return what the new labels give to a sum, (K', …), from what the old ones gave, (K, …)."""
-        return self._sum(old, self._part)
-
-    def _sum(self, old: Tensor, weights: Tensor) -> Tensor:
-        weighted = old[self.old] * weights.to(old.dtype).view(-1, *[1] * (old.dim() - 1))
-        return old.new_zeros(self.labels, *old.shape[1:]).index_add_(0, self.new, weighted)

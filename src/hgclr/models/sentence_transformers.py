@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
-from hgclr.models.base import TextClassifier, without_pooler
-from hgclr.models.flat import FlatModel
-from hgclr.models.stock import KEY, Pooling, label_fields, our_config, shift_of
+from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
+from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.stock import Pooling, as_flat, label_fields, not_flat
 
 __all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
 
@@ -37,23 +37,21 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
-def no_modules_form(model: TextClassifier) -> str | None:
+def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
     """Return why a model cannot be written as modules, or None if it can."""
-    if not isinstance(model, FlatModel):
-        return f"{type(model).__name__} has more than a linear layer on its encoder"
+    if (reason := not_flat(model)) is not None:
+        return reason
     if not type(model.encoder).__module__.startswith("transformers."):
         return f"its encoder, {type(model.encoder).__name__}, is none of transformers' own"
     return None
 
 
 @torch.no_grad()
-def write_modules(model: TextClassifier, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
+def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
     """Write everything but the tokenizer into a folder that is there.
 
-    Args:
-        model: the model.
-        folder: where to.
-        shift: added to the logits, (K,); noted in the configuration, so that :func:`from_modules` takes it away again.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` takes it
+    away.
 
     Raises:
         ValueError: if the model has no such form, see :func:`no_modules_form`.
@@ -88,13 +86,7 @@ def write_modules(model: TextClassifier, folder: Path, shift: NDArray[np.float32
 
 
 class Modules(nn.Module):
-    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them.
-
-    Args:
-        folder: of the encoder, which is loaded.
-        pooling: ``cls``, ``mean`` or ``max``.
-        head: the Dense module.
-    """
+    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them."""
 
     def __init__(self, folder: Path, pooling: Pooling, head: nn.Linear) -> None:
         super().__init__()
@@ -144,28 +136,16 @@ def read_modules(folder: Path) -> Modules:
     return Modules(folder, mode, head)
 
 
-@torch.no_grad()
-def from_modules(folder: str | Path) -> FlatModel:
+def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
 
-    The same if sentence-transformers trained it further: it is a linear head on an encoder still. A shift of the
-    logits is taken away again, which may change the last bit of a bias.
+    The same if sentence-transformers trained it further: it is a linear head on an encoder still.
 
     Raises:
         OSError, ValueError: if there is no such model.
     """
     modules = read_modules(Path(folder))
-    try:
-        config, shift = our_config(modules.config, modules.pooling), shift_of(modules.config)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
-    if modules.head.out_features != config.label_count:
-        raise ValueError(f"{modules.head.out_features} outputs for {config.label_count} labels")
-    with torch.device("meta"):
-        model = FlatModel(config)
-    model.encoder, model.classifier = modules.encoder, modules.head
-    model.classifier.bias.sub_(shift)
-    return model
+    return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)
 
 
 def _read(path: Path) -> Any:

@@ -3,27 +3,29 @@
 A head of ours is linear in the first token's vector, ``W h + b``. The stock classes for BERT, RoBERTa and their kin put
 ``tanh(V h + c)`` in between. With ``V = ε I``, ``c = 0`` and ``W / ε`` in the place of W nothing of that is left:
 in fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so that logits stay the same
-to the last bit (as far as the order of additions does: on a processor it may change with where weights lie in memory).
+to the last bit (as far as the order of additions does: on a CPU it may change with where weights lie in memory).
 The encoder ends in a layer norm, which bounds ``|h|`` for every text there can be; ε follows from it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from hgclr.config import HGCLRConfig
-from hgclr.models.base import TextClassifier
-from hgclr.models.flat import FlatModel
+from hgclr.models.base import HierarchicalPreTrainedModel
+from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.flat import FlatForSequenceClassification
 
-__all__ = ["KEY", "Pooling", "from_stock", "label_fields", "no_stock_form", "our_config", "shift_of", "to_stock"]
+__all__ = ["KEY", "Pooling", "as_flat", "from_stock", "label_fields", "no_stock_form", "not_flat", "to_stock"]
 
 Pooling = Literal["cls", "mean", "max"]
 
@@ -44,34 +46,39 @@ HEADS = {
 """Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
 
 
-def no_stock_form(model: TextClassifier) -> str | None:
-    """Return why a model has no form in a stock class, or None if it has one."""
-    kind = model.config.text_encoder.model_type
-    if not isinstance(model, FlatModel):
+def not_flat(model: HierarchicalPreTrainedModel) -> str | None:
+    """Return why a model is no linear layer on its encoder, or None if it is."""
+    if not isinstance(model, FlatForSequenceClassification):
         return f"{type(model).__name__} has more than a linear layer on its encoder"
+    return None
+
+
+def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
+    """Return why a model has no form in a stock class, or None if it has one."""
+    kind, pooling = model.config.text_encoder.model_type, model.config.pooling
+    if (reason := not_flat(model)) is not None:
+        return reason
     if kind not in HEADS:
         return f"transformers' own class for {kind} has no head that a linear layer can be written in"
-    if model.config.pooling != "cls":
-        return (
-            f"transformers' own class for {kind} reads the first token, this model's pooling is {model.config.pooling}"
-        )
+    if pooling != "cls":
+        return f"transformers' own class for {kind} reads the first token, this model's pooling is {pooling}"
     return None
 
 
 @torch.no_grad()
-def to_stock(model: TextClassifier, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
+def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
 
-    Args:
-        model: the model.
-        shift: added to the logits, (K,); noted in the configuration, so that :func:`from_stock` takes it away again.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` takes it away
+    again.
 
     Raises:
         ValueError: if there is none, see :func:`no_stock_form`.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
-    stock: Any = AutoModelForSequenceClassification.from_config(_stock_config(model.config, shift))
+    fields = {**model.config.text_encoder.to_dict(), **label_fields(model.config, shift)}
+    stock: Any = AutoModelForSequenceClassification.from_config(type(model.config.text_encoder)(**fields))
     stock.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
     scale = _scale(model.encoder)
     before, after = _head(stock)
@@ -88,7 +95,7 @@ def to_stock(model: TextClassifier, shift: NDArray[np.float32] | None = None) ->
 
 
 @torch.no_grad()
-def from_stock(folder: str | Path) -> FlatModel:
+def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`to_stock` made as the model that it was made of, weights to the last bit.
 
     A shift of the logits is taken away again, which may change the last bit of a bias.
@@ -97,66 +104,59 @@ def from_stock(folder: str | Path) -> FlatModel:
         OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
     """
     stock: Any = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True)
-    try:
-        config, scale = our_config(stock.config, "cls"), float(getattr(stock.config, KEY)[SCALE])
+    with _as_written():
+        scale = float(getattr(stock.config, KEY)[SCALE])
         before, after = _head(stock)
-        shift = shift_of(stock.config)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
+    model = as_flat(stock.config, "cls", stock.base_model, after)
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
         raise ValueError("its head is not the one that hgclr export wrote")
-    with torch.device("meta"):
-        model = FlatModel(config)
-    model.encoder, model.classifier = stock.base_model, after
     model.encoder.pooler = None  # which ours have not
     model.classifier.weight.mul_(scale)
-    model.classifier.bias.sub_(shift)
     return model
 
 
-def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
-    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`.
-
-    Args:
-        config: ours.
-        shift: what was added to the logits, (K,).
-    """
+def label_fields(config: HierarchicalConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
+    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`."""
     ours = {name: getattr(config, name) for name in OURS}
     if shift is not None:
         ours[SHIFT] = shift.tolist()
     return {**{name: getattr(config, name) for name in LABELS}, KEY: ours}
 
 
-def our_config(stock: PreTrainedConfig, pooling: Pooling) -> HGCLRConfig:
-    """Return the configuration that ``label_fields`` were taken from, but for what matters in training only.
+@torch.no_grad()
+def as_flat(
+    written: PreTrainedConfig, pooling: Pooling, encoder: Any, head: nn.Linear
+) -> FlatForSequenceClassification:
+    """Return the model of an encoder and a head, not copied; a shift of the logits is taken away from the head's bias.
 
     Raises:
-        KeyError, TypeError: if the field :data:`KEY` is not as it was written.
+        ValueError: if the configuration has not the fields of :func:`label_fields`, or the head other labels.
     """
-    fields = stock.to_dict()
-    ours = {name: fields[KEY][name] for name in OURS}
-    labels = {name: fields.pop(name) for name in LABELS}
-    del fields[KEY], fields["architectures"]
-    return HGCLRConfig(encoder_config=type(stock)(**fields), pooling=pooling, **ours, **labels)
+    config_class: Any = FlatForSequenceClassification.config_class
+    with _as_written():
+        fields = written.to_dict()
+        ours = {name: fields[KEY][name] for name in OURS}
+        labels = {name: fields.pop(name) for name in LABELS}
+        shift = torch.tensor(fields[KEY].get(SHIFT, 0.0), dtype=torch.float32)
+        if shift.shape not in ((), (written.num_labels,)):
+            raise TypeError(f"{SHIFT} has the shape {tuple(shift.shape)}")
+        del fields[KEY], fields["architectures"]
+        config = config_class(encoder_config=type(written)(**fields), pooling=pooling, **ours, **labels)
+    if head.out_features != config.label_count:
+        raise ValueError(f"{head.out_features} outputs for {config.label_count} labels")
+    with torch.device("meta"):
+        model = FlatForSequenceClassification(config)
+    model.encoder, model.classifier = encoder, head
+    model.classifier.bias.sub_(shift)
+    return model
 
 
-def shift_of(stock: PreTrainedConfig) -> Tensor:
-    """Return what was added to the logits, (K,) or one 0 for all.
-
-    Raises:
-        TypeError: if the field :data:`KEY` is not as it was written.
-    """
-    shift = torch.tensor(getattr(stock, KEY).get(SHIFT, 0.0), dtype=torch.float32)
-    if shift.shape not in ((), (stock.num_labels,)):
-        raise TypeError(f"{SHIFT} has the shape {tuple(shift.shape)}")
-    return shift
-
-
-def _stock_config(config: HGCLRConfig, shift: NDArray[np.float32] | None) -> PreTrainedConfig:
-    """Return the encoder's configuration with the labels, and with what else we need under a key of its own."""
-    fields = {**config.text_encoder.to_dict(), **label_fields(config, shift)}
-    stock: PreTrainedConfig = type(config.text_encoder)(**fields)
-    return stock
+@contextmanager
+def _as_written() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
 
 
 def _scale(encoder: Any) -> float:

@@ -77,9 +77,8 @@ class WordEmbeddings(nn.Module):
 class BidirectionalGRU(nn.Module):
     """Read texts of different lengths from both ends; what is padded to the right of a text has no influence.
 
-    The second GRU reads each text reversed in its place, which needs no packed sequences. With texts of 128 words
-    those took a third more time on a processor, forwards and backwards; an accelerator need not wait for the lengths;
-    and ONNX has an operator for it.
+    The second GRU reads each text reversed in its place. That needs no packed sequences, which are slower on a CPU and
+    which ONNX has no operator for.
     """
 
     def __init__(self, width: int, state: int) -> None:
@@ -88,12 +87,7 @@ class BidirectionalGRU(nn.Module):
         self.backwards = nn.GRU(width, state, batch_first=True)
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Return the states of both directions, (B, L, 2S), 0 on padding.
-
-        Args:
-            vectors: (B, L, D).
-            real: True on words, False on the padding to their right, (B, L).
-        """
+        """Return both directions' states, (B, L, 2S), 0 on padding, from vectors (B, L, D) and what is real, (B, L)."""
         position = torch.arange(real.shape[1], device=real.device)
         mirrored = torch.where(real, real.sum(1, keepdim=True) - 1 - position, position)  # (B, L), its own inverse
         states, _ = self.forwards(vectors)
@@ -110,9 +104,6 @@ class TextRCNNModel(PreTrainedModel):
 
     A convolution over k words is padded by k // 2 zeros on both sides. For an even k that gives one position more than
     there are words; the last, which sees no more than the end of the text once again, is left out.
-
-    The released programs that compare with this encoder drop half of the *logits* in training; here nothing is dropped
-    behind the encoder but what ``classifier_dropout`` says, before the last layer.
     """
 
     config: TextRCNNConfig
@@ -135,9 +126,9 @@ class TextRCNNModel(PreTrainedModel):
         """Draw word vectors within ±0.25 and the rest as torch does, within 1 / √(inputs)."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -WORD_RANGE, WORD_RANGE)
-            # A slice of the weight does not know whether the weight was loaded.
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                init.zeros_(module.weight[module.padding_idx])
+            if module.padding_idx is not None:  # through the whole weight, which knows whether it was loaded
+                padding = torch.tensor([module.padding_idx], device=module.weight.device)
+                init.copy_(module.weight, module.weight.index_fill(0, padding, 0.0))
         elif isinstance(module, nn.GRU | nn.Conv1d):
             inputs = module.hidden_size if isinstance(module, nn.GRU) else prod(module.weight.shape[1:])
             for weight in module.parameters():
@@ -148,10 +139,7 @@ class TextRCNNModel(PreTrainedModel):
         return self.embeddings.word_embeddings
 
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         """Return the vector of each word, (B, L, kernels * filters); on padding it means nothing.
 
@@ -161,7 +149,7 @@ class TextRCNNModel(PreTrainedModel):
             inputs_embeds: word vectors instead of ``input_ids``, before dropout, (B, L, D).
 
         Raises:
-            InputError: if no text of the batch has a word; a text without words among others does no harm.
+            InputError: if no text of the batch has a word.
         """
         vectors = self.embeddings(input_ids, inputs_embeds)  # (B, L, D)
         length = vectors.shape[1]

@@ -1,6 +1,6 @@
-"""Attention with dropout for training on a processor.
+"""Attention with dropout for training on a CPU.
 
-torch's fast kernel for a processor has no dropout, and without that kernel attention works on whole (B, heads, L, L)
+torch's fast kernel for a CPU has no dropout, and without that kernel attention works on whole (B, heads, L, L)
 tensors that fit no cache. This one goes through the batch in groups of documents whose attention weights do fit, each
 group at the length of its longest text, and computes the weights anew in the backward pass: nothing of size L x L is
 kept but the dropped positions, a byte each.
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ProcessorDropout", "draw_seed", "dropout_attention", "keep_mask", "kept_share"]
+__all__ = ["CPUDropout", "draw_seed", "dropout_attention", "keep_mask", "kept_share"]
 
 STEPS = 2**16
 
@@ -29,8 +29,8 @@ def kept_share(rate: float) -> float:
 def keep_mask(shape: Sequence[int], rate: float, seed: int | None = None, device: torch.device | None = None) -> Tensor:
     """Return a uint8 tensor in which each element is 0 with probability ``rate`` and else 1.
 
-    The same ``seed`` gives the same mask; without one, torch's generator gives it. On a device other than the processor
-    the bits are drawn there.
+    The same ``seed`` gives the same mask; without one, torch's generator gives it. On a device other than the CPU the
+    bits are drawn there.
     """
     seed = draw_seed() if seed is None else seed
     if device is not None and device.type != "cpu":
@@ -47,7 +47,7 @@ def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, ()))
 
 
-class ProcessorDropout(nn.Dropout):
+class CPUDropout(nn.Dropout):
     """Drop elements as :class:`torch.nn.Dropout` does, with cheap random bits; on other devices it is that class."""
 
     def forward(self, values: Tensor) -> Tensor:
@@ -79,16 +79,13 @@ GROUP = 2**19
 def dropout_attention(
     query: Tensor, key: Tensor, value: Tensor, *, lengths: Sequence[int], scale: float, dropout: float
 ) -> Tensor:
-    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document.
+    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document, (B, heads, L, d).
 
     Args:
         query, key, value: (B, heads, L, d), real tokens first.
         lengths: real tokens of each document; what comes out behind them means nothing.
         scale: factor of the logits.
         dropout: share of attention weights that are dropped.
-
-    Returns:
-        (B, heads, L, d).
     """
     output: Tensor = _DropoutAttention.apply(query, key, value, lengths, scale, dropout)  # type: ignore[no-untyped-call]
     return output
@@ -104,6 +101,13 @@ class _Group(NamedTuple):
     def cut(self, part: Tensor) -> Tensor:
         """Return the group's part of a (B, heads, L, d) tensor, (G, heads, n, d)."""
         return part[self.rows, :, self.columns]
+
+    def logits(self, query: Tensor, key: Tensor, scale: float) -> Tensor:
+        """Return the group's attention logits, (G, heads, n, n), in single precision at least."""
+        logits = (self.cut(query) * scale) @ self.cut(key).transpose(-1, -2)
+        if self.absent is not None:
+            logits = logits.masked_fill_(self.absent, -torch.inf)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _groups(lengths: Sequence[int], heads: int) -> Iterator[_Group]:
@@ -132,7 +136,7 @@ class _DropoutAttention(torch.autograd.Function):
         output = torch.zeros_like(value)
         groups, masks = list(_groups(lengths, query.shape[1])), []
         for group in groups:
-            weights = _weights(group, query, key, scale)  # (G, heads, n, n)
+            weights = group.logits(query, key, scale).softmax(-1)  # (G, heads, n, n)
             if dropout:
                 masks.append(keep_mask(weights.shape, dropout))
                 weights = weights.mul_(masks[-1].to(weights.dtype))
@@ -148,23 +152,18 @@ class _DropoutAttention(torch.autograd.Function):
         gradient = gradient * (1 / ctx.kept)
         for number, group in enumerate(ctx.groups):
             g = group.cut(gradient)
-            weights = _weights(group, query, key, ctx.scale)  # P, (G, heads, n, n)
+            logits = group.logits(query, key, ctx.scale).requires_grad_()  # S, (G, heads, n, n)
+            with torch.enable_grad():
+                softmax = logits.softmax(-1)
+            weights = softmax.detach()  # P
             d_weights = (g @ group.cut(value).transpose(-1, -2)).to(weights.dtype)
             kept = weights
             if masks:
                 mask = masks[number].to(weights.dtype)
                 kept, d_weights = weights * mask, d_weights.mul_(mask)
             group.cut(d_value).copy_(kept.transpose(-1, -2).to(g.dtype) @ g)
-            # dS = P ∘ (dP - Σ_j P dP), the derivative of the softmax
-            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scale).to(g.dtype)
+            (d_logits,) = torch.autograd.grad(softmax, logits, d_weights)
+            d_logits = d_logits.mul_(ctx.scale).to(g.dtype)
             group.cut(d_query).copy_(d_logits @ group.cut(key))
             group.cut(d_key).copy_(d_logits.transpose(-1, -2) @ group.cut(query))
         return d_query, d_key, d_value, None, None, None
-
-
-def _weights(group: _Group, query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """Return the attention weights of a group, (G, heads, n, n), in single precision at least."""
-    logits = (group.cut(query) * scale) @ group.cut(key).transpose(-1, -2)
-    if group.absent is not None:
-        logits = logits.masked_fill_(group.absent, -torch.inf)
-    return logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))

@@ -9,6 +9,7 @@ above the first label of a stretch holds every ancestor that any label of the st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hgclr.nn.attention import draw_seed, keep_mask, kept_share
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["TreeAttention", "attention_span"]
@@ -48,6 +50,11 @@ class Stretch(NamedTuple):
     ancestor: Tensor
     distance: Tensor
 
+    def cut(self, parts: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the labels' queries and the context's keys and values, out of all labels'; the rest as it is."""
+        query, key, value, *tables = parts
+        return query[self.labels], key[self.context], value[self.context], *tables
+
     def pieces(self, heads: int) -> Iterator[Stretch]:
         """Yield parts with fewer labels, small enough to be computed at a time."""
         rows = max(1, PIECE // (heads * len(self.context)))
@@ -63,13 +70,13 @@ class _Tree(NamedTuple):
     stretches: list[Stretch]
 
 
-class TreeAttention(nn.Module):
+class TreeAttention(nn.Module, LabelSized):
     """Attend between labels with a bias by their place in the tree (Eq. 4).
 
-    ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the
-    path from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child.
-    With S_i the sum of the edge weights from the root to i, ``Σ w_e = S_i + S_j - 2 S_lca(i,j)``: no table of paths.
-    A label has distance 0 and no edges to itself.
+    ``bias_ij = b_φ(i,j) + c_ij`` with the distance ``D = φ(i,j)`` and ``c_ij = 1/D Σ w_e`` over the edges e of the path
+    from i to j. Distances go through a virtual root above the top labels, and an edge belongs to its child. With S_i
+    the sum of the edge weights from the root to i, ``Σ w_e = S_i + S_j - 2 S_lca(i,j)``: no table of paths. A label has
+    distance 0 and no edges to itself.
 
     Args:
         taxonomy: the label tree; the parameters are sized from it, so depth and distance have no limit.
@@ -90,20 +97,25 @@ class TreeAttention(nn.Module):
         tree = self._on(query.device)
         sums = None if self.edge is None else self.root_sums()
         mixed: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-            query, key, value, self.spatial, sums, tree.stretches, heads, scale, dropout
+            tree.stretches, heads, scale, dropout, query, key, value, self.spatial, sums
         )
         return mixed
 
     def root_sums(self) -> Tensor:
-        """Return S, each label's sum of edge weights from the root, and 0 for the root itself, (K + 1,).
-
-        Pointer doubling: O(log depth) steps.
-        """
+        """Return S, (K + 1,), 0 for the root at the end, by pointer doubling: O(log depth) steps."""
         assert self.edge is not None
         total = F.pad(self.edge, (0, 1))  # entry K is the virtual root: no edge above it, and its own parent
         for jump in self._on(total.device).jumps:
             total = total + total[jump]
         return total
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return b and w as another label tree has them; distances that are new to it have the b of the largest."""
+        entries = {} if self.edge is None else {"edge": rows.rows(self.edge)}
+        if self.spatial is not None:
+            distances = torch.arange(2 * rows.changes.new.depth + 1)
+            entries["spatial"] = self.spatial[distances.clamp(max=len(self.spatial) - 1)]
+        return entries
 
     def _on(self, device: torch.device) -> _Tree:
         """Return what is looked up in every step, computed once per device."""
@@ -147,21 +159,13 @@ def _bias(place: Stretch, spatial: Tensor | None, sums: Tensor | None) -> Tensor
     return bias
 
 
-def _mix(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    spatial: Tensor | None,
-    sums: Tensor | None,
-    *,
-    place: Stretch,
-    heads: int,
-    scale: float,
-    dropout: float,
-    seed: int,
-) -> Tensor:
-    """Return the attention of one piece, (n, H), from its queries (n, H) and its context's keys and values, (m, H)."""
-    query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in (query, key, value))
+def _mix(place: Stretch, seed: int, parts: Sequence[Any], *, heads: int, scale: float, dropout: float) -> Tensor:
+    """Return the attention of one piece, (n, H).
+
+    ``parts`` are its queries, (n, H), its context's keys and values, (m, H), and b and S, if they are learned.
+    """
+    *vectors, spatial, sums = parts
+    query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in vectors)
     logits = (query * scale) @ key.transpose(-1, -2)  # (heads, n, m)
     bias = _bias(place, spatial, sums)
     if bias is not None:
@@ -170,7 +174,8 @@ def _mix(
     if dropout:
         mask = keep_mask(weights.shape, dropout, seed, weights.device).to(weights.dtype)
         weights = weights * mask.mul_(1 / kept_share(dropout))
-    return (weights.to(value.dtype) @ value).transpose(0, 1).flatten(1)
+    mixed: Tensor = (weights.to(value.dtype) @ value).transpose(0, 1).flatten(1)
+    return mixed
 
 
 class _Attention(torch.autograd.Function):
@@ -178,44 +183,31 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        spatial: Tensor | None,
-        sums: Tensor | None,
-        stretches: Sequence[Stretch],
-        heads: int,
-        scale: float,
-        dropout: float,
+        ctx: Any, stretches: Sequence[Stretch], heads: int, scale: float, dropout: float, *parts: Any
     ) -> Tensor:
-        ctx.save_for_backward(query, key, value, spatial, sums)
+        ctx.save_for_backward(*parts)
         ctx.pieces = [piece for stretch in stretches for piece in stretch.pieces(heads)]
-        ctx.settings = {"heads": heads, "scale": scale, "dropout": dropout}
+        ctx.mix = partial(_mix, heads=heads, scale=scale, dropout=dropout)
         ctx.seed = draw_seed() if dropout else 0
-        mixed = torch.empty_like(value)
+        mixed = torch.empty_like(parts[2])
         for number, place in enumerate(ctx.pieces):
-            inside, around = place.labels, place.context
-            parts = query[inside], key[around], value[around], spatial, sums
-            mixed[inside] = _mix(*parts, place=place, seed=ctx.seed + number, **ctx.settings)
+            mixed[place.labels] = ctx.mix(place, ctx.seed + number, place.cut(parts))
         return mixed
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, spatial, sums = ctx.saved_tensors
         totals = [None if part is None else torch.zeros_like(part) for part in ctx.saved_tensors]
         for number, place in enumerate(ctx.pieces):
-            inside, around = place.labels, place.context
-            parts = [query[inside], key[around], value[around], spatial, sums]
+            parts = place.cut(ctx.saved_tensors)
             leaves: list[Any] = [None if part is None else part.detach().requires_grad_() for part in parts]
             with torch.enable_grad():
-                mixed = _mix(*leaves, place=place, seed=ctx.seed + number, **ctx.settings)
+                mixed = ctx.mix(place, ctx.seed + number, leaves)
             given = [leaf for leaf in leaves if leaf is not None]
-            gradients = iter(torch.autograd.grad(mixed, given, gradient[inside]))
-            for total, rows in zip(totals, (inside, around, around, None, None), strict=True):
+            gradients = iter(torch.autograd.grad(mixed, given, gradient[place.labels]))
+            for total, rows in zip(totals, (place.labels, place.context, place.context, None, None), strict=True):
                 if total is not None:
                     total.add_(next(gradients)) if rows is None else total.index_add_(0, rows, next(gradients))
-        return *totals, None, None, None, None
+        return None, None, None, None, *totals
 
 
 class _Look(torch.autograd.Function):

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hgclr.errors import require_extra
 from hgclr.nn.label_attention import TreeAttention
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Graphormer", "GraphormerLayer", "LabelEmbedding", "TreeConvolution"]
 
 
-class LabelEmbedding(nn.Module):
+class LabelEmbedding(nn.Module, LabelSized):
     """Give every label a vector: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3); encoders of the tree build on it.
 
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        label_embedding: learn a vector per label; without it the name embedding is all there is.
+    Without ``label_embedding`` the name embedding is all there is.
     """
 
     def __init__(self, taxonomy: Taxonomy, width: int, *, label_embedding: bool) -> None:
@@ -35,20 +35,25 @@ class LabelEmbedding(nn.Module):
         learned: Tensor = self.label_embedding.weight
         return learned if names is None else names + learned
 
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return the learned vectors as another label tree has them."""
+        learned = self.label_embedding
+        return {} if learned is None else {"label_embedding.weight": rows.rows(learned.weight)}
+
 
 class GraphormerLayer(nn.Module):
     """Mix label features by self-attention with a structural bias (Eqs. 4 and 5).
 
-    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads.
+    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads. All layers but the last also have
+    a GELU feed-forward part with its own residual and LayerNorm.
 
     Args:
-        width: size d of a label feature.
+        width: size of a label feature.
         heads: attention heads.
-        scale_by: divide the logits by the root of the whole ``width`` or of one ``head``.
+        scale_by: d is the whole ``width`` or that of one ``head``.
         bias: biases in the projections.
         output_projection: project the attention's output before the residual.
         dropout: on the attention weights and on the output.
-        feed_forward: add a GELU feed-forward part with its own residual and LayerNorm (all layers but the last).
     """
 
     def __init__(
@@ -98,15 +103,8 @@ class GraphormerLayer(nn.Module):
 class Graphormer(LabelEmbedding):
     """Encode the label tree by Graphormer layers on the label embedding (Eqs. 3 to 5).
 
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        layers: number of layers; all share the structural bias.
-        label_embedding: see :class:`LabelEmbedding`.
-        spatial: see :class:`TreeAttention`.
-        edge: see :class:`TreeAttention`.
-        span: see :class:`TreeAttention`.
-        heads, scale_by, bias, output_projection, dropout, layer_norm_eps: see :class:`GraphormerLayer`.
+    All layers share the structural bias, see :class:`TreeAttention` for ``spatial``, ``edge`` and ``span``. ``layer``
+    is what else :class:`GraphormerLayer` takes.
     """
 
     def __init__(
@@ -115,31 +113,16 @@ class Graphormer(LabelEmbedding):
         width: int,
         *,
         layers: int,
-        heads: int,
         label_embedding: bool,
         spatial: bool,
         edge: bool,
         span: int | None,
-        scale_by: str,
-        bias: bool,
-        output_projection: bool,
-        dropout: float,
-        layer_norm_eps: float,
+        **layer: Any,
     ) -> None:
         super().__init__(taxonomy, width, label_embedding=label_embedding)
         self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, span=span)
         self.layers = nn.ModuleList(
-            GraphormerLayer(
-                width,
-                heads,
-                scale_by=scale_by,
-                bias=bias,
-                output_projection=output_projection,
-                dropout=dropout,
-                feed_forward=number < layers - 1,
-                layer_norm_eps=layer_norm_eps,
-            )
-            for number in range(layers)
+            GraphormerLayer(width, feed_forward=number < layers - 1, **layer) for number in range(layers)
         )
 
     def forward(self, names: Tensor | None) -> Tensor:
@@ -156,17 +139,10 @@ class TreeConvolution(LabelEmbedding):
     With N(i) the parent and the children of label i, and i itself:
 
     - ``gcn``: ``l_i = b + Σ_{j ∈ N(i)} W f_j / √(|N(i)| |N(j)|)``;
-    - ``gat``: ``l_i = b + Σ_{j ∈ N(i)} α_ij W f_j``, ``α_i = softmax_j LeakyReLU(a_dst · W f_i + a_src · W f_j)``, one
-      head.
+    - ``gat``: ``l_i = b + Σ_{j ∈ N(i)} α_ij W f_j``, ``α_i = softmax_j LeakyReLU(a_dst · W f_i + a_src · W f_j)``.
 
-    As in the published program there is neither residual nor LayerNorm; it uses names only, here without
-    ``label_embedding``. The virtual root above the top labels is no node.
-
-    Args:
-        taxonomy: the label tree.
-        width: size of a label feature.
-        kind: ``gcn`` or ``gat``.
-        label_embedding: see :class:`LabelEmbedding`.
+    As in the published program there is neither residual nor LayerNorm. The virtual root above the top labels is no
+    node.
 
     Raises:
         MissingExtraError: if torch_geometric is not installed.

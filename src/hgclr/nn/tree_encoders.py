@@ -1,4 +1,4 @@
-"""Messages along the edges of the label tree, up and down at once (HiAGM's Hierarchy-GCN)."""
+"""HiAGM's structure encoders, which send messages along the edges of the label tree, up and down."""
 
 from __future__ import annotations
 
@@ -10,12 +10,29 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hgclr.errors import InputError
+from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["BiTreeLSTM", "HierarchyGCN"]
 
 
-class HierarchyGCN(nn.Module):
+class _StructureEncoder(nn.Module, LabelSized):
+    """A structure encoder with an edge up and one down for each label but the top ones, whose entries do not matter."""
+
+    up: nn.Parameter  # a, the paper's A_in
+    down: nn.Parameter  # a', the paper's A_out
+
+    @torch.no_grad()
+    def set_prior(self, prior: Tensor) -> None:
+        """Start the edges down at P(label | its parent), (K,)."""
+        self.down.copy_(prior)
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return the edges as another label tree has them."""
+        return {"up": rows.columns(self.up), "down": rows.rows(self.down)}
+
+
+class HierarchyGCN(_StructureEncoder):
     """Give each label what its children and its parent hold, through gates of its own (Zhou et al., ACL 2020).
 
     With node features h (K, d) and the tree's edges p → c::
@@ -26,13 +43,7 @@ class HierarchyGCN(nn.Module):
         new h = ReLU(dropout(in) + dropout(out) + dropout(loop))
 
     A tree has one edge above each label, so that the paper's adjacency matrices, masked to the edges, are two vectors
-    with an entry per child; those of top labels have no edge and take no part. b and b' are (K, d), g and g' (K,): each
-    node has its own. In the released program g' is memory that nobody initialised; here all four start at 0.
-
-    Args:
-        taxonomy: the label tree.
-        width: size d of a node.
-        dropout: on each of the three messages.
+    with an entry per child. b and b' are (K, d), g and g' (K,), all 0 at the start: each node has its own.
     """
 
     child: Tensor
@@ -44,11 +55,11 @@ class HierarchyGCN(nn.Module):
         self._edges = np.stack([np.flatnonzero(taxonomy.parents >= 0), taxonomy.parents[taxonomy.parents >= 0]])
         for name, ends in zip(("child", "parent"), self._edges, strict=True):
             self.register_buffer(name, torch.empty(len(ends), dtype=torch.int64), persistent=False)
-        self.up = nn.Parameter(torch.empty(labels))  # a, the paper's A_in
+        self.up = nn.Parameter(torch.empty(labels))
         self.up_bias = nn.Parameter(torch.empty(labels, width))
         self.up_gate = nn.Linear(width, 1, bias=False)
         self.up_gate_bias = nn.Parameter(torch.empty(labels))
-        self.down = nn.Parameter(torch.empty(labels))  # a', the paper's A_out
+        self.down = nn.Parameter(torch.empty(labels))
         self.down_bias = nn.Parameter(torch.empty(labels, width))
         self.down_gate = nn.Linear(width, 1, bias=False)
         self.down_gate_bias = nn.Parameter(torch.empty(labels))
@@ -68,11 +79,6 @@ class HierarchyGCN(nn.Module):
         for bias in (self.up_bias, self.up_gate_bias, self.down_bias, self.down_gate_bias):
             nn.init.zeros_(bias)
 
-    @torch.no_grad()
-    def set_prior(self, prior: Tensor) -> None:
-        """Start the edges down at P(label | its parent), (K,); what stands there for top labels does not matter."""
-        self.down.copy_(prior)
-
     def forward(self, nodes: Tensor) -> Tensor:
         """Return new node features, (B, K, d), from node features, (B, K, d)."""
         below = nodes[:, self.child] * self.up[self.child].unsqueeze(-1)  # (B, E, d)
@@ -83,6 +89,11 @@ class HierarchyGCN(nn.Module):
         down = down * torch.sigmoid(self.down_gate(nodes) + self.down_gate_bias.unsqueeze(-1))
         loop = nodes * torch.sigmoid(self.loop_gate(nodes))
         return torch.relu(self.dropout(up) + self.dropout(down) + self.dropout(loop))
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return edges and biases as another label tree has them."""
+        biases = {name: rows.rows(value) for name, value in self.named_parameters() if name.endswith("_bias")}
+        return super().label_entries(rows) | biases
 
 
 class _Cell(nn.Module):
@@ -110,7 +121,7 @@ class _Cell(nn.Module):
         return torch.sigmoid(leave) * torch.tanh(memory), memory
 
 
-class BiTreeLSTM(nn.Module):
+class BiTreeLSTM(_StructureEncoder):
     """Read the tree by two LSTMs, one from the leaves up and one from the top down (Zhou et al., ACL 2020).
 
     Both go by (Tai et al., ACL 2015), with the node's features x and N its children (up) or its parent (down), whose
@@ -120,16 +131,8 @@ class BiTreeLSTM(nn.Module):
         i, o = σ(W x + U ĥ + b),  u = tanh(W x + U ĥ + b),  f_n = σ(W x + U a_n h_n + b)
         c = i u + Σ_n f_n a_n c_n,  h = o tanh(c)
 
-    Weights and biases differ from gate to gate. The output is dropout(h) of both side by side. a is trained, with an
-    entry per child as in :class:`~hgclr.nn.hierarchy_gcn.HierarchyGCN`: 1 at the start on the way up, P(child | parent)
-    on the way down. The released program looks the latter up with parent and child exchanged, where it finds 0.
-
-    A whole level of the tree is computed at a time.
-
-    Args:
-        taxonomy: the label tree.
-        width: size d of a node, even; each LSTM has half of it.
-        dropout: on the output.
+    Weights and biases differ from gate to gate. The output is dropout(h) of both side by side, each half of the width.
+    a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
 
     Raises:
         InputError: if the width is odd.
@@ -167,11 +170,6 @@ class BiTreeLSTM(nn.Module):
             for layer in (cell.nodes, cell.states, cell.forget):
                 nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(cell.nodes.bias)
-
-    @torch.no_grad()
-    def set_prior(self, prior: Tensor) -> None:
-        """Start the edges down at P(label | its parent), (K,); what stands there for top labels does not matter."""
-        self.down.copy_(prior)
 
     def forward(self, nodes: Tensor) -> Tensor:
         """Return new node features, (B, K, d), from node features, (B, K, d)."""

@@ -24,8 +24,8 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from hgclr.config import HGCLRConfig
-    from hgclr.models import HGCLRModel
+    from hgclr.models import HGCLRForSequenceClassification
+    from hgclr.models.hgclr import HGCLRSettings
 
 __all__ = ["KeptTokens", "Piece", "keep_rule", "keep_tokens", "load_training_model", "some_documents"]
 
@@ -212,7 +212,7 @@ BATCH_TOKENS = 4096
 
 def load_training_model(
     folder: Path, *, keep_fraction: float | None = None
-) -> tuple[HGCLRModel, PreTrainedTokenizerBase]:
+) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
     """Load an HGCLR model with its label side, and its tokenizer.
 
     Args:
@@ -235,7 +235,7 @@ def load_training_model(
     return training_model.load_training_model(folder, **rule), load_tokenizer(str(folder))
 
 
-def keep_rule(config: HGCLRConfig) -> str:
+def keep_rule(config: HGCLRSettings) -> str:
     """Return in words which tokens a positive sample keeps."""
     if config.keep_threshold is not None:
         rule = f"tokens with a probability above {config.keep_threshold:g}"
@@ -259,7 +259,7 @@ def some_documents(folder: DataFolder, split: str, count: int, seed: int = 0) ->
 
 
 def keep_tokens(
-    model: HGCLRModel,
+    model: HGCLRForSequenceClassification,
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     *,
@@ -319,7 +319,7 @@ def keep_tokens(
         )
 
 
-def _draw(model: HGCLRModel, ids: Any, labels: Sequence[int], draws: int) -> NDArray[np.bool_]:
+def _draw(model: HGCLRForSequenceClassification, ids: Any, labels: Sequence[int], draws: int) -> NDArray[np.bool_]:
     """Return the tokens that each draw keeps, (draws, L), from token ids, (L,)."""
     import torch
 

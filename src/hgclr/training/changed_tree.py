@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import Document
 from hgclr.files import write_json
-from hgclr.models import TextClassifier
+from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.changed_tree import carry_over
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
@@ -29,11 +29,11 @@ SURVEYED = 128
 
 def changed_model(
     run: RunConfig,
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     tree: Taxonomy,
     documents: Iterable[Document],
-) -> TextClassifier:
+) -> HierarchicalPreTrainedModel:
     """Take a model over to another label tree; say which label is which, in the log and in ``label-changes.json``.
 
     Args:

@@ -25,7 +25,7 @@ from hgclr.errors import InputError
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatModel, TextClassifier, architecture_of
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.models.memory import check_batch
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
 from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
@@ -35,7 +35,7 @@ from hgclr.training.trainer import (
     Documents,
     EarlyStop,
     HierarchicalTrainer,
-    accelerate_on_processor,
+    accelerate_on_cpu,
     as_tokens,
     latest_complete,
     tensorboard,
@@ -67,7 +67,7 @@ class Fitted:
 
 
 def fit(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     train: Documents | None,
     dev: Documents | None = None,
@@ -119,7 +119,7 @@ def fit(
     counts = label_counts(tokens.get("train"), len(taxonomy))
     learned = with_label_documents(tokens.get("train"), model, tokenizer, wanted=label_documents)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id)
-    if not continued and model.config.classifier_start == "names" and isinstance(model, FlatModel):
+    if not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
     if effort == "full":
@@ -144,7 +144,7 @@ def fit(
             "history": history(trainer.state.log_history),
         }
     else:
-        if not isinstance(model, FlatModel):
+        if not isinstance(model, FlatForSequenceClassification):
             raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
         if effort == "head":
             how["recipe"] = fit_head(
@@ -163,7 +163,11 @@ def fit(
 
 
 def with_label_documents(
-    train: datasets.Dataset | None, model: TextClassifier, tokenizer: PreTrainedTokenizerBase, *, wanted: bool
+    train: datasets.Dataset | None,
+    model: HierarchicalPreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    wanted: bool,
 ) -> datasets.Dataset:
     """Return what is trained on: the documents of train, and the label tree's own if wanted, or if there are no others.
 
@@ -198,7 +202,7 @@ def count_parameters(encoder: torch.nn.Module) -> int:
 
 
 def _make_trainer(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     collator: Collator,
     learned: datasets.Dataset,
     dev: datasets.Dataset,
@@ -209,7 +213,7 @@ def _make_trainer(
 ) -> tuple[HierarchicalTrainer, Recipe]:
     """Decide the recipe and return the trainer that follows it; ``rates`` are where the bias of a new head starts."""
     if not torch.accelerator.is_available():
-        accelerate_on_processor(model, model.encoder)
+        accelerate_on_cpu(model, model.encoder)
     recipe = make_recipe(
         settings,
         documents=len(learned),
@@ -293,7 +297,7 @@ def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def _decide_and_score(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokens: Mapping[str, datasets.Dataset],
     collator: Collator,
     counts: Tensor,

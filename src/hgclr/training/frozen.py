@@ -16,7 +16,7 @@ from torch import Tensor
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatModel, TextClassifier
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.training.trainer import Collator, SortedByLength
 
 __all__ = ["final_scores", "fit_head", "tune_decisions"]
@@ -30,7 +30,7 @@ LEAST = 10
 
 @torch.inference_mode()
 def encode_documents(
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokens: datasets.Dataset,
     collator: Collator,
     compute: Callable[[dict[str, torch.Tensor]], torch.Tensor],
@@ -54,14 +54,14 @@ def encode_documents(
 
 
 def model_logits(
-    model: TextClassifier, tokens: datasets.Dataset, collator: Collator
+    model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
     """Yield places, logits and gold labels; see :func:`encode_documents`."""
     return encode_documents(model, tokens, collator, lambda batch: model(**batch).logits)
 
 
 def tune_decisions(
-    model: TextClassifier, tokens: datasets.Dataset, collator: Collator, *, seed: int
+    model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
     """Find the best decisions on dev, or on a random sample of a large one; None if it is too small to tell."""
     taxonomy = model.config.taxonomy
@@ -80,7 +80,7 @@ def tune_decisions(
 
 
 def final_scores(
-    model: TextClassifier, tokens: datasets.Dataset, collator: Collator, decisions: Mapping[str, Decisions]
+    model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, decisions: Mapping[str, Decisions]
 ) -> dict[str, MultiLabelScores]:
     """Return the scores of one model with several decisions, by their names; the documents are encoded once."""
     scores = {name: MultiLabelScores(each.taxonomy) for name, each in decisions.items()}
@@ -99,7 +99,7 @@ FEATURE_ENTRIES = 2**24
 
 
 def fit_head(
-    model: FlatModel,
+    model: FlatForSequenceClassification,
     learned: datasets.Dataset,
     rates: Tensor,
     collator: Collator,

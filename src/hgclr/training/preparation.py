@@ -18,7 +18,7 @@ from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_spl
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, FlatModel, TextClassifier
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
@@ -34,7 +34,9 @@ logger = logging.getLogger(__name__)
 Data = DataFolder | DocumentSet
 
 
-def new_model(run: RunConfig, data: DocumentSet | None = None) -> tuple[TextClassifier, PreTrainedTokenizerBase, Data]:
+def new_model(
+    run: RunConfig, data: DocumentSet | None = None
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
     """Put a new model on the encoder, for the label tree of the documents in memory or in the data folder."""
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
@@ -50,7 +52,7 @@ def new_model(run: RunConfig, data: DocumentSet | None = None) -> tuple[TextClas
 
 def new_textrcnn(
     run: RunConfig, folder: Data, settings: dict[str, Any]
-) -> tuple[TextClassifier, PreTrainedTokenizerBase]:
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase]:
     """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
     documents = training_documents(run, folder)
     if run.uses_label_documents:
@@ -91,7 +93,7 @@ def training_documents(run: RunConfig, folder: Data) -> Iterator[Document]:
 
 def started_model(
     run: RunConfig, start: Path, data: DocumentSet | None = None
-) -> tuple[TextClassifier, PreTrainedTokenizerBase, Data]:
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
     """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
     check_word_vectors(run)
     checked = method_settings("default", run.model.overrides)
@@ -103,7 +105,7 @@ def started_model(
         if saved is not None and "architecture" not in run.model.model_fields_set:
             run.model = run.model.model_copy(update={"architecture": saved})
         architecture = ARCHITECTURES[run.model.architecture]
-        if run.training.effort != "full" and not issubclass(architecture, FlatModel):
+        if run.training.effort != "full" and not issubclass(architecture, FlatForSequenceClassification):
             raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
         if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
             raise InputError(

@@ -15,7 +15,7 @@ from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError
 from hgclr.files import write_json
 from hgclr.hardware import machine
-from hgclr.models import TextClassifier
+from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import save
 from hgclr.training.core import CHECKPOINTS, Fitted, fit
 from hgclr.training.preparation import new_model, started_model, tokenize_all
@@ -100,7 +100,7 @@ def check_output(run: RunConfig) -> None:
 
 def save_run(
     run: RunConfig,
-    model: TextClassifier,
+    model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     fitted: Fitted,
     where: dict[str, Any] | None = None,

@@ -29,13 +29,13 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_callback import ExportableState
 
-from hgclr.config import HGCLRConfig
 from hgclr.data.folder import DocumentLike, read_documents
 from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import TextClassifier
-from hgclr.nn.attention import ProcessorDropout, dropout_attention
+from hgclr.models import HierarchicalPreTrainedModel
+from hgclr.models.configuration import HierarchicalConfig
+from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "HierarchicalTrainer",
     "SortedByLength",
     "StreamingScores",
-    "accelerate_on_processor",
+    "accelerate_on_cpu",
     "as_tokens",
     "latest_complete",
     "mark_complete",
@@ -54,12 +54,12 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-NAME = "hgclr_processor"
+NAME = "hgclr_cpu"
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 """Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
 
 
-def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
+def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
     """Replace the dropout layers of ``model``, and the attention of its ``encoder`` where the encoder lets us.
 
     Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model.
@@ -67,8 +67,8 @@ def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) ->
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, ProcessorDropout(child.p))
-    AttentionInterface.register(NAME, processor_attention)
+                setattr(parent, name, CPUDropout(child.p))
+    AttentionInterface.register(NAME, cpu_attention)
     AttentionMaskInterface.register(NAME, flash_attention_mask)
     try:
         encoder.set_attn_implementation(NAME)
@@ -76,7 +76,7 @@ def accelerate_on_processor(model: PreTrainedModel, encoder: PreTrainedModel) ->
         logger.info("the encoder keeps its own attention: %s", error)
 
 
-def processor_attention(
+def cpu_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -233,7 +233,7 @@ class StreamingScores:
 
 
 def as_tokens(
-    documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
+    documents: Documents | None, config: HierarchicalConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> datasets.Dataset | None:
     """Return documents as token ids, unless they are that already.
 
@@ -287,7 +287,7 @@ class HierarchicalTrainer(Trainer):
 
     def __init__(
         self,
-        model: TextClassifier,
+        model: HierarchicalPreTrainedModel,
         args: TrainingArguments | None = None,
         *,
         data_collator: Any = None,

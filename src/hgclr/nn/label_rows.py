@@ -1,0 +1,93 @@
+"""What a model holds for each label, taken over to another label tree."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hgclr.taxonomy.changes import TreeChanges
+
+__all__ = ["LabelRows", "LabelSized"]
+
+
+class LabelRows:
+    """Turn what is kept by old labels into what is kept by new ones.
+
+    With S(n) the old labels that n comes from and T(o) the new labels that o became:
+
+    - :meth:`rows`, what a label itself has: ``new_n = mean of old_o over S(n)``; of a label that comes from none, that
+      of its parent, and of a top label the mean of all top labels that come from some;
+    - :meth:`columns`, what a label gives to a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``; 0 of a label
+      that comes from none. Such a label changes no sum, and the parts of one that was split add up to what it was.
+
+    Of a label that is one in both trees, both are the old numbers, bit by bit.
+
+    Args:
+        changes: the two trees, at least one label of which is in both.
+    """
+
+    def __init__(self, changes: TreeChanges) -> None:
+        self.changes = changes
+        pairs = [(old, new) for new, came in enumerate(changes.sources) for old in came]
+        self._old, self._new = (torch.tensor(column) for column in zip(*pairs, strict=True))
+        self._share = 1 / torch.tensor([float(len(changes.sources[new])) for _, new in pairs])
+        self._part = 1 / torch.tensor([float(len(changes.targets[old])) for old, _ in pairs])
+        self._parents = torch.from_numpy(changes.new.parents.copy())
+        added = np.zeros(len(changes.new), dtype=bool)
+        added[list(changes.added)] = True
+        self._fresh = [torch.from_numpy(level[added[level]]) for level in changes.new.levels]
+        known_top = changes.new.levels[0][~added[changes.new.levels[0]]]
+        self._typical = torch.from_numpy(known_top if len(known_top) else np.flatnonzero(~added))
+
+    def rows(self, old: Tensor) -> Tensor:
+        """Return what the new labels have themselves, (K', …), from what the old ones had, (K, …)."""
+        new = self._sum(old, self._share)
+        top, *below = self._fresh
+        new[top] = new[self._typical].mean(0)
+        for level in below:  # a parent that is new itself has got its row before
+            new[level] = new[self._parents[level]]
+        return new
+
+    def columns(self, old: Tensor) -> Tensor:
+        """Return what the new labels give to a sum, (K', …), from what the old ones gave, (K, …)."""
+        return self._sum(old, self._part)
+
+    def row_blocks(self, old: Tensor) -> Tensor:
+        """Return :meth:`rows` where each label has d of them, (K' d, …) from (K d, …)."""
+        return self.rows(old.unflatten(0, (len(self.changes.old), -1))).flatten(0, 1)
+
+    def column_blocks(self, old: Tensor) -> Tensor:
+        """Return :meth:`columns` where each label has d columns of a matrix, (n, K' d) from (n, K d)."""
+        blocks = old.unflatten(1, (len(self.changes.old), -1)).transpose(0, 1)
+        return self.columns(blocks).transpose(0, 1).flatten(1)
+
+    def tokens(self, old: Tensor, names: Tensor) -> Tensor:
+        """Return the tokens by which each label is known, (K', T), padded with -1.
+
+        A label that has kept its name keeps its old tokens: an imported checkpoint may read a name in another way than
+        its tokenizer does, and HiMatch reads words of a label's documents in its place.
+
+        Args:
+            old: tokens of the old labels, (K, ·).
+            names: tokens of the new labels' names, (K', ·).
+        """
+        width = max(old.shape[1], names.shape[1])
+        old, tokens = (F.pad(part, (0, width - part.shape[1]), value=-1) for part in (old, names))
+        for new, came in enumerate(self.changes.sources):
+            if len(came) == 1 and self.changes.old.names[came[0]] == self.changes.new.names[new]:
+                tokens[new] = old[came[0]]
+        return tokens
+
+    def _sum(self, old: Tensor, weights: Tensor) -> Tensor:
+        weighted = old[self._old] * weights.to(old.dtype).view(-1, *[1] * (old.dim() - 1))
+        return old.new_zeros(len(self.changes.new), *old.shape[1:]).index_add_(0, self._new, weighted)
+
+
+class LabelSized:
+    """A module that has parameters or buffers with an entry for each label."""
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        """Return these, by name, as the new tree has them."""
+        raise NotImplementedError

@@ -1,0 +1,114 @@
+"""A system is a class and a line: defaults for one that says nothing more; names that models had before; libraries."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+import hgclr
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
+from hgclr.models.base import HierarchicalOutput, save
+from hgclr.models.changed_tree import carry_over
+from hgclr.models.memory import need_of
+from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.changes import compare
+
+
+class TwoLayersForSequenceClassification(HierarchicalPreTrainedModel):
+    """A seventh system."""
+
+    def __init__(self, config) -> None:
+        super().__init__(config)
+        width = config.text_encoder.hidden_size
+        self.between = torch.nn.Linear(width, width)
+        self.classifier = torch.nn.Linear(width, config.label_count)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask, labels=None):
+        vectors = self.encode(attention_mask, input_ids=input_ids)
+        return HierarchicalOutput(logits=self.classifier(torch.tanh(self.between(vectors))))
+
+
+def test_a_seventh_system_needs_no_more_than_its_class(make_encoder, taxonomy, tokenizer, monkeypatch) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "two-layers", TwoLayersForSequenceClassification)
+    monkeypatch.setattr(TwoLayersForSequenceClassification, "config_class", FlatForSequenceClassification.config_class)
+    model = ARCHITECTURES["two-layers"].from_encoder(make_encoder("bert"), taxonomy, tokenizer).eval()
+    assert type(model.deployed()) is TwoLayersForSequenceClassification
+    assert need_of(model, batch_size=2, length=8).total > 16 * sum(weight.numel() for weight in model.parameters())
+    grown = Taxonomy([*taxonomy.ids, "poetry"], [*taxonomy.parents, -1])
+    new = carry_over(model, compare(taxonomy, grown), tokenizer, rates=torch.full((10,), 0.1), texts=["atom", "judge"])
+    batch = tokenizer(["the lens of a prism"], return_tensors="pt")
+    inputs = batch["input_ids"], batch["attention_mask"]
+    torch.testing.assert_close(new(*inputs).logits[:, :9], model(*inputs).logits)
+    assert new.config.taxonomy == grown
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_models_saved_under_their_former_names_load(make_encoder, taxonomy, tokenizer, tmp_path: Path, name) -> None:
+    torch.manual_seed(0)
+    model = ARCHITECTURES[name].from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6).eval()
+    save(model, tokenizer, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["architectures"] == [type(model).__name__]
+    former = type(model).__name__.replace("ForSequenceClassification", "Model")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"architectures": [former]}))
+    batch = tokenizer(["the lens of a prism"], return_tensors="pt")
+    inputs = batch["input_ids"], batch["attention_mask"]
+    for loaded in (
+        load_deployed(tmp_path / "model"),
+        AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval(),
+    ):
+        torch.testing.assert_close(loaded(*inputs).logits, model(*inputs).logits)
+    assert type(loaded) is type(model)
+
+
+@pytest.mark.parametrize("name", ["FlatModel", "HGCLRModel"])
+def test_former_names_at_the_top_are_deprecated(name: str) -> None:
+    now = name.replace("Model", "ForSequenceClassification")
+    with pytest.warns(DeprecationWarning, match=f"hgclr.{name} is called {now} now"):
+        assert getattr(hgclr, name) is getattr(hgclr, now)
+    assert name not in dir(hgclr)
+
+
+@pytest.mark.parametrize("name", [name for name, model in ARCHITECTURES.items() if model.deployed_class is not None])
+def test_layers_for_training_are_left_out_without_a_word(
+    make_encoder, taxonomy, tokenizer, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By ``_keys_to_ignore_on_load_unexpected``, which is no public name; tried with transformers 5.22.
+
+    These layers are all that the two classes differ in.
+    """
+    model = ARCHITECTURES[name].from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6)
+    model.save_pretrained(tmp_path)
+    caplog.clear()  # of what was said when the encoder was loaded
+    deployed = model.deployed_class
+    with caplog.at_level(logging.WARNING, logger="transformers"):
+        loaded, found = deployed.from_pretrained(tmp_path, output_loading_info=True)
+    assert not found["unexpected_keys"]
+    assert not found["missing_keys"]
+    assert not caplog.records
+    left = {key.partition(".")[0] for key in model.state_dict().keys() - loaded.state_dict().keys()}
+    assert left == set(model.training_parts)
+
+
+def test_loaded_words_are_not_drawn_anew(tmp_path: Path) -> None:
+    """By what ``transformers.initialization`` knows of a weight, tried with transformers 5.22.
+
+    The padding's vector may have been trained.
+    """
+    encoder = TextRCNNModel(TextRCNNConfig(vocab_size=9, word_width=4, recurrent_width=3, filters=2))
+    words = encoder.get_input_embeddings().weight
+    assert not words[0].any()
+    assert words[1:].abs().amax() <= 0.25
+    with torch.no_grad():
+        words.fill_(7.0)
+    encoder.save_pretrained(tmp_path)
+    state = torch.get_rng_state()
+    assert (TextRCNNModel.from_pretrained(tmp_path).get_input_embeddings().weight == 7).all()
+    assert torch.equal(torch.get_rng_state(), state)
