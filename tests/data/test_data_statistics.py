@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.statistics import Statistics, describe, statistics_json, subtree_sums, unused_branches
+from hgclr.data.statistics import Statistics, describe, statistics_json, unused_branches
 from hgclr.data.survey import SplitSurvey, agreement, token_lengths
 from hgclr.data.texts import Histogram
 from hgclr.errors import InputError
@@ -237,13 +237,13 @@ def test_a_tree_without_documents_is_one_branch_per_top_label(tree: Taxonomy) ->
     assert sum(branch.labels for branch in branches) == len(tree)
 
 
-def test_subtree_sums(tree: Taxonomy, graph: nx.DiGraph) -> None:
+def test_branch_sums(tree: Taxonomy, graph: nx.DiGraph) -> None:
     values = np.arange(len(tree))
     expected = [
         values[index] + sum(values[tree.ids.index(below)] for below in nx.descendants(graph, label))
         for index, label in enumerate(tree.ids)
     ]
-    assert subtree_sums(tree, values).tolist() == expected
+    assert tree.branch_sums(values).tolist() == expected
 
 
 def test_tokens_are_the_encoders(folder: Path, rows, make_encoder: Callable[[str], str]) -> None:

@@ -163,7 +163,7 @@ def test_json_form_round_trips_and_refuses_what_is_not_it() -> None:
     assert named.to_json()["labels"][2] == {"id": "law", "name": "Law", "parent": None}
     with pytest.raises(InputError, match="not a label tree"):
         Taxonomy.from_json({"tree": []})
-    with pytest.raises(InputError, match="the id of a label is missing"):
+    with pytest.raises(InputError, match="the id of label 1 is missing"):
         Taxonomy.from_json({"labels": [{"name": "A"}]})
     with pytest.raises(InputError, match="'a' has two parents, the top and 'b'"):
         Taxonomy.from_json({"labels": [{"id": "a"}, {"id": "b"}, {"id": "a", "parent": "b"}]})

@@ -28,6 +28,7 @@ __all__ = [
     "Paths",
     "Reading",
     "Rule",
+    "SkipBadRows",
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
@@ -74,8 +75,9 @@ AbstainBelow = Annotated[
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")]
 TaxonomyFile = Annotated[
-    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not in the folder.")
+    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
 ]
+SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from hgclr.corpora.rcv1_disks import (
 )
 from hgclr.data.folder_writer import CorpusWriter, Progress, Summary, write_corpus
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Entry, Source, link
+from hgclr.taxonomy.drafts import LabelEntry, Source, link
 
 __all__ = ["build_rcv1", "read_topics", "split_training"]
 
@@ -61,7 +61,7 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
         parent, code, description = found.groups()
         if code != ROOT:
             name = code if label_names == "codes" else " ".join(description.split())
-            entries.append(Entry(code, name, None if parent == ROOT else parent, number))
+            entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
     return _in_literature_order(Taxonomy(*link(entries, source)))
 
 

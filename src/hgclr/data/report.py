@@ -13,7 +13,7 @@ import numpy as np
 
 from hgclr.data.check import CheckReport, excerpt, findings
 from hgclr.data.plots import Plot, draw_plots, require_plots
-from hgclr.data.statistics import Statistics, statistics_json, subtree_sums
+from hgclr.data.statistics import Statistics, statistics_json
 from hgclr.errors import InputError
 from hgclr.files import write_files
 from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
@@ -281,9 +281,9 @@ def _branches(statistics: Statistics) -> Html:
 def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
     """Yield the labels without a document and those above them, with their depths, as in a walk through the tree."""
     taxonomy, unused = statistics.taxonomy, statistics.all_counts == 0
-    labels, without = (subtree_sums(taxonomy, values) for values in (np.ones(len(taxonomy), np.int64), unused))
+    without = taxonomy.branch_sums(unused)
     for index in taxonomy.walk[without[taxonomy.walk] > 0].tolist():
-        name, below = escape(taxonomy.names[index]), int(labels[index]) - 1
+        name, below = escape(taxonomy.names[index]), int(taxonomy.branch_sizes[index]) - 1
         if not unused[index]:
             name += f' <span class="quiet">{without[index]:,} of {below:,} below have no document</span>'
         elif not unused[taxonomy.parents[index]] or taxonomy.parents[index] < 0:

@@ -15,7 +15,7 @@ from hgclr.data.survey import Agreement, SplitSurvey, agreement, survey_split, t
 from hgclr.data.texts import Histogram
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Branch", "Statistics", "describe", "statistics_json", "subtree_sums", "unused_branches"]
+__all__ = ["Branch", "Statistics", "describe", "statistics_json", "unused_branches"]
 
 USUAL_LENGTH = 512
 """Tokens that most encoders can read."""
@@ -229,21 +229,12 @@ def unused_branches(taxonomy: Taxonomy, counts: NDArray[np.int64]) -> list[Branc
         taxonomy: the label tree.
         counts: (K,) documents by label, ancestors counted, so that below an unused label none is used.
     """
-    sizes = subtree_sums(taxonomy, np.ones(len(taxonomy), dtype=np.int64))
     unused = np.append(counts == 0, False)  # the last entry, at -1, is the virtual root
     tops = unused[:-1] & ~unused[taxonomy.parents]
     return [
-        Branch(taxonomy.ids[top], taxonomy.path_name(top), int(sizes[top]))
+        Branch(taxonomy.ids[top], taxonomy.path_name(top), int(taxonomy.branch_sizes[top]))
         for top in taxonomy.walk[tops[taxonomy.walk]].tolist()
     ]
-
-
-def subtree_sums(taxonomy: Taxonomy, values: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Return for each label the sum of the values of its branch, shape (K,)."""
-    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
-    for level in reversed(taxonomy.levels):
-        np.add.at(sums, taxonomy.parents[level], sums[level])
-    return sums[:-1]
 
 
 def statistics_json(statistics: Statistics) -> dict[str, Any]:

@@ -106,18 +106,15 @@ def survey_split(
 
 def _label_counter(taxonomy: Taxonomy, result: SplitSurvey) -> Callable[[tuple[int, ...]], None]:
     """Return what enters the labels of one document into the result."""
-    parents: list[int] = taxonomy.parents.tolist()  # plain lists: one number at a time is faster on them
-    depths: list[int] = taxonomy.depths.tolist()
-    leaves = frozenset(taxonomy.leaves.tolist())
+    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
 
     def count(labels: tuple[int, ...]) -> None:
-        above = {parents[label] for label in labels}
-        ends = [label for label in labels if label not in above]
+        ends = taxonomy.path_ends(labels)
         result.label_counts[list(labels)] += 1
         result.labels.add(len(labels))
         result.paths.add(len(ends))
         result.depths.add(max(depths[label] for label in ends))
-        result.above_leaf += any(label not in leaves for label in ends)
+        result.above_leaf += taxonomy.ends_inside(ends)
 
     return count
 

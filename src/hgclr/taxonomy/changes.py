@@ -168,15 +168,11 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
                 left.append(label)
     if left:
         taken = {target for became in targets for target in became}
-        by_path = {_names(new, label): label for label in range(len(new)) if label not in taken}
+        by_path = {new.path_names(label): label for label in range(len(new)) if label not in taken}
         for label in left:
-            if (same := by_path.get(_names(old, label))) is not None:
+            if (same := by_path.get(old.path_names(label))) is not None:
                 targets[label] = [same]
     return targets
-
-
-def _names(tree: Taxonomy, label: int) -> tuple[str, ...]:
-    return tuple(tree.names[node] for node in tree.path(label).tolist())
 
 
 def _identity(tree: Taxonomy, label: int) -> tuple[str, str]:
@@ -232,6 +228,7 @@ def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, li
     """
     source = Source.load(path)
     changes: dict[str, list[str]] = {}
+    pairs: Iterator[tuple[str, str, int | None]]
     pairs = _json_pairs(source) if source.text.lstrip().startswith("{") else _table_pairs(source)
     for before, after, line in pairs:
         became = changes.setdefault(_id(old, before, "old", source, line), [])
@@ -274,23 +271,21 @@ def _table_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
         yield cells[0], cells[1], number
 
 
-def _json_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
-    whole = parse_json(source).content
+def _json_pairs(source: Source) -> Iterator[tuple[str, str, None]]:
+    whole = parse_json(source)
     if not isinstance(whole, dict):  # it begins with a brace
         raise source.error("expected an object", 1, REMEDY)
     for old, value in whole.items():
-        listed = value.content if isinstance(value.content, list) else [value]
-        if not listed:
-            raise source.error(
-                f"{old!r} became nothing", value.line, "leave a label out that is in the old tree only: it was removed"
-            )
-        for one in listed:
-            if not isinstance(one.content, str):
-                raise source.error(f"{old!r} became something that is no label", one.line, REMEDY)
-            yield old, one.content, one.line
+        if value == []:
+            remedy = "leave a label out that is in the old tree only: it was removed"
+            raise source.error(f"{old!r} became nothing", None, remedy)
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, str):
+                raise source.error(f"{old!r} became something that is no label", None, REMEDY)
+            yield old, one, None
 
 
-def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int) -> str:
+def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int | None) -> str:
     try:
         return tree.ids[tree.resolve(label)]
     except InputError as error:

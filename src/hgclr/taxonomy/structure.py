@@ -12,6 +12,7 @@ from hgclr.errors import InputError
 __all__ = [
     "Children",
     "LowestCommonAncestor",
+    "branch_sums",
     "check_labels",
     "checked_descriptions",
     "checked_parents",
@@ -69,6 +70,16 @@ def levels_from_top(children: Children) -> list[NDArray[np.int64]]:
     return levels
 
 
+def branch_sums(
+    parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]], values: NDArray[np.generic]
+) -> NDArray[np.int64]:
+    """Return for each node the sum of the values, (K,), of its branch: its own and those of all below it, (K,)."""
+    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
+    for level in reversed(levels):
+        np.add.at(sums, parents[level], sums[level])
+    return sums[:-1]
+
+
 def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index.
 
@@ -76,9 +87,7 @@ def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]])
         parents: (K,) index of each node's parent, -1 for a top node.
         levels: the nodes of each level, top nodes first.
     """
-    sizes = np.ones(len(parents) + 1, dtype=np.int64)  # of the subtrees; the last entry is the virtual root
-    for level in reversed(levels):
-        np.add.at(sizes, parents[level], sizes[level])
+    sizes = branch_sums(parents, levels, np.ones(len(parents), dtype=np.int64))
     place = np.empty(len(parents) + 1, dtype=np.int64)
     place[-1] = -1
     for level in levels:

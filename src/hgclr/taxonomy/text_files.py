@@ -1,4 +1,4 @@
-"""The literature's format: a line ``parent<TAB>child<TAB>child...`` per parent, with ``Root`` above all."""
+"""Label trees in text: the literature's lines, lists of paths, and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.drafts import Draft, Entry, Labels, Source, empty_tree, link
+from hgclr.taxonomy.drafts import Draft, LabelEntry, Labels, Source, empty_tree, link
 
 __all__ = [
     "ROOT",
@@ -37,7 +37,7 @@ def read_literature(source: Source) -> Labels:
     Raises:
         InputError: with the line, for anything that makes no tree.
     """
-    entries: list[Entry] = []
+    entries: list[LabelEntry] = []
     lines_of_root = 0
     for number, line in source.lines():
         parent, *children = line.split("\t")
@@ -50,7 +50,7 @@ def read_literature(source: Source) -> Labels:
             raise source.error(
                 f"{ROOT!r} is a child", number, f"rename it: {ROOT!r} stands for what is above the top labels"
             )
-        entries += [Entry(child, child, None if parent == ROOT else parent, number) for child in children]
+        entries += [LabelEntry(child, child, None if parent == ROOT else parent, number) for child in children]
     if entries and not lines_of_root:
         raise source.error(
             f"no line begins with {ROOT!r}", remedy=f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
@@ -60,7 +60,7 @@ def read_literature(source: Source) -> Labels:
     return link(_named_by_path(entries), source)
 
 
-def _named_by_path(entries: list[Entry]) -> list[Entry]:
+def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
     """Give every label the last part of its id as name, if the ids are paths."""
     below = [entry for entry in entries if entry.parent is not None]
     if not below or not all(_continues(entry.id, entry.parent) for entry in below):
@@ -251,7 +251,7 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
         raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
 
 
-def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> Entry:
+def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> LabelEntry:
     """Return the label of one row."""
     label, parent = row[columns.label], row[columns.parent]
     if label == ROOT:
@@ -260,4 +260,4 @@ def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> E
         )
     name = label if columns.name is None else row[columns.name]
     description = "" if columns.description is None else row[columns.description]
-    return Entry(label, name, None if parent in ("", ROOT) else parent, line, description)
+    return LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description)
