@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
@@ -22,14 +23,6 @@ Progress = Callable[[int, int | None], None]
 SPLITS = ("train", "dev", "test")
 TAXONOMY, RECORD, LEFT_OUT = "taxonomy.json", "corpus.json", "left-out.jsonl"
 FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
-
-
-class Sink(Protocol):
-    """Where bytes go."""
-
-    def write(self, data: bytes, /) -> int:
-        """Take them."""
-        ...
 
 
 @dataclass(slots=True)
@@ -55,21 +48,14 @@ class CorpusWriter:
         streams: by split, and for `LEFT_OUT`, where lines go.
     """
 
-    def __init__(self, summary: Summary, streams: Mapping[str, Sink]) -> None:
+    def __init__(self, summary: Summary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
         self.taxonomy: Taxonomy | None = None
         """The label tree; to be set before the block ends."""
         self._streams = streams
 
     def add(self, split: str, text: str, labels: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
-        """Write one document.
-
-        Args:
-            split: ``train``, ``dev`` or ``test``.
-            text: its text.
-            labels: ids of its labels, every one with its ancestors.
-            id: what the publisher calls the document, if anything.
-        """
+        """Write one document; labels are ids, every one with its ancestors, ``id`` is what the publisher calls it."""
         row = {"text": text, "labels": list(labels)}
         self.add_row(split, row if id is None else {"id": id, **row})
 
@@ -115,7 +101,7 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         summary = Summary(output)
         with ExitStack() as stack:
             # No time stamp and no name inside: the same input gives the same bytes.
-            streams: dict[str, Sink] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
+            streams: dict[str, BufferedIOBase] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
             for split in SPLITS:
                 raw = stack.enter_context((folder / f"{split}.jsonl.gz").open("wb"))
                 streams[split] = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,12 +13,14 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.rows import BadRow, BadRowLog
-from hgclr.data.survey import Agreement, SplitSurvey, agreement, survey_split, token_lengths
-from hgclr.data.texts import Histogram
+from hgclr.data.survey import Agreement, Histogram, SplitSurvey, TokenLengths, agreement, survey_split
+from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Branch", "Statistics", "describe", "statistics_json", "unused_branches"]
+__all__ = ["Branch", "Statistics", "describe", "statistics_json", "token_lengths", "unused_branches"]
 
+logger = logging.getLogger(__name__)
 USUAL_LENGTH = 512
 """Tokens that most encoders can read."""
 
@@ -182,15 +186,18 @@ def describe(
 
     Args:
         folder: the data.
-        encoder: count this encoder's tokens, too: a name or a folder.
+        encoder: count this encoder's tokens, too: a folder, or a name whose encoder is on this machine. Of any other
+            name a warning says that tokens are not counted; nothing is downloaded.
         max_length: tokens that a model is to read, for the share of texts that would be cut.
         progress: called with the number of rows read since the last call.
 
     Raises:
-        InputError: at a bad row, unless the folder may skip them; if a split has no good row; if there is no
-            such encoder.
+        InputError: at a bad row, unless the folder may skip them; if a split has no good row; if the encoder has no
+            tokens to count.
     """
     count = None if encoder is None else token_lengths(encoder)
+    if count is None:
+        encoder = max_length = None
     splits = {}
     for name in folder.splits:
         with BadRowLog(None) as log:
@@ -205,6 +212,62 @@ def describe(
         if not splits[name].documents:
             raise empty_split(folder.split_path(name), log.count)
     return Statistics(folder.taxonomy, splits, encoder, max_length)
+
+
+def token_lengths(encoder: str) -> TokenLengths | None:
+    """Return what counts the tokens of texts, the special ones included, however long the texts are.
+
+    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
+
+    Args:
+        encoder: a name or a folder, as `hgclr.encoders.resolve_encoder` takes it.
+
+    Raises:
+        InputError: if there is no such folder, or it has no ``tokenizer.json``.
+    """
+    if encoder == TEXTRCNN:
+        raise InputError(
+            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
+            remedy="leave out --encoder: lengths in words are close",
+        )
+    file = _tokenizer_file(encoder)
+    if file is None:
+        listed = encoder.removeprefix("sentence-transformers/")
+        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
+        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
+        return None
+    from tokenizers import Tokenizer
+
+    if not file.is_file():
+        remedy = "give the folder of an encoder that has one"
+        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # what tokenizers raises is of no narrower class
+        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
+    # Published files carry a maximum length and a padding of their own.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
+
+    return count
+
+
+def _tokenizer_file(encoder: str) -> Path | None:
+    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
+    listed = encoder.removeprefix("sentence-transformers/")
+    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
+        cached = cached_encoder(listed)
+        return None if cached is None else cached / "tokenizer.json"
+    place = resolve_encoder(encoder)  # which downloads what is listed only
+    if Path(place).is_dir():
+        return Path(place) / "tokenizer.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(place, "tokenizer.json")
+    return Path(found) if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)

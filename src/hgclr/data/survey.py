@@ -1,32 +1,105 @@
-"""Read a data folder once and count what statistics and findings are made of."""
+"""Read a split once and count what statistics and findings are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import pi
+from math import ceil, floor, pi
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.data.rows import BadRow
-from hgclr.data.texts import Histogram, TextMarks
-from hgclr.encoders import TEXTRCNN, encoder_load_error, resolve_encoder
-from hgclr.errors import InputError
-from hgclr.taxonomy import Taxonomy
+from hgclr.data.texts import TextMarks
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-__all__ = ["Agreement", "SplitSurvey", "agreement", "survey_split", "token_lengths"]
+__all__ = ["Agreement", "Histogram", "SplitSurvey", "TokenLengths", "agreement", "survey_split"]
 
 TokenLengths = Callable[[Sequence[str]], list[int]]
 """Gives for each text how many tokens it is."""
 BATCH = 256
 """Texts tokenised, and in memory, at a time."""
+
+
+class Histogram:
+    """How often each whole number was seen; memory grows with different numbers, not with values.
+
+    Args:
+        values: the first values to count.
+
+    Example:
+        >>> Histogram([1, 2, 2, 9]).quantile(0.5)
+        2.0
+    """
+
+    def __init__(self, values: Iterable[int] = ()) -> None:
+        self.counts = Counter(values)
+
+    def add(self, value: int) -> None:
+        """Count one value."""
+        self.counts[value] += 1
+
+    def update(self, values: Iterable[int]) -> None:
+        """Count several values."""
+        self.counts.update(values)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        total = Histogram()
+        total.counts = self.counts + other.counts
+        return total
+
+    @property
+    def total(self) -> int:
+        """How many values were counted."""
+        return self.counts.total()
+
+    @property
+    def mean(self) -> float:
+        """The mean, 0 if nothing was counted."""
+        return sum(value * count for value, count in self.counts.items()) / (self.total or 1)
+
+    @property
+    def maximum(self) -> int:
+        """The largest value, 0 if nothing was counted."""
+        return max(self.counts, default=0)
+
+    def quantile(self, share: float) -> float:
+        """Return the value below which a share of all values lies; 0 if nothing was counted.
+
+        Between two neighbours in the sorted values it is interpolated, as NumPy does by default:
+        the value at place ``share * (total - 1)``, counted from 0.
+        """
+        if not self.counts:
+            return 0.0
+        place = share * (self.total - 1)
+        low, high = self._at(floor(place)), self._at(ceil(place))
+        return low + (high - low) * (place - floor(place))
+
+    def above(self, limit: int) -> int:
+        """Return how many values are greater than ``limit``."""
+        return sum(count for value, count in self.counts.items() if value > limit)
+
+    def share_above(self, limit: int) -> float:
+        """Return which share of the values is greater than ``limit``, 0 if nothing was counted."""
+        return self.above(limit) / (self.total or 1)
+
+    def summary(self) -> dict[str, float]:
+        """Return mean, median, 95th percentile and maximum."""
+        return {"mean": self.mean, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.maximum}
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts by value, in order."""
+        return {str(value): self.counts[value] for value in sorted(self.counts)}
+
+    def _at(self, place: int) -> int:
+        seen = 0
+        for value in sorted(self.counts):
+            seen += self.counts[value]
+            if seen > place:
+                return value
+        raise IndexError(f"no place {place} among {seen} values")
 
 
 @dataclass(slots=True)
@@ -82,41 +155,35 @@ def survey_split(
         InputError: if the file cannot be read as a whole: damaged, or a table without the columns.
     """
     result = SplitSurvey(folder.split_path(split), np.zeros(len(folder.taxonomy), dtype=np.int64))
-    count_labels = _label_counter(folder.taxonomy, result)
+    taxonomy = folder.taxonomy
+    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
     waiting: list[str] = []
+
+    def count_tokens(at_least: int) -> None:
+        if token_lengths is not None and len(waiting) >= at_least:
+            result.tokens.update(token_lengths(waiting))
+            waiting.clear()
+
     for item in folder.scan(split):
         if progress is not None:
             progress(1)
         if not isinstance(item, Document):
             bad_row(item)
             continue
-        count_labels(item.labels)
+        ends = taxonomy.path_ends(item.labels)
+        result.label_counts[list(item.labels)] += 1
+        result.labels.add(len(item.labels))
+        result.paths.add(len(ends))
+        result.depths.add(max(depths[label] for label in ends))
+        result.above_leaf += taxonomy.ends_inside(ends)
         result.words.add(len(item.text.split()))
         if marks is not None:
             marks.add(item)
         if token_lengths is not None:
             waiting.append(item.text)
-            if len(waiting) == BATCH:
-                result.tokens.update(token_lengths(waiting))
-                waiting.clear()
-    if token_lengths is not None and waiting:
-        result.tokens.update(token_lengths(waiting))
+            count_tokens(BATCH)
+    count_tokens(1)
     return result
-
-
-def _label_counter(taxonomy: Taxonomy, result: SplitSurvey) -> Callable[[tuple[int, ...]], None]:
-    """Return what enters the labels of one document into the result."""
-    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
-
-    def count(labels: tuple[int, ...]) -> None:
-        ends = taxonomy.path_ends(labels)
-        result.label_counts[list(labels)] += 1
-        result.labels.add(len(labels))
-        result.paths.add(len(ends))
-        result.depths.add(max(depths[label] for label in ends))
-        result.above_leaf += taxonomy.ends_inside(ends)
-
-    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,50 +216,3 @@ def agreement(one: SplitSurvey, other: SplitSurvey) -> Agreement | None:
     variance = rate * (1 - rate) * (1 / one.documents + 1 / other.documents)
     by_chance = np.sqrt(2 / pi * variance).sum() / rate.sum() / 2  # rates sum up to the labels of a document
     return Agreement(float(np.abs(p - q).sum() / 2), float(by_chance))
-
-
-def token_lengths(encoder: str) -> TokenLengths:
-    """Return what counts the tokens of texts, the special ones included, however long the texts are.
-
-    Args:
-        encoder: a name or a folder, as `hgclr.encoders.resolve_encoder` takes it.
-
-    Raises:
-        InputError: if there is no such encoder, or it has no ``tokenizer.json``.
-    """
-    if encoder == TEXTRCNN:
-        raise InputError(
-            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
-            remedy="leave out --encoder: lengths in words are close",
-        )
-    place = resolve_encoder(encoder)
-    tokenizer = _read(Path(place)) if Path(place).is_dir() else _from_hub(place)
-    # Published files carry a maximum length and a padding of their own.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def count(texts: Sequence[str]) -> list[int]:
-        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
-
-    return count
-
-
-def _read(folder: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        raise InputError("no tokenizer.json in it", path=folder, remedy="give the folder of an encoder that has one")
-    try:
-        return Tokenizer.from_file(str(file))
-    except Exception as error:  # what tokenizers raises is of no narrower class
-        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
-
-
-def _from_hub(name: str) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    try:
-        return Tokenizer.from_pretrained(name)
-    except Exception as error:  # as above
-        raise encoder_load_error(name, error) from error
