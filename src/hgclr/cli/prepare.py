@@ -12,7 +12,7 @@ import typer
 from hgclr.cli.options import AddAncestors
 
 if TYPE_CHECKING:
-    from hgclr.data.folder_writer import Progress, Summary
+    from hgclr.data.folder_writer import CorpusSummary, Progress
 
 __all__ = ["app", "build_icd10cm_with_bar", "show_summary"]
 
@@ -221,7 +221,7 @@ def icd10cm(
     show_summary(build_icd10cm_with_bar(output, levels=levels, seed=seed))
 
 
-def build_icd10cm_with_bar(output: Path, *, levels: int, seed: int = 0) -> Summary:
+def build_icd10cm_with_bar(output: Path, *, levels: int, seed: int = 0) -> CorpusSummary:
     """Build ICD-10-CM, with a progress bar on standard error where that is a terminal."""
     from hgclr.corpora.icd10cm import build_icd10cm
 
@@ -329,11 +329,11 @@ def _prepare_format(name: str, source: Path | None, output: Path, **options: Any
     _prepare("lines", prepare_format, name, source, output, **options)
 
 
-def _prepare(unit: str, build: Callable[..., Summary], *arguments: object, **options: Any) -> None:
+def _prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> None:
     show_summary(_with_bar(unit, lambda progress: build(*arguments, progress=progress, **options)))
 
 
-def _with_bar(unit: str, build: Callable[[Progress], Summary]) -> Summary:
+def _with_bar(unit: str, build: Callable[[Progress], CorpusSummary]) -> CorpusSummary:
     """Build a corpus with a progress bar; ``unit`` is what the progress counts, where megabytes come as bytes."""
     from hgclr.cli.console import progress_bar
 
@@ -343,7 +343,7 @@ def _with_bar(unit: str, build: Callable[[Progress], Summary]) -> Summary:
         return build(lambda done, total: bar.update(task, completed=done // size, total=total and total // size))
 
 
-def show_summary(summary: Summary) -> None:
+def show_summary(summary: CorpusSummary) -> None:
     """Print what was written and, on standard error, what was left out."""
     from rich.console import Console
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hgclr.data.folder import SPLITS
-from hgclr.data.folder_writer import Progress, Summary, write_corpus
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import byte_lines, good_json_rows
 from hgclr.data.rows import LabelReader, RowProblem
 from hgclr.data.split import find_tree, only_file
@@ -65,7 +65,7 @@ def prepare_format(
     path_separator: str | None = "/",
     label_prefix: str = "__label__",
     progress: Progress | None = None,
-) -> Summary:
+) -> CorpusSummary:
     """Write a corpus in one of the literature's formats as a data folder; words are joined by a space.
 
     **HiAGM**: a line is ``{"token": ["words", …], "label": ["CCAT", "C15", …]}``; the words may also be one string, and

@@ -23,61 +23,22 @@ from hgclr.corpora.rcv1_disks import (
     in_order,
     usable_cores,
 )
-from hgclr.data.folder_writer import CorpusWriter, Progress, Summary, write_corpus
+from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.drafts import LabelEntry, Source, link
 
 __all__ = ["build_rcv1", "read_topics", "split_training"]
 
+logger = logging.getLogger(__name__)
 LabelNames = Literal["codes", "descriptions"]
 LINE = re.compile(r"\s*parent:\s*(\S+)\s+child:\s*(\S+)\s+child-description:\s*(\S.*)")
 ROOT = "Root"
 """What stands above the top topics; it is no topic."""
-
-
-def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
-    """Read lines ``parent: CCAT  child: C11  child-description: STRATEGY/PLANS`` in any order.
-
-    The topics come in the order of the literature's label file, so that an index means the same topic in the
-    published models: the children of the root, then, going down the tree depth first, the children of each topic.
-
-    Args:
-        path: the file.
-        label_names: what a topic is called: its code or its description. Its id is the code in both cases.
-
-    Raises:
-        InputError: with the line, if a line is of another form, a parent is never defined, or the topics are no tree.
-    """
-    source = Source.load(path)
-    entries = []
-    for number, line in source.lines():
-        found = LINE.fullmatch(line)
-        if found is None:
-            raise source.error(
-                f"not a line of a topic file: {line.strip()[:60]!r}",
-                number,
-                "write 'parent: CODE  child: CODE  child-description: TEXT'",
-            )
-        parent, code, description = found.groups()
-        if code != ROOT:
-            name = code if label_names == "codes" else " ".join(description.split())
-            entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
-    return _in_literature_order(Taxonomy(*link(entries, source)))
-
-
-def _in_literature_order(tree: Taxonomy) -> Taxonomy:
-    order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
-    place = {old: new for new, old in enumerate(order)} | {-1: -1}
-    parents = [place[int(tree.parents[old])] for old in order]
-    return Taxonomy([tree.ids[old] for old in order], parents, [tree.names[old] for old in order])
-
-
 TRAINING_FILE, TOPIC_FILE = "lyrl2004_tokens_train.dat", "rcv1.topics.hier.orig"
 DOCUMENTS = 804_414
 """What RCV1-v2 has."""
 MOST_WORKERS = 4
 """Compressing the text takes half as long as reading it and is done by one process, which two readers keep busy."""
-logger = logging.getLogger(__name__)
 
 
 def build_rcv1(
@@ -91,7 +52,7 @@ def build_rcv1(
     ids: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> CorpusSummary:
     """Write RCV1-V2 as a data folder.
 
     **Documents** are the news items that have a topic and a region, or those that ``ids`` lists, in the order of the
@@ -150,6 +111,43 @@ def build_rcv1(
                 listed.require(found)
     corpus.report(topic_file)
     return writer.summary
+
+
+def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
+    """Read lines ``parent: CCAT  child: C11  child-description: STRATEGY/PLANS`` in any order.
+
+    The topics come in the order of the literature's label file, so that an index means the same topic in the
+    published models: the children of the root, then, going down the tree depth first, the children of each topic.
+
+    Args:
+        path: the file.
+        label_names: what a topic is called: its code or its description. Its id is the code in both cases.
+
+    Raises:
+        InputError: with the line, if a line is of another form, a parent is never defined, or the topics are no tree.
+    """
+    source = Source.load(path)
+    entries = []
+    for number, line in source.lines():
+        found = LINE.fullmatch(line)
+        if found is None:
+            raise source.error(
+                f"not a line of a topic file: {line.strip()[:60]!r}",
+                number,
+                "write 'parent: CODE  child: CODE  child-description: TEXT'",
+            )
+        parent, code, description = found.groups()
+        if code != ROOT:
+            name = code if label_names == "codes" else " ".join(description.split())
+            entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
+    return _in_literature_order(Taxonomy(*link(entries, source)))
+
+
+def _in_literature_order(tree: Taxonomy) -> Taxonomy:
+    order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
+    place = {old: new for new, old in enumerate(order)} | {-1: -1}
+    parents = [place[int(tree.parents[old])] for old in order]
+    return Taxonomy([tree.ids[old] for old in order], parents, [tree.names[old] for old in order])
 
 
 def split_training(ids: Iterable[int]) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Find what the publishers of RCV1 hand out: the archives of news items, and the lists of document ids."""
+"""Read what the publishers of RCV1 hand out: archives of news items, in several processes, and lists of ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
-from hgclr.corpora.news_files import BrokenXml, paragraphs, parse
+from hgclr.corpora.news_xml import BrokenXml, paragraphs, parse
 from hgclr.errors import HGCLRError, InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -36,12 +36,16 @@ __all__ = [
     "usable_cores",
 ]
 
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+TextForm = Literal["full", "literature"]
+TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
+LEADING_ID = re.compile(r"[0-9]+")
 BYTES_A_PORTION, FILES_A_PORTION = 2**23, 5_000
 """Well above a day's news, which is one portion; more than this in one place is read in several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(NamedTuple):
     """A share of the news items of one place, small enough to be held in memory.
 
     Args:
@@ -61,15 +65,8 @@ class Portion:
         return names[self.part * len(names) // self.parts : (self.part + 1) * len(names) // self.parts]
 
 
-@dataclass(frozen=True, slots=True)
-class Disks:
-    """What lies below a folder.
-
-    Args:
-        source: the folder.
-        portions: the news items, in the order of the names of their archives.
-        others: the files that are no news items, sorted.
-    """
+class Disks(NamedTuple):
+    """What lies below a folder: news items in the order of the names of their archives, and other files, sorted."""
 
     source: Path
     portions: list[Portion]
@@ -182,11 +179,6 @@ class IdList:
             raise InputError(f"the file cannot be read: {error}", path=self.path) from error
 
 
-TextForm = Literal["full", "literature"]
-TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
-LEADING_ID = re.compile(r"[0-9]+")
-
-
 class Story(NamedTuple):
     """A document: its id, its place, its text, and the ids of its labels and their ancestors, in the tree's order."""
 
@@ -284,7 +276,6 @@ class ItemReader:
 
 
 def _codes(root: Element, kind: str) -> list[str]:
-    """Return the codes of one kind, each once, in order."""
     found = (code.get("code") for codes in root.iter("codes") if codes.get("class") == kind for code in codes)
     return list(dict.fromkeys(code for code in found if code))
 
@@ -332,24 +323,15 @@ def _by_id(name: str) -> tuple[float, str]:
     return (float("inf") if identifier is None else identifier, name)
 
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
 def usable_cores() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Generator[Result, None, None]:
     """Yield the results of ``jobs`` in their order; close the generator to end the processes.
 
-    Args:
-        work: what is done with a job; it and the jobs are sent to other processes.
-        jobs: what there is to do.
-        workers: how many processes; with 1, everything is done in this one.
+    ``work`` and the jobs are sent to other processes, unless there is but one worker.
 
     Raises:
         HGCLRError: if a process ended by itself.

@@ -1,4 +1,4 @@
-"""Find the files of Web of Science in what the user names."""
+"""Find and read the files of Web of Science: the publisher's table, and the literature's JSON lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from hgclr.data.folder_writer import Progress
-from hgclr.data.readers import json_rows
-from hgclr.data.rows import BadRow
+from hgclr.data.readers import good_json_rows
 from hgclr.errors import InputError, require_extra
 
-__all__ = ["JSON", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
+__all__ = ["JSON", "Abstract", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
 
 logger = logging.getLogger(__name__)
 SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
@@ -25,6 +24,27 @@ SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
 PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx", "Meta-data/Data.txt", "Data.txt")
 TOTAL = "wos_total.json"
 PARTS = ("wos_train.json", "wos_val.json", "wos_test.json")
+TEXT_KEY, LABELS = "doc_token", "doc_label"
+GIT_BLOBS = {
+    "wos_train.json": "7b6f0e9dd5d80a6b7dd41d2219f6f36bc3783237",
+    "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
+    "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
+}
+"""What git calls the content of the files with which the literature's figures were made."""
+COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
+DAMAGE = (
+    BadZipFile,
+    EOFError,
+    zlib.error,
+    ParseError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
 
 
 def find_files(source: Path) -> tuple[Path, ...]:
@@ -78,51 +98,43 @@ def _choose(folder: Path) -> tuple[Path, ...]:
     return tuple(parts)
 
 
-TEXT_KEY, LABELS = "doc_token", "doc_label"
-GIT_BLOBS = {
-    "wos_train.json": "7b6f0e9dd5d80a6b7dd41d2219f6f36bc3783237",
-    "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
-    "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
-}
-"""What git calls the content of the files with which the literature's figures were made."""
-
-
-class JsonRow(NamedTuple):
-    """A row, its text cleaned and its names merged by the literature's program.
+class Abstract(NamedTuple):
+    """A document-to-be.
 
     Args:
-        number: its line in the file, counted from 1.
-        domain: the name of the domain.
-        area: the name of the area.
-        text: the text, which may be empty.
+        where: the file, and the row in it.
+        domain: its upper label.
+        area: its lower label.
+        text: its text, which may be empty.
     """
 
-    number: int
+    where: str
     domain: str
     area: str
     text: str
 
 
-def read_json_lines(path: Path) -> Iterator[JsonRow]:
-    """Yield the rows of a file in order.
+def read_json_lines(path: Path) -> Iterator[Abstract]:
+    """Yield the rows of a file in order, as the literature's program cleaned their texts and merged their names.
 
     Raises:
         InputError: with the line, if a row is not of the literature's form.
     """
-    with path.open("rb") as lines:
-        for row in json_rows(lines, path, (TEXT_KEY, LABELS)):
-            if isinstance(row, BadRow):
-                raise InputError(row.reason, path=path, line=row.number)
-            text, labels = row.values[TEXT_KEY], row.values[LABELS]
-            if not isinstance(text, str):
-                raise InputError(f"{TEXT_KEY} is not a string", path=path, line=row.number)
-            match labels:
-                case [str(domain), str(area)] if domain.strip() and area.strip():
-                    pass
-                case _:
-                    raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
-            _check_unicode(text + domain + area, path, row.number)
-            yield JsonRow(row.number, domain.strip(), area.strip(), text.strip().lower())
+    for row in good_json_rows(path, (TEXT_KEY, LABELS)):
+        text, labels = row.values[TEXT_KEY], row.values[LABELS]
+        if not isinstance(text, str):
+            raise InputError(f"{TEXT_KEY} is not a string", path=path, line=row.number)
+        match labels:
+            case [str(domain), str(area)] if domain.strip() and area.strip():
+                pass
+            case _:
+                raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
+        try:
+            (text + domain + area).encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape and UTF-8 cannot hold
+            remedy = "correct its \\u escapes"
+            raise InputError("not valid Unicode text", path=path, line=row.number, remedy=remedy) from None
+        yield Abstract(f"{path.name}:{row.number}", domain.strip(), area.strip(), text.strip().lower())
 
 
 def compare_with_literature(path: Path) -> None:
@@ -141,30 +153,6 @@ def git_blob(path: Path) -> str:
         while chunk := file.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _check_unicode(text: str, path: Path, number: int) -> None:
-    """Refuse half a surrogate pair, which JSON can escape and UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError("not valid Unicode text", path=path, line=number, remedy="correct its \\u escapes") from None
-
-
-COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
-DAMAGE = (
-    BadZipFile,
-    EOFError,
-    zlib.error,
-    ParseError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
 
 
 class TableRow(NamedTuple):
@@ -213,7 +201,6 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
 
 
 def _check_header(cells: list[str], path: Path) -> None:
-    """Refuse a table whose first row is not the names of the seven columns."""
     found = [cell.strip() for cell in cells]
     if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
         raise InputError(
@@ -225,7 +212,6 @@ def _check_header(cells: list[str], path: Path) -> None:
 
 
 def _row(number: int, cells: list[str], path: Path) -> TableRow:
-    """Make a row out of its cells."""
     if len(cells) != len(COLUMNS):
         raise InputError(
             f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}",
@@ -242,7 +228,6 @@ def _row(number: int, cells: list[str], path: Path) -> TableRow:
 
 
 def _whole_number(column: str, cell: str, path: Path, number: int) -> int:
-    """Return the number in a cell."""
     digits = cell.strip()
     if not (digits.isascii() and digits.isdigit()):
         raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,9 +21,13 @@ FIRST = 10
 """How many bad rows of a split, and how many conflicting texts, the report keeps."""
 SHORT, LONG = 3, 512
 """Words: a text with fewer says hardly anything, one with more is longer than most encoders read."""
+LABELS, BRANCHES = 10, 5
+"""How many labels, and how many branches, the largest first, a sentence names."""
+EXCERPT = 60
+"""Characters of a text that are shown."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SplitReport:
     """What one split holds.
 
@@ -42,19 +46,19 @@ class SplitReport:
     """
 
     path: str
-    documents: int = 0
-    bad_rows: int = 0
-    first_bad_rows: list[BadRow] = field(default_factory=list)
-    labels_per_document: float = 0.0
-    words_per_text: float = 0.0
-    longest_text: int = 0
-    short_texts: int = 0
-    long_texts: int = 0
-    labels_used: int = 0
-    repeated_texts: int = 0
+    documents: int
+    bad_rows: int
+    first_bad_rows: list[BadRow]
+    labels_per_document: float
+    words_per_text: float
+    longest_text: int
+    short_texts: int
+    long_texts: int
+    labels_used: int
+    repeated_texts: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CheckReport:
     """What a data folder holds.
 
@@ -139,20 +143,32 @@ def check(
     """
     splits: dict[str, SplitReport] = {}
     surveys: dict[str, SplitSurvey] = {}
-    marks: dict[str, TextMarks] = {}
+    marks = {name: TextMarks() for name in folder.splits}
     with BadRowLog(bad_rows) as log:
         for name in folder.splits:
-            report = splits[name] = SplitReport(str(folder.split_path(name)))
+            first: list[BadRow] = []
+            earlier = log.count
 
-            def bad_row(row: BadRow, report: SplitReport = report) -> None:
-                report.bad_rows += 1
+            def bad_row(row: BadRow, first: list[BadRow] = first) -> None:
                 log.add(row)
-                if len(report.first_bad_rows) < FIRST:
-                    report.first_bad_rows.append(row)
+                if len(first) < FIRST:
+                    first.append(row)
 
-            marks[name] = TextMarks()
-            surveys[name] = survey_split(folder, name, bad_row=bad_row, marks=marks[name], progress=progress)
-            _fill(report, surveys[name], marks[name])
+            survey = survey_split(folder, name, bad_row=bad_row, marks=marks[name], progress=progress)
+            surveys[name] = survey
+            splits[name] = SplitReport(
+                path=str(survey.path),
+                documents=survey.documents,
+                bad_rows=log.count - earlier,
+                first_bad_rows=first,
+                labels_per_document=survey.labels.mean,
+                words_per_text=survey.words.mean,
+                longest_text=survey.words.maximum,
+                short_texts=survey.documents - survey.words.above(SHORT - 1),
+                long_texts=survey.words.above(LONG),
+                labels_used=int(np.count_nonzero(survey.label_counts)),
+                repeated_texts=survey.documents - len(np.unique(marks[name].texts)),
+            )
     ids, statistics = folder.taxonomy.ids, Statistics(folder.taxonomy, surveys)
     everywhere = statistics.all_counts
     conflicts = conflicting_texts(marks)
@@ -177,26 +193,8 @@ def check(
     )
 
 
-def _fill(report: SplitReport, survey: SplitSurvey, marks: TextMarks) -> None:
-    """Enter what was counted into the report on a split."""
-    report.documents = survey.documents
-    report.labels_per_document = survey.labels.mean
-    report.words_per_text = survey.words.mean
-    report.longest_text = survey.words.maximum
-    report.short_texts = survey.documents - survey.words.above(SHORT - 1)
-    report.long_texts = survey.words.above(LONG)
-    report.labels_used = int(np.count_nonzero(survey.label_counts))
-    report.repeated_texts = survey.documents - len(np.unique(marks.texts))
-
-
-LABELS, BRANCHES = 10, 5
-"""How many labels, and how many branches, the largest first, a sentence names."""
-EXCERPT = 60
-"""Characters of a text that are shown."""
-
-
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DataFinding:
     """Something that the owner of the data should know.
 
     Args:
@@ -208,56 +206,42 @@ class Finding:
     text: str
 
 
-def findings(report: CheckReport) -> list[Finding]:
+def findings(report: CheckReport) -> list[DataFinding]:
     """Return what is worth knowing about a folder, what weighs most first; bad rows and empty splits apart."""
-    found = [
-        *(
-            Finding("warning", f"{_count(count, 'text is', 'texts are')} in both {first} and {second}")
-            for (first, second), count in report.shared_texts.items()
-        ),
-        *_conflicts(report),
-        *_labels(report),
+    warnings = [
+        f"{_count(count, 'text is', 'texts are')} in both {first} and {second}"
+        for (first, second), count in report.shared_texts.items()
     ]
-    if report.documents:
-        short = sum(split.short_texts for split in report.splits.values())
-        long = sum(split.long_texts for split in report.splits.values())
-        if short:
-            share = _share(short, report.documents)
-            found.append(
-                Finding("note", f"{_count(short, 'text has', 'texts have')} fewer than {SHORT} words ({share})")
-            )
-        if long:
-            share = _share(long, report.documents)
-            texts = _count(long, "text has", "texts have")
-            found.append(Finding("note", f"{texts} more than {LONG} words ({share}); most encoders read {LONG} tokens"))
-    return found
-
-
-def _conflicts(report: CheckReport) -> list[Finding]:
-    if not report.conflicting_texts:
-        return []
-    first = report.first_conflicts[0]
-    number = _count(report.conflicting_texts, "text has", "texts have")
-    example = f"{excerpt(first.text)!r} ({'; '.join(first.sides())})"
-    such_as = ", such as" if report.conflicting_texts > 1 else ":"
-    return [Finding("warning", f"{number} different labels in different documents{such_as} {example}")]
-
-
-def _labels(report: CheckReport) -> list[Finding]:
-    found = []
+    if count := report.conflicting_texts:
+        first = report.first_conflicts[0]
+        example = f"{excerpt(first.text)!r} ({'; '.join(first.sides())})"
+        number = _count(count, "text has", "texts have")
+        warnings.append(
+            f"{number} different labels in different documents{', such as' if count > 1 else ':'} {example}"
+        )
     if unseen := report.unseen_labels:
         others = " or ".join(name for name in report.splits if name != "train")
         number = _count(len(unseen), "label has", "labels have")
-        found.append(Finding("warning", f"{number} documents in {others}, but none in train: {_some(unseen, LABELS)}"))
+        warnings.append(f"{number} documents in {others}, but none in train: {_some(unseen, LABELS)}")
     if branches := sorted(report.unused_branches, key=lambda branch: -branch.labels):
         number = _count(len(branches), "branch of the tree has", "branches of the tree have")
         names = [f"{one.path} ({one.labels:,} labels)" if one.labels > 1 else one.path for one in branches]
         labels = _count(sum(one.labels for one in branches), "label", "labels")
-        found.append(Finding("warning", f"{number} no document in any split ({labels}): {_some(names, BRANCHES)}"))
+        warnings.append(f"{number} no document in any split ({labels}): {_some(names, BRANCHES)}")
     if constant := report.constant_labels:
         number = _count(len(constant), "label is", "labels are")
-        found.append(Finding("warning", f"{number} on every document of train: {_some(constant, LABELS)}"))
-    return found
+        warnings.append(f"{number} on every document of train: {_some(constant, LABELS)}")
+    notes = []
+    short = sum(split.short_texts for split in report.splits.values())
+    long = sum(split.long_texts for split in report.splits.values())
+    for count, limit in ((short, f"fewer than {SHORT}"), (long, f"more than {LONG}")):
+        if count:
+            percent = 100 * count / report.documents
+            share = "less than 0.1 %" if percent < 0.1 else f"{percent:.1f} %"
+            notes.append(f"{_count(count, 'text has', 'texts have')} {limit} words ({share})")
+    if long:
+        notes[-1] += f"; most encoders read {LONG} tokens"
+    return [*(DataFinding("warning", text) for text in warnings), *(DataFinding("note", text) for text in notes)]
 
 
 def excerpt(text: str) -> str:
@@ -272,8 +256,3 @@ def _some(names: Sequence[str], shown: int) -> str:
 
 def _count(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
-
-
-def _share(count: int, total: int) -> str:
-    share = count / total
-    return "less than 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"

@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["CorpusWriter", "Progress", "Summary", "write_corpus"]
+__all__ = ["CorpusSummary", "CorpusWriter", "Progress", "write_corpus"]
 
 Progress = Callable[[int, int | None], None]
 """Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
@@ -26,7 +26,7 @@ FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
 
 
 @dataclass(slots=True)
-class Summary:
+class CorpusSummary:
     """What became of a corpus.
 
     Args:
@@ -48,7 +48,7 @@ class CorpusWriter:
         streams: by split, and for `LEFT_OUT`, where lines go.
     """
 
-    def __init__(self, summary: Summary, streams: Mapping[str, BufferedIOBase]) -> None:
+    def __init__(self, summary: CorpusSummary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
         self.taxonomy: Taxonomy | None = None
         """The label tree; to be set before the block ends."""
@@ -98,7 +98,7 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
     output = Path(output)
     _check_replaceable(output)
     with atomic_folder(output) as folder:
-        summary = Summary(output)
+        summary = CorpusSummary(output)
         with ExitStack() as stack:
             # No time stamp and no name inside: the same input gives the same bytes.
             streams: dict[str, BufferedIOBase] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}

@@ -16,7 +16,7 @@ from hgclr.presentation import PLOT_STYLE as STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plot", "draw_plots", "require_plots"]
+__all__ = ["DataPlot", "draw_plots", "require_plots"]
 
 SIZE = (8.8, 3.8)
 """Inches; at 200 dots, and shown at 100, as wide as the report."""
@@ -32,7 +32,7 @@ LISTED = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class DataPlot:
     """One picture.
 
     Args:
@@ -55,7 +55,7 @@ def require_plots() -> None:
     require_extra("matplotlib", extra="data", capability="Drawing plots of a data folder")
 
 
-def draw_plots(statistics: Statistics) -> list[Plot]:
+def draw_plots(statistics: Statistics) -> list[DataPlot]:
     """Draw every plot as a PNG on white; the same statistics give the same bytes.
 
     Raises:
@@ -76,7 +76,7 @@ def draw_plots(statistics: Statistics) -> list[Plot]:
             figure = Figure(figsize=SIZE, layout="constrained")
             axes = figure.subplots()
             alt = draw(axes, statistics)
-            plots.append(Plot(f"{name}.png", render(figure, "png"), alt))
+            plots.append(DataPlot(f"{name}.png", render(figure, "png"), alt))
     return plots
 
 

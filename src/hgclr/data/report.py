@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hgclr.data.check import CheckReport, excerpt, findings
-from hgclr.data.plots import Plot, draw_plots, require_plots
+from hgclr.data.plots import DataPlot, draw_plots, require_plots
 from hgclr.data.statistics import Statistics, statistics_json
 from hgclr.errors import InputError
 from hgclr.files import write_files
@@ -199,7 +199,7 @@ def write_report(folder: Path, name: str, statistics: Statistics, check: CheckRe
     return write_files(folder, files)
 
 
-def report_page(name: str, statistics: Statistics, plots: list[Plot], check: CheckReport | None = None) -> str:
+def report_page(name: str, statistics: Statistics, plots: list[DataPlot], check: CheckReport | None = None) -> str:
     """Return the page; the arguments are those of `write_report`."""
     pictures = {plot.name: picture(plot.png, alt=plot.alt) for plot in plots}
     sections = [

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
-from hgclr.data.folder_writer import SPLITS, Progress, Summary, write_corpus
+from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
 from hgclr.data.texts import text_hash
@@ -59,7 +59,7 @@ class SplitResult:
         shared_texts: how many different texts are both in a split that was kept and among the rows dealt out.
     """
 
-    summary: Summary
+    summary: CorpusSummary
     labels: int
     labels_without: dict[str, int]
     deviation: dict[str, float]
@@ -421,7 +421,7 @@ def give_train_every_label(pairs: LabelledTexts, dealt: NDArray[np.int64]) -> No
             dealt[own[0]] = TRAIN
 
 
-def _result(summary: Summary, surveys: Mapping[str, _Survey], dealt: NDArray[np.int64]) -> SplitResult:
+def _result(summary: CorpusSummary, surveys: Mapping[str, _Survey], dealt: NDArray[np.int64]) -> SplitResult:
     """Return how the labels came out."""
     rows, labels = surveys["train"].pairs
     used, label = np.unique(labels, return_inverse=True)

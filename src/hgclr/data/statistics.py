@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.rows import BadRow, BadRowLog
-from hgclr.data.survey import Agreement, Histogram, SplitSurvey, TokenLengths, agreement, survey_split
+from hgclr.data.survey import Histogram, SplitDistance, SplitSurvey, TokenLengths, agreement, survey_split
 from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
@@ -168,7 +168,7 @@ class Statistics:
             below_10=int(np.count_nonzero(counts < 10)),
         )
 
-    def agreement(self, split: str) -> Agreement | None:
+    def agreement(self, split: str) -> SplitDistance | None:
         """Return how far the labels of a split are from those of train; None for train itself and empty splits."""
         if split == "train" or self.reference != "train":
             return None

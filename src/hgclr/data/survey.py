@@ -15,7 +15,7 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.data.rows import BadRow
 from hgclr.data.texts import TextMarks
 
-__all__ = ["Agreement", "Histogram", "SplitSurvey", "TokenLengths", "agreement", "survey_split"]
+__all__ = ["Histogram", "SplitDistance", "SplitSurvey", "TokenLengths", "agreement", "survey_split"]
 
 TokenLengths = Callable[[Sequence[str]], list[int]]
 """Gives for each text how many tokens it is."""
@@ -187,7 +187,7 @@ def survey_split(
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class SplitDistance:
     """How far the label distributions of two splits are apart.
 
         distance = 1/2 sum_k |p_k - q_k|        (total variation: 0 is equal, 1 is nothing in common)
@@ -203,7 +203,7 @@ class Agreement:
     by_chance: float
 
 
-def agreement(one: SplitSurvey, other: SplitSurvey) -> Agreement | None:
+def agreement(one: SplitSurvey, other: SplitSurvey) -> SplitDistance | None:
     """Return how far the label distributions of two splits are apart; None if one of them is empty.
 
     If documents are dealt at random, each p_k - q_k is about normal around 0, and the mean of its absolute value is
@@ -215,4 +215,4 @@ def agreement(one: SplitSurvey, other: SplitSurvey) -> Agreement | None:
     rate = (one.label_counts + other.label_counts) / (one.documents + other.documents)  # (K,) of documents
     variance = rate * (1 - rate) * (1 / one.documents + 1 / other.documents)
     by_chance = np.sqrt(2 / pi * variance).sum() / rate.sum() / 2  # rates sum up to the labels of a document
-    return Agreement(float(np.abs(p - q).sum() / 2), float(by_chance))
+    return SplitDistance(float(np.abs(p - q).sum() / 2), float(by_chance))

@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 
-__all__ = ["Conflict", "TextMarks", "conflicting_texts", "first_conflicts", "shared_texts", "text_hash"]
+__all__ = ["Conflict", "TextMarks", "conflicting_texts", "first_conflicts", "shared_texts", "stable_hash", "text_hash"]
 
 
 def text_hash(text: str) -> int:
     """Return 8 bytes of hash of a text without regard to case, white space and character composition."""
     normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
     return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+
+
+def stable_hash(*parts: object) -> int:
+    """Return 64 bits that are the same for the same parts in every run; other parts give other bits."""
+    digest = hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 class TextMarks:
