@@ -16,7 +16,7 @@ from hgclr.corpora.news_xml import BrokenXml, parse, text_of
 from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 
 __all__ = ["build_nyt", "literature_text", "read_label_list"]
 

@@ -25,7 +25,7 @@ from hgclr.corpora.rcv1_disks import (
 )
 from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import LabelEntry, Source, link
+from hgclr.taxonomy.entries import LabelEntry, Source, link
 
 __all__ = ["build_rcv1", "read_topics", "split_training"]
 

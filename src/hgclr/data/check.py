@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -117,11 +117,11 @@ class CheckReport:
             "splits": splits,
             "unused_labels": self.unused_labels,
             "unseen_labels": self.unseen_labels,
-            "unused_branches": [asdict(branch) for branch in self.unused_branches],
+            "unused_branches": [branch._asdict() for branch in self.unused_branches],
             "constant_labels": self.constant_labels,
             "shared_texts": shared,
             "conflicting_texts": self.conflicting_texts,
-            "first_conflicts": [asdict(conflict) for conflict in self.first_conflicts],
+            "first_conflicts": [conflict._asdict() for conflict in self.first_conflicts],
         }
 
 
@@ -193,14 +193,8 @@ def check(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DataFinding:
-    """Something that the owner of the data should know.
-
-    Args:
-        kind: a warning is most likely a mistake, a note may be as it should be.
-        text: the sentence, without a full stop.
-    """
+class DataFinding(NamedTuple):
+    """What the owner of the data should know: a warning is most likely a mistake, a note may be as it should be."""
 
     kind: Literal["warning", "note"]
     text: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,15 +30,8 @@ LISTED = 15
 """Numbers of labels that have a bar of their own; documents with more share one."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataPlot:
-    """One picture.
-
-    Args:
-        name: of its file.
-        png: the content of the file.
-        alt: what it shows, in words.
-    """
+class DataPlot(NamedTuple):
+    """One picture: the name of its file, the content of the file, and what it shows, in words."""
 
     name: str
     png: bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +25,11 @@ USUAL_LENGTH = 512
 """Tokens that most encoders can read."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelStatistics:
-    """One level of the tree.
+class LevelStatistics(NamedTuple):
+    """One level of the tree, counted from 1 at the top.
 
-    Args:
-        level: counted from 1 at the top.
-        labels: labels in it.
-        leaves: those of them without children.
-        used: those of them that a document of any split has.
-        documents: documents of all splits with a label of this level.
-        largest: training documents of its most frequent label.
-        median: the median over its labels.
-        smallest: training documents of its rarest label, 0 if one has none.
+    Of its ``labels``, some are ``leaves`` and some are ``used`` by a document of any split; so many ``documents`` have
+    one of them. The last three are training documents of its most frequent label, of the median and of its rarest.
     """
 
     level: int
@@ -50,17 +42,10 @@ class LevelStatistics:
     smallest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Frequency:
-    """How often labels occur.
+class Frequency(NamedTuple):
+    """The documents of the most frequent label, the median, and those of the rarest that has any; and rare labels.
 
-    Args:
-        largest: documents of the most frequent label.
-        median: the median over all labels.
-        smallest: documents of the rarest label that has any.
-        unused: labels without a document.
-        below_5: labels with fewer than 5 documents, those without any included.
-        below_10: labels with fewer than 10.
+    Labels without a document, the ``unused``, are among those ``below_5`` and ``below_10``.
     """
 
     largest: int
@@ -270,15 +255,8 @@ def _tokenizer_file(encoder: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A label and all labels below it.
-
-    Args:
-        top: id of the label.
-        path: names from the top of the tree down to it.
-        labels: how many labels there are, the label itself included.
-    """
+class Branch(NamedTuple):
+    """A label, given by its id and its path of names, and how many labels its branch has, itself included."""
 
     top: str
     path: str
@@ -288,9 +266,7 @@ class Branch:
 def unused_branches(taxonomy: Taxonomy, counts: NDArray[np.int64]) -> list[Branch]:
     """Return the largest branches without a document, in the order of a walk through the tree.
 
-    Args:
-        taxonomy: the label tree.
-        counts: (K,) documents by label, ancestors counted, so that below an unused label none is used.
+    The counts, (K,), are documents by label, ancestors counted, so that below an unused label none is used.
     """
     unused = np.append(counts == 0, False)  # the last entry, at -1, is the virtual root
     tops = unused[:-1] & ~unused[taxonomy.parents]
@@ -317,7 +293,7 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
             "children": statistics.children.summary(),
             "only_children": statistics.children.counts[1],
         },
-        "levels": [asdict(level) for level in statistics.levels()],
+        "levels": [level._asdict() for level in statistics.levels()],
         "documents": {
             "paths": statistics.together("paths").to_json(),
             "labels": statistics.together("labels").to_json(),
@@ -325,12 +301,12 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
         },
         "label_frequency": {
             "split": statistics.reference,
-            **asdict(frequency),
+            **frequency._asdict(),
             "imbalance": frequency.imbalance,
         },
         "encoder": statistics.encoder,
         "max_length": statistics.max_length,
-        "splits": {name: _split(statistics, name) for name in statistics.splits},
+        "splits": {name: _split_json(statistics, name) for name in statistics.splits},
         "labels": [
             {"id": identifier, "path": taxonomy.path_name(index), "level": int(taxonomy.depths[index])}
             | {name: values[index] for name, values in counts.items()}
@@ -339,8 +315,8 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def _split(statistics: Statistics, name: str) -> dict[str, Any]:
-    split, agreement = statistics.splits[name], statistics.agreement(name)
+def _split_json(statistics: Statistics, name: str) -> dict[str, Any]:
+    split, distance = statistics.splits[name], statistics.agreement(name)
     values: dict[str, Any] = {
         "documents": split.documents,
         "labels_per_document": split.labels.mean,
@@ -348,7 +324,7 @@ def _split(statistics: Statistics, name: str) -> dict[str, Any]:
         "labels_used": int(np.count_nonzero(split.label_counts)),
         "ending_above_a_leaf": split.above_leaf,
         "words": split.words.summary(),
-        "labels_compared_with_train": asdict(agreement) if agreement else None,
+        "labels_compared_with_train": distance._asdict() if distance else None,
     }
     if statistics.encoder is not None:
         cut = {str(limit): split.tokens.share_above(limit) for limit in statistics.limits}

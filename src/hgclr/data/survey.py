@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, pi
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,17 +187,12 @@ def survey_split(
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class SplitDistance:
-    """How far the label distributions of two splits are apart.
+class SplitDistance(NamedTuple):
+    """How far the label distributions of two splits are apart, and what to expect if documents were dealt at random.
 
         distance = 1/2 sum_k |p_k - q_k|        (total variation: 0 is equal, 1 is nothing in common)
 
     where p_k is the share of label k in all labels given in a split, ancestors counted.
-
-    Args:
-        distance: between the two splits.
-        by_chance: what to expect if documents were dealt to them at random.
     """
 
     distance: float

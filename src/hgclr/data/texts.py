@@ -6,8 +6,8 @@ import hashlib
 import unicodedata
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations, islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +51,8 @@ class TextMarks:
         return np.frombuffer(self._labels, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A text that has different labels in two documents.
-
-    Args:
-        text: as it is written in the first of them.
-        splits: where the two are.
-        labels: the ids of the labels of the two.
-    """
+class Conflict(NamedTuple):
+    """A text, as it is first written, that has different labels in two documents, and the splits of these."""
 
     text: str
     splits: tuple[str, str]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.errors import InputError
 from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.json_files import read_json
 
 __all__ = [

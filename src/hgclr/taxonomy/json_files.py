@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hgclr.taxonomy.drafts import Draft, LabelEntry, Labels, Source, link
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
 
 __all__ = ["link_flat", "parse_json", "read_json", "write_json"]
 
@@ -77,13 +77,18 @@ def read_json(source: Source, separator: str) -> Labels:
         # A list of plain strings here is a top label called "labels" with its leaves.
         if isinstance(labels, list) and not (labels and all(isinstance(label, str) for label in labels)):
             return link_flat(labels, source)
-    draft = Draft(source, separator)
-    pending = [(node, -1) for node in reversed(_nodes(source, whole, None))]
+    entries: list[LabelEntry] = []
+    pending: list[tuple[_Node, str | None, str]] = [(node, None, "") for node in reversed(_nodes(source, whole, None))]
     while pending:
-        node, parent = pending.pop()
-        index = draft.add(node.name, parent, identifier=node.id, description=node.description)
-        pending += [(child, index) for child in reversed(_nodes(source, node.children, draft.id_of(index)))]
-    return draft.labels()
+        node, parent, above = pending.pop()
+        if not node.name.strip():
+            what = f"empty label name {'at the top' if parent is None else f'under {parent!r}'}"
+            raise source.error(what, None, "fill in the name or delete the entry")
+        path = node.name if parent is None else above + separator + node.name
+        identifier = path if node.id is None else node.id
+        entries.append(LabelEntry(identifier, node.name, parent, None, node.description))
+        pending += [(child, identifier, path) for child in reversed(_nodes(source, node.children, identifier))]
+    return link(entries, source)
 
 
 def link_flat(labels: Iterable[object], source: Source) -> Labels:

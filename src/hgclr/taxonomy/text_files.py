@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.drafts import Draft, LabelEntry, Labels, Source, empty_tree, link
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, empty_tree, link
 
 __all__ = [
     "ROOT",
@@ -24,6 +24,10 @@ __all__ = [
 
 ROOT = "Root"
 """What stands for the virtual root; it is no label."""
+LABEL_COLUMNS = ("child", "id", "code")
+NAME_COLUMNS = ("name", "description")
+LONGEST_CELL = 131_072  # what any reader of the csv module takes
+REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
 
 
 def read_literature(source: Source) -> Labels:
@@ -108,46 +112,36 @@ def read_paths(source: Source, separator: str) -> Labels:
     Raises:
         InputError: with the line, for an empty name, a path listed twice, or an empty file.
     """
-    draft = Draft(source, separator)
-    listed: dict[int, int] = {}
+    entries: dict[str, LabelEntry] = {}
+    listed: dict[str, int] = {}
     for number, line in source.lines():
         names = [name.strip() for name in line.split(separator)]
-        _check_spacing(source, names, separator, number)
-        # Most paths are new below a known one; climbing from the top each time would cost the depth squared.
-        if (label := draft.find(separator.join(names))) is None:
-            label = draft.find(separator.join(names[:-1]))
-            missing = names if label is None else names[-1:]
-            label = -1 if label is None else label
-            for name in missing:
-                child = draft.child(label, name)
-                label = draft.add(name, label, number) if child is None else child
-        if (first := listed.setdefault(label, number)) != number:
+        _check_names(source, names, separator, number)
+        path = separator.join(names)
+        if (first := listed.setdefault(path, number)) != number:
             raise source.error(
-                f"the path {line.strip()!r} is listed twice, first (line {first})",
-                number,
-                "delete or rename one of the two",
+                f"the path {path!r} is listed twice, first (line {first})", number, "delete or rename one of the two"
             )
-    return draft.labels()
+        # Most paths are new below a known one; joining all above each time would cost the depth squared.
+        known = separator.join(names[:-1]) in entries
+        for depth in range(len(names) if known else 1, len(names) + 1):
+            above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
+            entries.setdefault(here, LabelEntry(here, names[depth - 1], above or None, number))
+    return link(list(entries.values()), source)
 
 
-def _check_spacing(source: Source, names: list[str], separator: str, line: int) -> None:
-    """Refuse ``A >B`` and ``A >`` where the separator is ``" > "``: the sign would become part of a name."""
+def _check_names(source: Source, names: list[str], separator: str, line: int) -> None:
+    """Refuse empty names, and ``A >B`` where the separator is ``" > "``: the sign would become part of a name."""
     sign = separator.strip()
-    if sign == separator or not sign:
-        return
     for name in names:
-        if name.startswith(sign) or name.endswith(sign):
+        if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
             raise source.error(
                 f"a name begins or ends with {sign!r}: {name!r}",
                 line,
                 f"write the separator as {separator!r}, with nothing missing on either side",
             )
-
-
-LABEL_COLUMNS = ("child", "id", "code")
-NAME_COLUMNS = ("name", "description")
-LONGEST_CELL = 131_072  # what any reader of the csv module takes
-REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
+        if not name:
+            raise source.error("empty label name", line, "fill in the name or delete the entry")
 
 
 class Columns(NamedTuple):

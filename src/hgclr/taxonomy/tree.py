@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.taxonomy.drafts import Labels, Source, empty_tree
+from hgclr.taxonomy.entries import Labels, Source, empty_tree
 from hgclr.taxonomy.json_files import link_flat, read_json, write_json
 from hgclr.taxonomy.label_index import LabelIndex
 from hgclr.taxonomy.structure import (
@@ -127,6 +127,7 @@ class Taxonomy:
         self._parents = checked_parents(parents, len(self._ids))
         check_labels(self._ids, self._names, self._parents)
         self._descriptions = checked_descriptions(descriptions, self._ids)
+        self._indexes: dict[str, LabelIndex] = {}
         self._children = Children(self._parents)
         self._levels = tuple(levels_from_top(self._children))
         depths = np.zeros(len(self._ids), dtype=np.int64)
@@ -424,10 +425,6 @@ class Taxonomy:
         if separator not in self._indexes:
             self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator, self.path_name)
         return self._indexes[separator]
-
-    @cached_property
-    def _indexes(self) -> dict[str, LabelIndex]:
-        return {}
 
     def _climb(self, index: int) -> list[int]:
         """Return a label and its ancestors, nearest first."""

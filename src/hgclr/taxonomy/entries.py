@@ -1,4 +1,4 @@
-"""Put labels together while a file is read, and refuse what makes no tree, with the lines concerned."""
+"""The text of a label file, the labels listed in it, and the tree that they make or do not make."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from hgclr.errors import InputError
 from hgclr.taxonomy.label_index import close_matches
 from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
 
-__all__ = ["Draft", "LabelEntry", "Labels", "Source", "empty_tree", "link"]
+__all__ = ["LabelEntry", "Labels", "Source", "empty_tree", "link"]
+
+SHOWN_LABELS = 8
+"""How many labels of a cycle an error message lists."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,6 @@ class Source:
         return InputError(what, path=self.path, line=line, remedy=remedy)
 
 
-SHOWN_LABELS = 8
-"""How many labels of a cycle an error message lists."""
-
-
 class Labels(NamedTuple):
     """What makes a taxonomy, by index."""
 
@@ -85,80 +84,6 @@ class LabelEntry(NamedTuple):
     parent: str | None
     line: int | None
     description: str = ""
-
-
-class Draft:
-    """Labels that are added one by one, each under a parent that is already there.
-
-    Args:
-        source: the file, for error messages.
-        separator: joins the names of a path to the id of a label that has no id of its own.
-    """
-
-    def __init__(self, source: Source, separator: str) -> None:
-        self._source, self._separator = source, separator
-        self._labels = Labels([], [], [], [])
-        self._lines: list[int | None] = []
-        self._paths: list[str] = []
-        self._by_id: dict[str, int] = {}
-        self._by_parent: dict[tuple[int, str], int] = {}
-
-    def find(self, path: str) -> int | None:
-        """Return the label with this id."""
-        return self._by_id.get(path)
-
-    def child(self, parent: int, name: str) -> int | None:
-        """Return the child of ``parent`` (-1: the top) with this name."""
-        return self._by_parent.get((parent, name))
-
-    def id_of(self, index: int) -> str | None:
-        """Return the id of a label, None for the virtual root."""
-        return None if index < 0 else self._labels.ids[index]
-
-    def add(
-        self,
-        name: str,
-        parent: int,
-        line: int | None = None,
-        identifier: str | None = None,
-        description: str = "",
-    ) -> int:
-        """Add a label and return its index.
-
-        Raises:
-            InputError: if the name is empty, or a sibling has this name, or another label this id.
-        """
-        if not name.strip():
-            what = "empty label name" if line is not None else f"empty label name {_place(self.id_of(parent))}"
-            raise self._source.error(what, line, "fill in the name or delete the entry")
-        path = name if parent < 0 else self._paths[parent] + self._separator + name
-        label = path if identifier is None else identifier
-        if not label.strip():
-            raise self._source.error(f"label {name!r} has an empty id", line, "fill in the id or leave it out")
-        if (twin := self.child(parent, name)) is not None:
-            raise _duplicate_sibling(self._source, name, self.id_of(parent), line, self._lines[twin])
-        if (twin := self.find(label)) is not None:
-            first = "" if self._lines[twin] is None else f", the first{_at_line(self._lines[twin])}"
-            raise self._source.error(
-                f"two labels have the id {label!r}{first}",
-                line,
-                "give one an id of its own, or choose a separator that occurs in no name",
-            )
-        index = len(self._paths)
-        self._labels.ids.append(label)
-        self._labels.parents.append(parent)
-        self._labels.names.append(name)
-        self._labels.descriptions.append(description)
-        self._lines.append(line)
-        self._paths.append(path)
-        self._by_id[label] = self._by_parent[parent, name] = index
-        return index
-
-    def labels(self) -> Labels:
-        """Return all labels; refuse an empty tree."""
-        if not self._paths:
-            raise empty_tree(self._source)
-        return self._labels
 
 
 def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
@@ -181,7 +106,7 @@ def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
         if (twin := by_id.setdefault(entry.id, index)) != index:
             raise _listed_twice(source, entries[twin], entry)
         if (other := by_name.setdefault((entry.parent, entry.name), entry)) is not entry:
-            raise _duplicate_sibling(source, entry.name, entry.parent, entry.line, other.line)
+            raise _duplicate_sibling(source, entry, other)
     parents = []
     for entry in entries:
         if entry.parent is not None and entry.parent not in by_id:
@@ -206,22 +131,23 @@ def _at_line(line: int | None) -> str:
     return "" if line is None else f" (line {line})"
 
 
-def _place(parent: str | None) -> str:
-    return "at the top" if parent is None else f"under {parent!r}"
-
-
-def _duplicate_sibling(
-    source: Source, name: str, parent: str | None, line: int | None, first: int | None
-) -> InputError:
-    where = "" if first is None else f", first{_at_line(first)}"
+def _duplicate_sibling(source: Source, entry: LabelEntry, first: LabelEntry) -> InputError:
+    place = "at the top" if entry.parent is None else f"under {entry.parent!r}"
+    where = "" if first.line is None else f", first{_at_line(first.line)}"
     return source.error(
-        f"the label {name!r} is listed twice {_place(parent)}{where}", line, "delete or rename one of the two"
+        f"the label {entry.name!r} is listed twice {place}{where}", entry.line, "delete or rename one of the two"
     )
 
 
 def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> InputError:
+    if first.name != second.name:
+        return source.error(
+            f"two labels have the id {second.id!r}, {first.name!r}{_at_line(first.line)} and {second.name!r}",
+            second.line,
+            "give one an id of its own, or choose a separator that occurs in no name",
+        )
     if first.parent == second.parent:
-        return _duplicate_sibling(source, second.id, second.parent, second.line, first.line)
+        return _duplicate_sibling(source, second, first)
     one, other = (
         ("the top" if entry.parent is None else repr(entry.parent)) + _at_line(entry.line) for entry in (first, second)
     )
