@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,10 +21,7 @@ __all__ = [
     "Decode",
     "Folder",
     "JsonFile",
-    "LabelColumn",
-    "LabelSeparator",
     "Model",
-    "PathSeparator",
     "Paths",
     "Reading",
     "Rule",
@@ -32,6 +29,7 @@ __all__ = [
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "bundled",
     "reading_options",
 ]
 
@@ -42,9 +40,6 @@ Model = Annotated[
     ),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
-LabelColumn = Annotated[str, typer.Option(help="Column with the labels.")]
-LabelSeparator = Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")]
-PathSeparator = Annotated[str, typer.Option(help="Between the names of a label given as a path.")]
 AddAncestors = Annotated[
     bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
 ]
@@ -85,9 +80,9 @@ class Reading:
     """How to read a data folder: the values of the options that `reading_options` adds."""
 
     text_column: TextColumn = "text"
-    label_column: LabelColumn = "labels"
-    label_separator: LabelSeparator = ";"
-    path_separator: PathSeparator = " > "
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels"
+    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";"
+    path_separator: Annotated[str, typer.Option(help="Between the names of a label given as a path.")] = " > "
     add_ancestors: AddAncestors = False
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:
@@ -97,29 +92,34 @@ class Reading:
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
 
 
-def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``.
+def bundled(name: str, bundle: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the fields of a dataclass to the options of a command.
+
+    The command gets them as one value, its parameter ``name``.
 
     Example:
-        >>> @reading_options
+        >>> @bundled("reading", Reading)
         ... def count(folder: Folder, reading: Reading) -> None:
         ...     data = reading.open(folder)
     """
-    signature = inspect.signature(command, eval_str=True)
-    fields = _fields()
-    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
 
-    @wraps(command)
-    def with_reading(**values: Any) -> None:
-        reading = Reading(**{name: values.pop(name) for name in fields})
-        command(reading=reading, **values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        fields = inspect.signature(bundle, eval_str=True).parameters
 
-    # This is what typer makes the command line from.
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *fields.values())]
-    with_reading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return with_reading
+        @wraps(command)
+        def with_bundle(**values: Any) -> None:
+            options = bundle(**{field: values.pop(field) for field in fields})
+            command(**{name: options}, **values)
+
+        # This is what typer makes the command line from.
+        own = [parameter for key, parameter in signature.parameters.items() if key != name]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *fields.values())]
+        with_bundle.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return with_bundle
+
+    return decorate
 
 
-@cache
-def _fields() -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(Reading, eval_str=True).parameters
+reading_options = bundled("reading", Reading)
+"""Adds the options of how to read a data folder to a command."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AddAncestors
+from hgclr.cli.options import AddAncestors, bundled
 
 if TYPE_CHECKING:
     from hgclr.data.folder_writer import CorpusSummary, Progress
@@ -228,105 +229,77 @@ def build_icd10cm_with_bar(output: Path, *, levels: int, seed: int = 0) -> Corpu
     return _with_bar("chapters", lambda progress: build_icd10cm(output, levels=levels, seed=seed, progress=progress))
 
 
-FormatSource = Annotated[
-    Path | None,
-    typer.Option(
-        "--source",
-        metavar="PATH",
-        help="Folder whose files are called like splits, as x_train, x_val and x_test; or one file, all for training.",
-    ),
-]
-TrainFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--train",
-        metavar="FILE",
-        help="The file for training, whatever its name. If --train, --dev or --test is given, only the files named so"
-        " are read.",
-    ),
-]
-DevFile = Annotated[Path | None, typer.Option("--dev", metavar="FILE", help="The development (validation) file.")]
-TestFile = Annotated[Path | None, typer.Option("--test", metavar="FILE", help="The test file.")]
-TreeFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--taxonomy", metavar="FILE", help="The label tree, if it is not the one .taxonomy file beside the documents."
-    ),
-]
+@dataclass(frozen=True)
+class FormatFiles:
+    """The files of a corpus in one of the literature's formats: options that its commands share."""
+
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder whose files are called like splits, as x_train, x_val and x_test; or one file, all for"
+            " training.",
+        ),
+    ] = None
+    train: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file for training, whatever its name. If --train, --dev or --test is given, only the files named"
+            " so are read.",
+        ),
+    ] = None
+    dev: Annotated[Path | None, typer.Option(metavar="FILE", help="The development (validation) file.")] = None
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test file.")] = None
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The label tree, if it is not the one .taxonomy file beside the documents."),
+    ] = None
+    add_ancestors: AddAncestors = False
 
 
 @app.command(rich_help_panel=FORMATS)
-def hiagm(
-    output: Output,
-    source: FormatSource = None,
-    train: TrainFile = None,
-    dev: DevFile = None,
-    test: TestFile = None,
-    taxonomy: TreeFile = None,
-    add_ancestors: AddAncestors = False,
-) -> None:
+@bundled("files", FormatFiles)
+def hiagm(output: Output, files: FormatFiles) -> None:
     """Read HiAGM's JSON lines (token, label) and .taxonomy file.
 
     Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
     """
-    files = {"train": train, "dev": dev, "test": test, "taxonomy": taxonomy}
-    _prepare_format("hiagm", source, output, **files, add_ancestors=add_ancestors)
+    _prepare_format("hiagm", output, files)
 
 
 @app.command(rich_help_panel=FORMATS)
-def neuralclassifier(
-    output: Output,
-    source: FormatSource = None,
-    train: TrainFile = None,
-    dev: DevFile = None,
-    test: TestFile = None,
-    taxonomy: TreeFile = None,
-    add_ancestors: AddAncestors = False,
-) -> None:
+@bundled("files", FormatFiles)
+def neuralclassifier(output: Output, files: FormatFiles) -> None:
     """Read NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
 
     Without a label tree, the tree is drawn from the paths of all splits.
     """
-    files = {"train": train, "dev": dev, "test": test, "taxonomy": taxonomy}
-    _prepare_format("neuralclassifier", source, output, **files, add_ancestors=add_ancestors)
+    _prepare_format("neuralclassifier", output, files)
 
 
 @app.command(rich_help_panel=FORMATS)
+@bundled("files", FormatFiles)
 def fasttext(
     output: Output,
-    source: FormatSource = None,
-    train: TrainFile = None,
-    dev: DevFile = None,
-    test: TestFile = None,
-    taxonomy: TreeFile = None,
+    files: FormatFiles,
     path_separator: Annotated[
         str, typer.Option(help="Between the names of a label that is a path; 'none' if labels are plain names.")
     ] = "/",
     label_prefix: Annotated[str, typer.Option(help="What marks a word as a label.")] = "__label__",
-    add_ancestors: AddAncestors = False,
 ) -> None:
     """Read fastText's lines (\\_\\_label\\_\\_A/B text).
 
     Without a label tree, the tree is drawn from the paths of all splits.
     """
-    _prepare_format(
-        "fasttext",
-        source,
-        output,
-        train=train,
-        dev=dev,
-        test=test,
-        taxonomy=taxonomy,
-        add_ancestors=add_ancestors,
-        path_separator=None if path_separator == "none" else path_separator,
-        label_prefix=label_prefix,
-    )
+    separator = None if path_separator == "none" else path_separator
+    _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)
 
 
-def _prepare_format(name: str, source: Path | None, output: Path, **options: Any) -> None:
+def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any) -> None:
     from hgclr.corpora.formats import prepare_format
 
-    _prepare("lines", prepare_format, name, source, output, **options)
+    _prepare("lines", prepare_format, name, output=output, **vars(files), **options)
 
 
 def _prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> None:

@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 
 from hgclr.corpora.rcv1_disks import (
-    Contents,
     IdList,
     ItemReader,
+    Story,
     TextForm,
     Unusable,
     find_disks,
     in_order,
     usable_cores,
 )
-from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import LabelEntry, Source, link
 
@@ -96,21 +96,45 @@ def build_rcv1(
         "text": text,
         "ids": wanted and wanted.path,
     }
+    splits, ids_wanted = split_training(training.ids), None if wanted is None else wanted.ids
+    used: set[int] = set()
+    lost: set[int] = set()
+    unknown: Counter[str] = Counter()
     with write_corpus(output, name="rcv1", settings=settings) as writer:
         writer.taxonomy = tree
-        corpus = _Corpus(writer, split_training(training.ids), None if wanted is None else wanted.ids)
-        total = len(disks.portions)
         with closing(in_order(reader, disks.portions, workers or min(usable_cores(), MOST_WORKERS))) as portions:
             for done, contents in enumerate(portions, 1):
-                corpus.add(contents)
+                unknown += contents.unknown
+                for document in contents.documents:
+                    if problem := _problem(document, used, ids_wanted):
+                        writer.leave_out(problem[0], document.where, problem[1])
+                        lost |= set() if document.id is None else {document.id}
+                    elif isinstance(document, Story):
+                        used.add(document.id)
+                        split = splits.get(document.id, "test")
+                        writer.add(split, document.text, document.labels, id=str(document.id))
                 if progress is not None:
-                    progress(done, total)
-        found = corpus.used | corpus.lost
+                    progress(done, len(disks.portions))
         for listed in (training, wanted):
             if listed is not None:
-                listed.require(found)
-    corpus.report(topic_file)
+                listed.require(used | lost)
+    if unknown:
+        shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(unknown.items()))
+        logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
+    if len(used) != DOCUMENTS:
+        logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(used):,}")
     return writer.summary
+
+
+def _problem(document: Story | Unusable, used: set[int], wanted: set[int] | None) -> tuple[str, str | None] | None:
+    """Return why a document is left out, if so, and what is wrong with this one."""
+    if isinstance(document, Unusable):
+        return document.reason, document.detail
+    if document.id in used:
+        return "an id that an earlier document has", str(document.id)
+    if wanted is not None and document.id not in wanted:
+        return "not among the wanted ids", str(document.id)
+    return None
 
 
 def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
@@ -157,45 +181,3 @@ def split_training(ids: Iterable[int]) -> dict[int, str]:
     shuffled = np.random.RandomState(0).permutation(len(ordered)).tolist()
     dev = math.ceil(0.1 * len(ordered))
     return {ordered[place]: "dev" if rank < dev else "train" for rank, place in enumerate(shuffled)}
-
-
-class _Corpus:
-    """Write what the portions hold.
-
-    Args:
-        writer: takes the documents.
-        splits: by id, the split of the training documents.
-        wanted: the ids of the documents to take, if not all.
-    """
-
-    def __init__(self, writer: CorpusWriter, splits: dict[int, str], wanted: set[int] | None) -> None:
-        self.used: set[int] = set()
-        self.lost: set[int] = set()
-        self._writer, self._splits, self._wanted = writer, splits, wanted
-        self._unknown: Counter[str] = Counter()
-
-    def add(self, contents: Contents) -> None:
-        """Write the documents of a portion."""
-        self._unknown += contents.unknown
-        for document in contents.documents:
-            if isinstance(document, Unusable):
-                self._writer.leave_out(document.reason, document.where, document.detail)
-                if document.id is not None:
-                    self.lost.add(document.id)
-            elif document.id in self.used:
-                self._writer.leave_out("an id that an earlier document has", document.where, str(document.id))
-            elif self._wanted is not None and document.id not in self._wanted:
-                self._writer.leave_out("not among the wanted ids", document.where, str(document.id))
-                self.lost.add(document.id)
-            else:
-                self.used.add(document.id)
-                split = self._splits.get(document.id, "test")
-                self._writer.add(split, document.text, document.labels, id=str(document.id))
-
-    def report(self, topic_file: Path) -> None:
-        """Log what the user should know of a corpus that was written all the same."""
-        if self._unknown:
-            shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(self._unknown.items()))
-            logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
-        if len(self.used) != DOCUMENTS:
-            logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(self.used):,}")

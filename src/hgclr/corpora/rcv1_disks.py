@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import multiprocessing
 import os
 import re
@@ -20,14 +19,15 @@ from typing import Literal, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
 from hgclr.corpora.news_xml import BrokenXml, paragraphs, parse
+from hgclr.data.readers import byte_lines
 from hgclr.errors import HGCLRError, InputError
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
-    "Contents",
     "IdList",
     "ItemReader",
     "Portion",
+    "Story",
     "TextForm",
     "Unusable",
     "find_disks",
@@ -163,20 +163,14 @@ class IdList:
         )
 
     def _lines(self) -> Iterator[tuple[int, int]]:
-        try:
-            with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as file:
-                for number, line in enumerate(file, 1):
-                    if not line.startswith(self._mark) or not line.strip():
-                        continue
-                    word = line.removeprefix(self._mark).strip()
-                    if not word.isdigit():
-                        shown = word[:40].decode("latin-1")
-                        raise InputError(f"{shown!r} is no document id", path=self.path, line=number)
-                    yield number, int(word)
-        except FileNotFoundError:
-            raise InputError("no such file", path=self.path) from None
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"the file cannot be read: {error}", path=self.path) from error
+        for number, line in enumerate(byte_lines(self.path), 1):
+            if not line.startswith(self._mark) or not line.strip():
+                continue
+            word = line.removeprefix(self._mark).strip()
+            if not word.isdigit():
+                shown = word[:40].decode("latin-1")
+                raise InputError(f"{shown!r} is no document id", path=self.path, line=number)
+            yield number, int(word)
 
 
 class Story(NamedTuple):

@@ -193,6 +193,8 @@ def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[An
     with ExitStack() as stack:
         try:
             stream: BinaryIO = stack.enter_context(path.open("rb"))
+        except FileNotFoundError:
+            raise InputError("no such file", path=path) from None
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=path) from None
         if path.name.lower().endswith(".gz"):
