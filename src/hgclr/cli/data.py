@@ -171,15 +171,16 @@ def _print_check(console: Console, report: CheckReport) -> None:
             name,
             f"{split.documents:,}",
             f"{split.bad_rows:,}",
-            f"{split.labels_per_document:.2f}",
-            f"{split.words_per_text:.1f}",
-            f"{split.longest_text:,}",
+            f"{split.labels.mean:.2f}",
+            f"{split.words.mean:.1f}",
+            f"{split.words.maximum:,}",
             f"{split.labels_used:,}",
             f"{split.repeated_texts:,}",
         )
         for name, split in report.splits.items()
     ]
-    _print_table(console, f"{report.labels:,} labels, depth {report.depth}", rows)
+    taxonomy = report.statistics.taxonomy
+    _print_table(console, f"{len(taxonomy):,} labels, depth {taxonomy.depth}", rows)
     for found in findings(report):
         colour = {"warning": "yellow", "note": "cyan"}[found.kind]
         console.print(Text(f"{found.kind}: ", colour).append(found.text, "default"), soft_wrap=True)

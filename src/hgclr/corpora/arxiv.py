@@ -109,12 +109,8 @@ def build_arxiv(
 class _Snapshot:
     """The papers of the right time, read as often as they are needed.
 
-    Args:
-        source: the file.
-        labels: ids of the labels.
-        days: ``since`` and ``until``, and others that make dates necessary.
-        progress: called with the bytes read and to read in all readings.
-        readings: how often the file will be read.
+    Of the days, ``since`` and ``until`` bound the time, and any of them makes dates necessary. The progress is called
+    with the bytes read and to read in all readings.
     """
 
     def __init__(

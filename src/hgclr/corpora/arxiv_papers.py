@@ -186,13 +186,9 @@ def category_tree() -> Taxonomy:
 
 
 class Paper(NamedTuple):
-    """A paper that can be used.
+    """A paper that can be used: title and abstract, its categories, the primary one first, and its day, if asked for.
 
-    Args:
-        id: arXiv's.
-        text: title and abstract.
-        categories: ids of its categories in the tree, the primary one first.
-        created: the day of the first version (GMT), if it was asked for.
+    The categories are ids of the tree; the day is that of the first version (GMT).
     """
 
     id: str
@@ -207,12 +203,7 @@ class Paper(NamedTuple):
 
 
 class PaperReader:
-    """Read papers from records.
-
-    Args:
-        known: ids of the labels.
-        dated: whether papers need a date.
-    """
+    """Read papers from records; ``known`` are the ids of the labels, ``dated`` says whether papers need a date."""
 
     def __init__(self, known: frozenset[str], *, dated: bool) -> None:
         self.unknown: Counter[str] = Counter()

@@ -78,11 +78,7 @@ def build_icd10cm(
 
 
 class _Book:
-    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels.
-
-    Args:
-        levels: how many levels are labels.
-    """
+    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels."""
 
     def __init__(self, levels: int) -> None:
         self.ids: list[str] = []

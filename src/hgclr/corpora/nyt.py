@@ -96,14 +96,9 @@ def build_nyt(
 
 
 class ListedArticle(NamedTuple):
-    """A document that a list names.
+    """A document that a list names, with the path as written there, the list, and the line in it.
 
-    Args:
-        split: ``train``, ``dev`` or ``test``.
-        key: year and file name, as ``2006/1815754.xml``, by which the document is found.
-        written: the path as it stands in the list.
-        path: the list.
-        line: the line in it.
+    The key by which the document is found is year and file name, as ``2006/1815754.xml``.
     """
 
     split: str
@@ -269,12 +264,9 @@ def label_paths(root: Element) -> set[str]:
 
 
 class Article(NamedTuple):
-    """A file as it was found.
+    """A file as it was found: its key, its place, and what is in it, or None if that is more than `LARGEST`.
 
-    Args:
-        key: year and file name, as ``2006/1815754.xml``.
-        where: the file, or the archive and the member, as ``data/2006/12.tgz:12/24/1815754.xml``.
-        data: what is in it, or None if that is more than `LARGEST`.
+    A place in an archive is ``data/2006/12.tgz:12/24/1815754.xml``.
     """
 
     key: str

@@ -46,13 +46,9 @@ BYTES_A_PORTION, FILES_A_PORTION = 2**23, 5_000
 
 
 class Portion(NamedTuple):
-    """A share of the news items of one place, small enough to be held in memory.
+    """A share, one of ``parts``, of the news items of a zip file or a folder, small enough to be held in memory.
 
-    Args:
-        path: a zip file, or a folder of XML files.
-        where: what messages call it: the path below the source.
-        part: which share, counted from 0.
-        parts: how many there are.
+    Messages call it by its path below the source, ``where``.
     """
 
     path: Path

@@ -133,9 +133,6 @@ def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
 
     The rows are shuffled, a fifth of them is the test split, and a fifth of the others the dev split.
 
-    Args:
-        count: how many rows there are, at least three.
-
     Raises:
         MissingExtraError: if the ``data`` extra is not installed.
     """
@@ -171,9 +168,6 @@ def merge_names(rows: Sequence[TableRow]) -> list[str]:
     Some codes (Y1, Y2) carry several names of areas. A row takes the first name among those that its code has had so
     far, in file order, that is more frequent in its domain than its own; how frequent is counted over the whole file.
     So a name keeps the rows that stand before the first of a more frequent one.
-
-    Args:
-        rows: all rows, in file order.
     """
     counts = Counter((row.domain, row.area) for row in rows)
     names: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
@@ -188,11 +182,7 @@ def merge_names(rows: Sequence[TableRow]) -> list[str]:
 
 
 def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[str, str], tuple[str, str]]]:
-    """Return the tree of domains and areas, in order of first appearance, and the ids of every domain with its area.
-
-    Args:
-        labels: domain and area of every row.
-    """
+    """Return the tree of domains and areas, in order of first appearance, and the ids of every domain with its area."""
     areas: dict[str, list[str]] = {}
     pairs = list(dict.fromkeys(labels))
     for domain, area in pairs:

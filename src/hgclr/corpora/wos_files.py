@@ -52,9 +52,6 @@ def find_files(source: Path) -> tuple[Path, ...]:
 
     A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
 
-    Args:
-        source: a file, or the folder that it is in.
-
     Raises:
         InputError: if there is no such file, or only some of the three.
     """
@@ -83,7 +80,7 @@ def find_files(source: Path) -> tuple[Path, ...]:
 
 
 def _choose(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a folder that are to be read; say which others there are."""
+    """Return the files of a folder that are to be read; log which others there are."""
     single = [folder / name for name in (*PUBLISHED, TOTAL) if (folder / name).is_file()]
     parts = [folder / name for name in PARTS if (folder / name).is_file()]
     if single:
@@ -99,14 +96,7 @@ def _choose(folder: Path) -> tuple[Path, ...]:
 
 
 class Abstract(NamedTuple):
-    """A document-to-be.
-
-    Args:
-        where: the file, and the row in it.
-        domain: its upper label.
-        area: its lower label.
-        text: its text, which may be empty.
-    """
+    """A document-to-be: the file and the row in it, the upper and the lower label, and the text, perhaps empty."""
 
     where: str
     domain: str
@@ -156,14 +146,9 @@ def git_blob(path: Path) -> str:
 
 
 class TableRow(NamedTuple):
-    """A row as printed, with the white space around its names removed.
+    """A row as printed, with the white space around its names removed; the abstract may be empty.
 
-    Args:
-        number: its place in the file, counted from 1; the header is row 1.
-        code: Y1 and Y2, the publisher's numbers of the domain and of the area in it.
-        domain: the name of the domain.
-        area: the name of the area.
-        abstract: the text, which may be empty.
+    The header is row 1; the code is Y1 and Y2, the publisher's numbers of the domain and of the area in it.
     """
 
     number: int
@@ -174,11 +159,7 @@ class TableRow(NamedTuple):
 
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
-    """Yield the rows of a table in order; empty rows at its end are no rows.
-
-    Args:
-        path: an XLSX file, or a text file with a tab between the columns.
-        progress: called with the number of rows read and, where the file says so, how many there are.
+    """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows.
 
     Raises:
         InputError: with the row, if the table is not of the publisher's form or the file is damaged.

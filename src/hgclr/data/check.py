@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hgclr.data.folder import DataFolder
-from hgclr.data.rows import BadRow, BadRowLog
+from hgclr.data.rows import BadRowLog
 from hgclr.data.statistics import Branch, Statistics, unused_branches
-from hgclr.data.survey import SplitSurvey, survey_split
+from hgclr.data.survey import FIRST, LONG, SHORT, SplitSurvey, survey_split
 from hgclr.data.texts import Conflict, TextMarks, conflicting_texts, first_conflicts, shared_texts
 
 __all__ = ["CheckReport", "check", "excerpt", "findings"]
 
-FIRST = 10
-"""How many bad rows of a split, and how many conflicting texts, the report keeps."""
-SHORT, LONG = 3, 512
-"""Words: a text with fewer says hardly anything, one with more is longer than most encoders read."""
 LABELS, BRANCHES = 10, 5
 """How many labels, and how many branches, the largest first, a sentence names."""
 EXCERPT = 60
@@ -28,44 +24,11 @@ EXCERPT = 60
 
 
 @dataclass(frozen=True, slots=True)
-class SplitReport:
-    """What one split holds.
-
-    Args:
-        path: its file or folder.
-        documents: good rows.
-        bad_rows: bad rows.
-        first_bad_rows: the first of them.
-        labels_per_document: mean number of labels, ancestors counted.
-        words_per_text: mean number of words between white space.
-        longest_text: words in the longest text.
-        short_texts: texts with fewer than `SHORT` words.
-        long_texts: texts with more than `LONG` words.
-        labels_used: how many labels of the tree occur.
-        repeated_texts: documents whose text an earlier document of the split has.
-    """
-
-    path: str
-    documents: int
-    bad_rows: int
-    first_bad_rows: list[BadRow]
-    labels_per_document: float
-    words_per_text: float
-    longest_text: int
-    short_texts: int
-    long_texts: int
-    labels_used: int
-    repeated_texts: int
-
-
-@dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a data folder holds.
+    """What a data folder holds, and what is suspicious about it.
 
     Args:
-        labels: number of labels in the tree.
-        depth: depth of the tree.
-        splits: a report for each split.
+        statistics: the folder in numbers.
         unused_labels: ids of the labels that no document of ``train`` has; empty if there is no ``train``.
         unseen_labels: those of them that a document of another split has.
         unused_branches: the largest branches of the tree that no document of any split has.
@@ -73,12 +36,9 @@ class CheckReport:
         shared_texts: for each pair of splits with texts in common, how many different texts those are.
         conflicting_texts: how many different texts have different labels in different documents.
         first_conflicts: the first of them.
-        statistics: the folder in numbers.
     """
 
-    labels: int
-    depth: int
-    splits: dict[str, SplitReport]
+    statistics: Statistics
     unused_labels: list[str]
     unseen_labels: list[str]
     unused_branches: list[Branch]
@@ -86,12 +46,11 @@ class CheckReport:
     shared_texts: dict[tuple[str, str], int]
     conflicting_texts: int
     first_conflicts: list[Conflict]
-    statistics: Statistics
 
     @property
-    def documents(self) -> int:
-        """The number of good rows in all splits."""
-        return sum(split.documents for split in self.splits.values())
+    def splits(self) -> Mapping[str, SplitSurvey]:
+        """What was counted in each split."""
+        return self.statistics.splits
 
     @property
     def bad_rows(self) -> int:
@@ -105,24 +64,34 @@ class CheckReport:
 
     def to_json(self) -> dict[str, object]:
         """Return the report, without the statistics, as plain values for a JSON file."""
-        splits = {}
-        for name, split in self.splits.items():
-            values = asdict(split)
-            values["first_bad_rows"] = [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows]
-            splits[name] = values
-        shared = [{"splits": list(pair), "texts": count} for pair, count in self.shared_texts.items()]
         return {
-            "labels": self.labels,
-            "depth": self.depth,
-            "splits": splits,
+            "labels": len(self.statistics.taxonomy),
+            "depth": self.statistics.taxonomy.depth,
+            "splits": {name: _split_json(split) for name, split in self.splits.items()},
             "unused_labels": self.unused_labels,
             "unseen_labels": self.unseen_labels,
             "unused_branches": [branch._asdict() for branch in self.unused_branches],
             "constant_labels": self.constant_labels,
-            "shared_texts": shared,
+            "shared_texts": [{"splits": list(pair), "texts": count} for pair, count in self.shared_texts.items()],
             "conflicting_texts": self.conflicting_texts,
             "first_conflicts": [conflict._asdict() for conflict in self.first_conflicts],
         }
+
+
+def _split_json(split: SplitSurvey) -> dict[str, object]:
+    return {
+        "path": str(split.path),
+        "documents": split.documents,
+        "bad_rows": split.bad_rows,
+        "first_bad_rows": [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows],
+        "labels_per_document": split.labels.mean,
+        "words_per_text": split.words.mean,
+        "longest_text": split.words.maximum,
+        "short_texts": split.short_texts,
+        "long_texts": split.long_texts,
+        "labels_used": split.labels_used,
+        "repeated_texts": split.repeated_texts,
+    }
 
 
 def check(
@@ -141,34 +110,12 @@ def check(
     Raises:
         InputError: if a file cannot be read as a whole: damaged, or a table without the columns.
     """
-    splits: dict[str, SplitReport] = {}
-    surveys: dict[str, SplitSurvey] = {}
     marks = {name: TextMarks() for name in folder.splits}
     with BadRowLog(bad_rows) as log:
-        for name in folder.splits:
-            first: list[BadRow] = []
-            earlier = log.count
-
-            def bad_row(row: BadRow, first: list[BadRow] = first) -> None:
-                log.add(row)
-                if len(first) < FIRST:
-                    first.append(row)
-
-            survey = survey_split(folder, name, bad_row=bad_row, marks=marks[name], progress=progress)
-            surveys[name] = survey
-            splits[name] = SplitReport(
-                path=str(survey.path),
-                documents=survey.documents,
-                bad_rows=log.count - earlier,
-                first_bad_rows=first,
-                labels_per_document=survey.labels.mean,
-                words_per_text=survey.words.mean,
-                longest_text=survey.words.maximum,
-                short_texts=survey.documents - survey.words.above(SHORT - 1),
-                long_texts=survey.words.above(LONG),
-                labels_used=int(np.count_nonzero(survey.label_counts)),
-                repeated_texts=survey.documents - len(np.unique(marks[name].texts)),
-            )
+        surveys = {
+            name: survey_split(folder, name, bad_row=log.add, marks=marks[name], progress=progress)
+            for name in folder.splits
+        }
     ids, statistics = folder.taxonomy.ids, Statistics(folder.taxonomy, surveys)
     everywhere = statistics.all_counts
     conflicts = conflicting_texts(marks)
@@ -179,9 +126,7 @@ def check(
         if train.documents > 1:
             constant = [ids[index] for index in np.flatnonzero(train.label_counts == train.documents)]
     return CheckReport(
-        labels=len(folder.taxonomy),
-        depth=folder.taxonomy.depth,
-        splits=splits,
+        statistics=statistics,
         unused_labels=unused,
         unseen_labels=unseen,
         unused_branches=unused_branches(folder.taxonomy, everywhere),
@@ -189,7 +134,6 @@ def check(
         shared_texts=shared_texts(marks),
         conflicting_texts=len(conflicts),
         first_conflicts=first_conflicts(folder, marks, conflicts, FIRST),
-        statistics=statistics,
     )
 
 
@@ -230,7 +174,7 @@ def findings(report: CheckReport) -> list[DataFinding]:
     long = sum(split.long_texts for split in report.splits.values())
     for count, limit in ((short, f"fewer than {SHORT}"), (long, f"more than {LONG}")):
         if count:
-            percent = 100 * count / report.documents
+            percent = 100 * count / report.statistics.documents
             share = "less than 0.1 %" if percent < 0.1 else f"{percent:.1f} %"
             notes.append(f"{_count(count, 'text has', 'texts have')} {limit} words ({share})")
     if long:

@@ -27,13 +27,7 @@ FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
 
 @dataclass(slots=True)
 class CorpusSummary:
-    """What became of a corpus.
-
-    Args:
-        output: the data folder.
-        documents: by split, how many documents were written.
-        left_out: by reason, how many documents were not.
-    """
+    """What became of a corpus: its folder, the documents written by split, and those that were not by reason."""
 
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
@@ -41,12 +35,7 @@ class CorpusSummary:
 
 
 class CorpusWriter:
-    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand.
-
-    Args:
-        summary: counts what is written.
-        streams: by split, and for `LEFT_OUT`, where lines go.
-    """
+    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand."""
 
     def __init__(self, summary: CorpusSummary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
@@ -67,10 +56,7 @@ class CorpusWriter:
     def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
         """Record a document that cannot be used.
 
-        Args:
-            reason: what is wrong, in the same words for all documents of this kind: they are counted by it.
-            where: the file, and the place in it.
-            detail: what is wrong with this one.
+        The reason is the same for all documents of a kind, which are counted by it; the detail is this one's.
         """
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1

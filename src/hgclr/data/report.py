@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hgclr.data.check import CheckReport, excerpt, findings
 from hgclr.data.plots import DataPlot, draw_plots, require_plots
 from hgclr.data.statistics import Statistics, statistics_json
@@ -62,7 +60,7 @@ def split_rows(statistics: Statistics) -> Rows:
                 name,
                 f"{split.labels.mean:.2f}",
                 f"{split.paths.mean:.2f}",
-                f"{np.count_nonzero(split.label_counts):,}",
+                f"{split.labels_used:,}",
                 *_lengths(split.words),
             )
             for name, split in statistics.splits.items()

@@ -321,7 +321,7 @@ def _split_json(statistics: Statistics, name: str) -> dict[str, Any]:
         "documents": split.documents,
         "labels_per_document": split.labels.mean,
         "paths_per_document": split.paths.mean,
-        "labels_used": int(np.count_nonzero(split.label_counts)),
+        "labels_used": split.labels_used,
         "ending_above_a_leaf": split.above_leaf,
         "words": split.words.summary(),
         "labels_compared_with_train": distance._asdict() if distance else None,

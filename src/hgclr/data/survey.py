@@ -20,6 +20,10 @@ __all__ = ["Histogram", "SplitDistance", "SplitSurvey", "TokenLengths", "agreeme
 
 TokenLengths = Callable[[Sequence[str]], list[int]]
 """Gives for each text how many tokens it is."""
+FIRST = 10
+"""How many bad rows of a split, and how many conflicting texts of a folder, are kept to be shown."""
+SHORT, LONG = 3, 512
+"""Words: a text with fewer says hardly anything, one with more is longer than most encoders read."""
 BATCH = 256
 """Texts tokenised, and in memory, at a time."""
 
@@ -116,6 +120,9 @@ class SplitSurvey:
         words: of each text, the words between white space.
         tokens: of each text, an encoder's tokens, special ones counted; empty if no encoder was given.
         above_leaf: documents with a path that ends in a label with children.
+        bad_rows: rows that cannot be used.
+        first_bad_rows: the first of them.
+        repeated_texts: documents whose text an earlier document of the split has, if that was looked for.
     """
 
     path: Path
@@ -126,11 +133,29 @@ class SplitSurvey:
     words: Histogram = field(default_factory=Histogram)
     tokens: Histogram = field(default_factory=Histogram)
     above_leaf: int = 0
+    bad_rows: int = 0
+    first_bad_rows: list[BadRow] = field(default_factory=list)
+    repeated_texts: int = 0
 
     @property
     def documents(self) -> int:
         """The number of good rows."""
         return self.words.total
+
+    @property
+    def labels_used(self) -> int:
+        """How many labels of the tree occur."""
+        return int(np.count_nonzero(self.label_counts))
+
+    @property
+    def short_texts(self) -> int:
+        """Texts with fewer than `SHORT` words."""
+        return self.documents - self.words.above(SHORT - 1)
+
+    @property
+    def long_texts(self) -> int:
+        """Texts with more than `LONG` words."""
+        return self.words.above(LONG)
 
 
 def survey_split(
@@ -150,7 +175,7 @@ def survey_split(
         bad_row: called with each row that cannot be used.
         token_lengths: counts the tokens of texts.
         marks: remembers texts and label sets, to find repeated ones.
-        progress: called with the number of rows read since the last call.
+        progress: called for each row, with 1.
 
     Raises:
         InputError: if the file cannot be read as a whole: damaged, or a table without the columns.
@@ -169,6 +194,9 @@ def survey_split(
         if progress is not None:
             progress(1)
         if not isinstance(item, Document):
+            result.bad_rows += 1
+            if len(result.first_bad_rows) < FIRST:
+                result.first_bad_rows.append(item)
             bad_row(item)
             continue
         ends = taxonomy.path_ends(item.labels)
@@ -184,6 +212,8 @@ def survey_split(
             waiting.append(item.text)
             count_tokens(BATCH)
     count_tokens(1)
+    if marks is not None:
+        result.repeated_texts = result.documents - len(np.unique(marks.texts))
     return result
 
 

@@ -21,12 +21,7 @@ SHOWN_LABELS = 8
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a label file.
-
-    Attributes:
-        text: all of it, with ``\\n`` as the end of a line.
-        path: the file, or None for text that is in no file.
-    """
+    """The text of a label file, with ``\\n`` as the end of a line, and its path, None for text that is in no file."""
 
     text: str
     path: Path | None = None

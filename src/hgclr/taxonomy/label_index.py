@@ -27,14 +27,7 @@ def close_matches(label: str, known: Sequence[str]) -> list[str]:
 
 
 class LabelIndex:
-    """An index from names and paths to labels, for one separator.
-
-    Args:
-        ids: K label ids.
-        names: K label names.
-        parents: index of each label's parent, -1 for a top label.
-        separator: what stands between the names of a path.
-        path_name: gives the path of a label, for messages.
+    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages.
 
     Raises:
         InputError: if the separator is empty.

@@ -30,11 +30,7 @@ def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Children:
-    """The children of every node, in index order, as slices of one sorted array.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-    """
+    """The children of every node, in index order, as slices of one sorted array; (K,) parents, -1 for a top node."""
 
     def __init__(self, parents: NDArray[np.int64]) -> None:
         self._nodes = read_only(np.argsort(parents, kind="stable").astype(np.int64, copy=False))
@@ -81,12 +77,7 @@ def branch_sums(
 
 
 def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-        levels: the nodes of each level, top nodes first.
-    """
+    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index."""
     sizes = branch_sums(parents, levels, np.ones(len(parents), dtype=np.int64))
     place = np.empty(len(parents) + 1, dtype=np.int64)
     place[-1] = -1
@@ -101,12 +92,7 @@ def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]])
 
 
 def find_cycle(parents: Sequence[int], start: int) -> list[int]:
-    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent.
-
-    Args:
-        parents: index of each node's parent, -1 for a top node.
-        start: a node from which no top node can be reached.
-    """
+    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent."""
     seen: dict[int, int] = {}
     node = start
     while node not in seen:
@@ -120,10 +106,6 @@ class LowestCommonAncestor:
 
     Row j of the table holds every node's ancestor 2^j steps up. The virtual root is -1, which as an index is
     the last column, so that lifting past the top stays there.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-        depths: (K,) depth of each node, 1 for a top node.
     """
 
     def __init__(self, parents: NDArray[np.int64], depths: NDArray[np.int64]) -> None:

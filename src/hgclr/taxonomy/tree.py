@@ -44,16 +44,7 @@ FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 
 
 def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
-    """Read the labels of a tree.
-
-    Args:
-        path: a UTF-8 text file.
-        file_format: ``auto`` finds the format by the content, whatever the file is called.
-        separator: stands between the names of a path.
-
-    Raises:
-        InputError: with file, line and remedy.
-    """
+    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
     formats = get_args(FileFormat)
     if file_format not in formats:
         raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
@@ -286,14 +277,7 @@ class Taxonomy:
         return np.array(sorted(closed), dtype=np.int64)
 
     def close(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a copy of a label matrix in which every label brings its ancestors.
-
-        Args:
-            matrix: (N, K) bool, one row per document.
-
-        Returns:
-            (N, K) bool.
-        """
+        """Return a copy of a label matrix, (N, K), one row per document, in which every label brings its ancestors."""
         if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
             raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
         closed = matrix.copy()
