@@ -268,17 +268,12 @@ def _joined(described: Described) -> Iterator[str]:
 
 def _lost(taxonomy: Taxonomy, written: Taxonomy) -> list[str]:
     """Return what the file that was written does not hold."""
-    names, descriptions = (
-        dict(zip(taxonomy.ids, texts, strict=True)) == dict(zip(written.ids, others, strict=True))
-        for texts, others in (
-            (taxonomy.names, written.names),
-            (taxonomy.descriptions, written.descriptions),
-        )
-    )
+    texts = dict(zip(written.ids, zip(written.names, written.descriptions, strict=True), strict=True))
+    names, descriptions = zip(*(texts[identifier] for identifier in taxonomy.ids), strict=True)
     kept = {
         "the order of the labels": taxonomy.ids == written.ids,
-        "the names": names,
-        "the descriptions": descriptions,
+        "the names": taxonomy.names == names,
+        "the descriptions": taxonomy.descriptions == descriptions,
     }
     return [what for what, same in kept.items() if not same]
 
