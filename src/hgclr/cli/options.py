@@ -29,7 +29,7 @@ __all__ = [
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
-    "bundled",
+    "options_from",
     "reading_options",
 ]
 
@@ -92,34 +92,34 @@ class Reading:
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
 
 
-def bundled(name: str, bundle: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def options_from(
+    kind: type, parameter: str, *, first: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the fields of a dataclass to the options of a command.
 
-    The command gets them as one value, its parameter ``name``.
-
-    Example:
-        >>> @bundled("reading", Reading)
-        ... def count(folder: Folder, reading: Reading) -> None:
-        ...     data = reading.open(folder)
+    Args:
+        kind: the dataclass, whose fields are annotated as options.
+        parameter: name of the command's parameter that gets an instance of it.
+        first: list these options before the command's own, not after them.
     """
+    fields = inspect.signature(kind, eval_str=True).parameters
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        fields = inspect.signature(bundle, eval_str=True).parameters
+        own = [each for name, each in signature.parameters.items() if name != parameter]
 
         @wraps(command)
-        def with_bundle(**values: Any) -> None:
-            options = bundle(**{field: values.pop(field) for field in fields})
-            command(**{name: options}, **values)
+        def with_options(**values: Any) -> None:
+            command(**{parameter: kind(**{name: values.pop(name) for name in fields})}, **values)
 
         # This is what typer makes the command line from.
-        own = [parameter for key, parameter in signature.parameters.items() if key != name]
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *fields.values())]
-        with_bundle.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return with_bundle
+        listed = (*fields.values(), *own) if first else (*own, *fields.values())
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in listed]
+        with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return with_options
 
     return decorate
 
 
-reading_options = bundled("reading", Reading)
-"""Adds the options of how to read a data folder to a command."""
+reading_options = options_from(Reading, "reading")
+"""Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""

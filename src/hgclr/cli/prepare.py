@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AddAncestors, bundled
+from hgclr.cli.options import AddAncestors, options_from
 
 if TYPE_CHECKING:
     from hgclr.data.folder_writer import CorpusSummary, Progress
@@ -259,7 +259,7 @@ class FormatFiles:
 
 
 @app.command(rich_help_panel=FORMATS)
-@bundled("files", FormatFiles)
+@options_from(FormatFiles, "files", first=True)
 def hiagm(output: Output, files: FormatFiles) -> None:
     """Read HiAGM's JSON lines (token, label) and .taxonomy file.
 
@@ -269,7 +269,7 @@ def hiagm(output: Output, files: FormatFiles) -> None:
 
 
 @app.command(rich_help_panel=FORMATS)
-@bundled("files", FormatFiles)
+@options_from(FormatFiles, "files", first=True)
 def neuralclassifier(output: Output, files: FormatFiles) -> None:
     """Read NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
 
@@ -279,7 +279,7 @@ def neuralclassifier(output: Output, files: FormatFiles) -> None:
 
 
 @app.command(rich_help_panel=FORMATS)
-@bundled("files", FormatFiles)
+@options_from(FormatFiles, "files", first=True)
 def fasttext(
     output: Output,
     files: FormatFiles,

@@ -121,7 +121,7 @@ def fit_model(
     """
     from hgclr.training import RunConfig, train
 
-    decisions = deciding.check(taxonomy, any(map(taxonomy.ends_inside, label_sets)))
+    decisions = deciding.check(taxonomy, _ends_inside(label_sets, taxonomy))
     with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as name:
         temporary = Path(name)
         tree = {
@@ -173,6 +173,11 @@ def _write_data(
         for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
             row = {"text": text, "labels": [taxonomy.ids[label] for label in labels]}
             (dev if number in held_out else train).write(json.dumps(row) + "\n")
+
+
+def _ends_inside(label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy) -> bool:
+    """Tell whether some document has a label with children and none of them."""
+    return any(map(taxonomy.ends_inside, label_sets))
 
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from hgclr.data.folder import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, ConfusedPair, Contradiction, DoubtfulLabel, Finding
-from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, survey_labels, texts_of
+from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, path_ends, survey_labels, texts_of
 from hgclr.evaluation.audit_scores import (
     KINDS,
     Agreement,
@@ -81,7 +81,7 @@ class FindingMaker:
             ConfusedPair(
                 ids[pair.first],
                 ids[pair.second],
-                (self._taxonomy.path_names(pair.first), self._taxonomy.path_names(pair.second)),
+                (self._path(pair.first), self._path(pair.second)),
                 pair.first_given,
                 pair.second_given,
                 tuple((row, texts[row]) for row in differences.rows[pair.examples].tolist()),
@@ -91,7 +91,7 @@ class FindingMaker:
         doubtful = tuple(
             DoubtfulLabel(
                 ids[counts.label],
-                self._taxonomy.path_names(counts.label),
+                self._path(counts.label),
                 int(self._agreement.given[counts.label]),
                 counts.wrong,
                 counts.missing,
@@ -109,7 +109,7 @@ class FindingMaker:
         given, suggested = (
             tuple(self._label(label, labels[label]) for label in order if label in ends)
             for ends in (
-                self._taxonomy.path_ends(label for label in order if marks[labels[label]])
+                path_ends(tuple(label for label in order if marks[labels[label]]), self._taxonomy)
                 for marks in (differences.given, differences.suggested)
             )
         )
@@ -121,7 +121,7 @@ class FindingMaker:
         if kind == "other path":
             last = parting(differences, document, self._strengths)
             level = 1 if last < 0 else int(self._taxonomy.depths[last]) + 1
-            common = () if last < 0 else self._taxonomy.path_names(last)
+            common = () if last < 0 else self._path(last)
         row = int(differences.rows[document])
         return Finding(
             row=row,
@@ -142,7 +142,10 @@ class FindingMaker:
 
     def _label(self, label: int, entry: int) -> PredictedLabel:
         probability = float(self._differences.probabilities[entry])
-        return PredictedLabel(self._taxonomy.ids[label], self._taxonomy.path_names(label), probability)
+        return PredictedLabel(self._taxonomy.ids[label], self._path(label), probability)
+
+    def _path(self, label: int) -> tuple[str, ...]:
+        return tuple(self._taxonomy.names[node] for node in self._taxonomy.path(label).tolist())
 
 
 logger = logging.getLogger(__name__)

@@ -289,7 +289,8 @@ class Examples:
 
     def _ends(self, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
         """Return the labels of a document that none of its other labels is below of."""
-        return tuple(self.taxonomy.path_ends(np.flatnonzero(chosen).tolist())[:PATHS])
+        labels = np.flatnonzero(chosen)
+        return tuple(np.setdiff1d(labels, self.taxonomy.parents[labels])[:PATHS].tolist())
 
 
 def shortened(text: str) -> str:
