@@ -15,6 +15,7 @@ from hgclr.data.readers import read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "path_ends", "survey_labels", "texts_of"]
 
