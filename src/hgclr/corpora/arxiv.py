@@ -50,24 +50,8 @@ def build_arxiv(
 
     **Splits** are drawn by a hash of the paper's id and the seed, or made by the day of the first version.
 
-    Args:
-        source: ``arxiv-metadata-oai-snapshot.json``, or the same as ``.gz`` or ``.zip``.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        since: the first day (of a paper's first version) to take papers of.
-        until: the last day.
-        per_category: how many papers to take at most of those with the same primary category. Which ones is decided
-            by a hash of id and seed, not by their place in the file. The file is read twice then.
-        primary_only: give each paper the path of its primary category alone.
-        dev_share: share of papers drawn for dev, 0.1 if left out.
-        test_share: share of papers drawn for test, 0.1 if left out.
-        dev_from: split by date instead: the first day of dev; earlier papers are for training.
-        test_from: the first day of test; needs ``dev_from``.
-        seed: decides the split that is drawn, and the papers that a limit per category leaves.
-        progress: called with the bytes read and to read.
-
-    Raises:
-        InputError: if the file is damaged or no snapshot (with the line), the options contradict each other, or
-            the folder holds files that are not from an earlier build.
+    The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and to
+    read.
     """
     source = Path(source)
     split = _splitting(dev_share, test_share, dev_from, test_from, seed)

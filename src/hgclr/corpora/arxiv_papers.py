@@ -80,9 +80,6 @@ def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator
     Args:
         path: the snapshot; the name ends in ``.gz`` or ``.zip`` if it is packed.
         report: called now and then, and at the end, with the bytes of the file that have been read.
-
-    Raises:
-        InputError: with the line, if the file is damaged, truncated, or something else.
     """
     number = 0
     with _opened(path) as (stream, file):

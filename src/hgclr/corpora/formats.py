@@ -82,22 +82,8 @@ def prepare_format(
     Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
     written, its name the last part. Documents without text or labels are left out.
 
-    Args:
-        name: the format.
-        source: the folder of the files, or one file, which is then all for training.
-        output: the folder to write.
-        train: the file for training, if its name does not say so; if this, ``dev`` or ``test`` is given, only the ones
-            that are given are read.
-        dev: the development file.
-        test: the test file.
-        taxonomy: the label tree, if it is not the one in the folder.
-        add_ancestors: labels that are no paths are only the deepest ones; add the ones above. Needs a label tree.
-        path_separator: of fastText: what stands between the names of a path; None if labels are plain names.
-        label_prefix: of fastText: what marks a label.
-        progress: called with the number of lines read.
-
-    Raises:
-        InputError: with file and line, for a broken line, an unknown label, or one without its parent.
+    The arguments are the options of ``hgclr data prepare NAME``, the last two those of fastText, where no
+    ``path_separator`` means that labels are plain names; ``progress`` is called with the number of lines read.
     """
     form = FORMATS[name]
     settings: dict[str, object] = {"add_ancestors": add_ancestors}
@@ -209,9 +195,6 @@ def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[Labelled
         path: the file.
         keys: the keys that may hold the words (a list, or a string) and the labels (a list). The first pair of which a
             line has both is taken.
-
-    Raises:
-        InputError: with file and line, if a line is not of this form.
     """
     for row in good_json_rows(path):
         pair = next((pair for pair in keys if row.values.keys() >= set(pair)), None)
@@ -232,11 +215,7 @@ def _strings(value: object, key: str, path: Path, line: int) -> list[str]:
 
 
 def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
-    """Yield the documents of a file, skipping blank lines.
-
-    Raises:
-        InputError: with file and line, if a line is not UTF-8.
-    """
+    """Yield the documents of a file, skipping blank lines."""
     for number, data in enumerate(byte_lines(path), 1):
         data = data.removeprefix(codecs.BOM_UTF8) if number == 1 else data
         try:

@@ -51,14 +51,10 @@ def build_icd10cm(
     texts have near twins in train: scores say how well the book was learned, not how well clinical notes
     would be coded.
 
-    Args:
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        levels: how many levels of the book are labels: 1 for chapters, 2 for blocks, 3 for categories, and so on.
-        seed: decides the split.
-        progress: called with the number of chapters done and to do.
+    The arguments are the options of ``hgclr data prepare icd10cm``; ``progress`` is called with the number of chapters
+    done and to do.
 
     Raises:
-        InputError: if the book has no such level, or the folder holds files that are not from an earlier build.
         MissingExtraError: if the ``icd10cm`` extra is not installed.
     """
     require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")

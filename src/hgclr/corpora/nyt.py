@@ -56,18 +56,8 @@ def build_nyt(
 
     Documents without a text, without a label or with broken XML are left out.
 
-    Args:
-        source: the folder ``nyt_corpus`` with ``data/YYYY/MM.tgz``, or its ``data``, or either unpacked.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        ids: the folder with ``idnewnyt_train.json``, ``idnewnyt_val.json`` and ``idnewnyt_test.json``, if it is not
-            ``source``.
-        labels: the label list, if it is not ``nyt_label.vocab`` beside those.
-        text: ``full`` or ``literature``.
-        progress: called with the number of archives (or unpacked files) done and to do.
-
-    Raises:
-        InputError: if a list is missing or wrong, a listed document is not there, an archive is damaged, or the output
-            folder holds files that are not from an earlier build.
+    The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of archives (or
+    unpacked files) done and to do.
     """
     source, output = Path(source), Path(output)
     ids = source if ids is None else Path(ids)
@@ -109,11 +99,7 @@ class ListedArticle(NamedTuple):
 
 
 def read_id_lists(folder: Path) -> tuple[list[ListedArticle], list[ListedArticle]]:
-    """Return the documents in the order of the lists, train first, and what a list names once more.
-
-    Raises:
-        InputError: if a list is missing or empty, a line is no path of an XML file, or two lists name one document.
-    """
+    """Return the documents in the order of the lists, train first, and what a list names once more."""
     first: dict[str, ListedArticle] = {}
     repeated: list[ListedArticle] = []
     for split, name in LISTS.items():
@@ -165,10 +151,6 @@ def read_label_list(path: Path) -> Taxonomy:
     Each line is a path below ``Top``, such as ``Top/News/Sports``; it is the label's id, its last segment the name, and
     the path without that segment the parent. Lines ``Top`` and ``Root`` stand for the root and are passed over, as are
     repeated labels.
-
-    Raises:
-        InputError: if the file cannot be read, a line is no such path, a label's parent is not in the list, or there is
-            no label.
     """
     lines: dict[str, int] = {}
     for line, text in Source.load(path).lines():
@@ -293,9 +275,6 @@ class NytFiles:
     Args:
         source: the folder with a folder for each year, or a folder that has this one as ``data`` or ``Nytimes``.
         keys: the files, as ``2006/1815754.xml``.
-
-    Raises:
-        InputError: if there are no such folders.
     """
 
     def __init__(self, source: Path, keys: Iterable[str]) -> None:
@@ -321,9 +300,6 @@ class NytFiles:
         An archive is read as a stream, to its end, so that damage is noticed wherever it is, and nothing is unpacked;
         archives that are not needed any more are not read. The progress is called with the number of files and archives
         done and to do.
-
-        Raises:
-            InputError: if a file cannot be read or an archive is damaged, with the last member that could be read.
         """
         total = sum(len(year.loose) + len(year.archives) for year in self._years)
         done = 0

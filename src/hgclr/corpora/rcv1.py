@@ -64,22 +64,8 @@ def build_rcv1(
     **Splits**: the ids of the training file in ascending order, split 90/10 as scikit-learn's
     ``train_test_split(test_size=0.1, random_state=0)`` does, are train and dev; all other documents are test.
 
-    Args:
-        source: the folder with the Reuters disks anywhere below it: zip files of NewsML files, or folders of them.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        train_ids: the file with lines ``.I id`` (also ``.gz``); default: ``lyrl2004_tokens_train.dat`` below
-            ``source``.
-        topics: the topic tree; default: ``rcv1.topics.hier.orig`` below ``source``.
-        label_names: what the labels are called: ``codes``, as in the paper, or ``descriptions``.
-        text: the paragraphs joined by a space (``full``), or by nothing, as the literature does (``literature``).
-        ids: a file with one document id a line (``rcv1v2-ids.dat``, also ``.gz``): take these and no others.
-        workers: how many processes read; default: one a core, at most `MOST_WORKERS`. With more than one, a script
-            that calls this needs ``if __name__ == "__main__":``.
-        progress: called with the number of archives done and to do.
-
-    Raises:
-        InputError: with the file and the place in it, if an archive is truncated, the topic file is no tree, or an id
-            list names a document that is not in the archives.
+    The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of archives
+    done and to do. With several workers, a script that calls this needs ``if __name__ == "__main__":``.
     """
     disks = find_disks(Path(source))
     training_file = Path(train_ids or disks.named(TRAINING_FILE, f"{TRAINING_FILE}.gz", option="--train-ids"))
@@ -146,9 +132,6 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
     Args:
         path: the file.
         label_names: what a topic is called: its code or its description. Its id is the code in both cases.
-
-    Raises:
-        InputError: with the line, if a line is of another form, a parent is never defined, or the topics are no tree.
     """
     source = Source.load(path)
     entries = []

@@ -69,11 +69,7 @@ class Disks(NamedTuple):
     others: list[Path]
 
     def named(self, *names: str, option: str) -> Path:
-        """Return the first file that has one of these names.
-
-        Raises:
-            InputError: if there is none; ``option`` is how the user can name one.
-        """
+        """Return the first file that has one of these names."""
         for path in self.others:
             if path.name in names:
                 return path
@@ -81,11 +77,7 @@ class Disks(NamedTuple):
 
 
 def find_disks(source: Path) -> Disks:
-    """Look through a folder, at any depth, for zip files, folders of XML files, and the publishers' lists.
-
-    Raises:
-        InputError: if there is no such folder, a zip file is truncated, or there are no news items.
-    """
+    """Look through a folder, at any depth, for zip files, folders of XML files, and the publishers' lists."""
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy="name the folder that holds the Reuters disks")
     places: list[tuple[str, Path, int]] = []
@@ -129,9 +121,6 @@ class IdList:
     Args:
         path: the file; gzipped, if its name ends in ``.gz``.
         mark: what stands before an id; lines that begin with something else are not read.
-
-    Raises:
-        InputError: if the file cannot be read, or an id is not a whole number, with the line.
     """
 
     def __init__(self, path: Path, *, mark: str = "") -> None:
@@ -142,11 +131,7 @@ class IdList:
             raise InputError(f"{what} in this file", path=path, remedy="check that it is the right file")
 
     def require(self, found: Set[int]) -> None:
-        """Refuse a list with ids that were not found.
-
-        Raises:
-            InputError: with the line of the first, and their number.
-        """
+        """Refuse a list with ids that were not found."""
         if not (missing := len(self.ids - found)):
             return
         line, first = next((line, identifier) for line, identifier in self._lines() if identifier not in found)
@@ -225,11 +210,7 @@ class ItemReader:
         return cls(tree.ids, closed, " " if text == "full" else "", need_region)
 
     def __call__(self, portion: Portion) -> Contents:
-        """Read the items of a portion.
-
-        Raises:
-            InputError: if the place as a whole cannot be read.
-        """
+        """Read the items of a portion."""
         contents = Contents([], Counter())
         with _opened(portion) as (names, read):
             items = [name for name in names if name.lower().endswith(".xml")]

@@ -51,16 +51,10 @@ def build_wos(
     **Splits** are the literature's (`split_rows`), in its order. A row without an abstract takes its place in them and
     is then left out.
 
-    Args:
-        source: ``Data.xlsx``, the same as tab-separated ``Data.txt``, the literature's ``wos_total.json``, or a folder
-            with one of them or with the literature's ``wos_train.json``, ``wos_val.json`` and ``wos_test.json``,
-            whose split is kept.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        labels: which names of areas to use; JSON lines have the literature's only.
-        progress: called with the number of rows read and, where the file says so, how many there are.
+    The arguments are the options of ``hgclr data prepare wos``; ``progress`` is called with the number of rows read
+    and, where the file says so, how many there are.
 
     Raises:
-        InputError: if a file is missing, damaged or not of this form, or the folder holds other files.
         MissingExtraError: if the ``data`` extra is not installed.
     """
     if labels not in ("literature", "original"):

@@ -51,9 +51,6 @@ def find_files(source: Path) -> tuple[Path, ...]:
     """Return one file with all rows, or the three files of the literature's train, validation and test splits.
 
     A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
-
-    Raises:
-        InputError: if there is no such file, or only some of the three.
     """
     if source.is_dir():
         files = _choose(source)
@@ -105,11 +102,7 @@ class Abstract(NamedTuple):
 
 
 def read_json_lines(path: Path) -> Iterator[Abstract]:
-    """Yield the rows of a file in order, as the literature's program cleaned their texts and merged their names.
-
-    Raises:
-        InputError: with the line, if a row is not of the literature's form.
-    """
+    """Yield the rows of a file in order, as the literature's program cleaned their texts and merged their names."""
     for row in good_json_rows(path, (TEXT_KEY, LABELS)):
         text, labels = row.values[TEXT_KEY], row.values[LABELS]
         if not isinstance(text, str):

@@ -77,9 +77,6 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: what the user chose.
-
-    Raises:
-        InputError: if the folder holds files that are not from an earlier build, or there is no document for training.
     """
     output = Path(output)
     _check_replaceable(output)

@@ -104,11 +104,7 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
 
 
 def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines, whatever its name.
-
-    Raises:
-        InputError: at the first bad row.
-    """
+    """Yield the rows of a file of JSON lines, whatever its name."""
     for row in json_rows(byte_lines(path), path, columns):
         if isinstance(row, BadRow):
             raise InputError(row.reason, path=path, line=row.number, remedy=row.remedy or "mend the line")
@@ -124,10 +120,6 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
         path: the file, for messages.
         columns: the columns the header must have.
         delimiter: what separates cells.
-
-    Raises:
-        InputError: if the header lacks a column, or quoting is broken: where the next record starts cannot be
-            known then, so this is not one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -174,11 +166,7 @@ def _encoding_problem(cells: Sequence[str]) -> str | None:
 
 
 def byte_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, unpacked if its name ends in ``.gz``.
-
-    Raises:
-        InputError: if it cannot be read, or is damaged.
-    """
+    """Yield the lines of a file, unpacked if its name ends in ``.gz``."""
     return _lines(path, lambda stream: stream)
 
 

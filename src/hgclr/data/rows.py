@@ -130,11 +130,7 @@ def read_bad_rows(source: Path, path: Path) -> Iterator[BadRow]:
 
 
 def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None) -> None:
-    """Refuse a table in which a wanted column is absent or stands twice; ``line`` is that of the header, if any.
-
-    Raises:
-        InputError: naming the column and what the table has instead.
-    """
+    """Refuse a table in which a wanted column is absent or stands twice; ``line`` is that of the header, if any."""
     for column in wanted:
         times = found.count(column)
         if times == 1:

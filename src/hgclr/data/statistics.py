@@ -175,10 +175,6 @@ def describe(
             name a warning says that tokens are not counted; nothing is downloaded.
         max_length: tokens that a model is to read, for the share of texts that would be cut.
         progress: called with the number of rows read since the last call.
-
-    Raises:
-        InputError: at a bad row, unless the folder may skip them; if a split has no good row; if the encoder has no
-            tokens to count.
     """
     count = None if encoder is None else token_lengths(encoder)
     if count is None:
@@ -206,9 +202,6 @@ def token_lengths(encoder: str) -> TokenLengths | None:
 
     Args:
         encoder: a name or a folder, as `hgclr.encoders.resolve_encoder` takes it.
-
-    Raises:
-        InputError: if there is no such folder, or it has no ``tokenizer.json``.
     """
     if encoder == TEXTRCNN:
         raise InputError(

@@ -176,9 +176,6 @@ def survey_split(
         token_lengths: counts the tokens of texts.
         marks: remembers texts and label sets, to find repeated ones.
         progress: called for each row, with 1.
-
-    Raises:
-        InputError: if the file cannot be read as a whole: damaged, or a table without the columns.
     """
     result = SplitSurvey(folder.split_path(split), np.zeros(len(folder.taxonomy), dtype=np.int64))
     taxonomy = folder.taxonomy

@@ -28,11 +28,7 @@ class Source:
 
     @classmethod
     def load(cls, path: str | Path) -> Source:
-        """Read a UTF-8 file, with or without byte order mark, with either kind of line end.
-
-        Raises:
-            InputError: if the file cannot be read or is not UTF-8.
-        """
+        """Read a UTF-8 file, with or without byte order mark, with either kind of line end."""
         path = Path(path)
         try:
             data = path.read_bytes()
@@ -82,12 +78,7 @@ class LabelEntry(NamedTuple):
 
 
 def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
-    """Turn entries, in any order, into labels in the order of the entries.
-
-    Raises:
-        InputError: for an empty id or name, two parents, a duplicate sibling, an unknown parent, a cycle, or
-            no entry at all.
-    """
+    """Turn entries, in any order, into labels in the order of the entries."""
     if not entries:
         raise empty_tree(source)
     by_id: dict[str, int] = {}

@@ -28,12 +28,7 @@ class _Node(NamedTuple):
 
 
 def parse_json(source: Source) -> Any:
-    """Return the one value that the text holds.
-
-    Raises:
-        InputError: if the text is not JSON, with the line; if an object has the same key twice; if values are nested
-            too deep.
-    """
+    """Return the one value that the text holds."""
 
     def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         members: dict[str, object] = {}
@@ -67,9 +62,6 @@ def read_json(source: Source, separator: str) -> Labels:
 
     In the last two a label may have a ``description``. In the nested forms a label's id is its path, the names joined
     by ``separator``, unless it is given.
-
-    Raises:
-        InputError: for broken JSON, with the line, or anything that makes no tree, with the label.
     """
     whole = parse_json(source)
     if isinstance(whole, dict) and list(whole) == ["labels"]:

@@ -27,11 +27,7 @@ def close_matches(label: str, known: Sequence[str]) -> list[str]:
 
 
 class LabelIndex:
-    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages.
-
-    Raises:
-        InputError: if the separator is empty.
-    """
+    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages."""
 
     def __init__(
         self,

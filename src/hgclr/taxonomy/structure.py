@@ -133,11 +133,7 @@ class LowestCommonAncestor:
 
 
 def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the parents of ``count`` labels as a read-only copy.
-
-    Raises:
-        InputError: if there are no labels, or not one parent in -1 ... count - 1 for each.
-    """
+    """Return the parents of ``count`` labels as a read-only copy."""
     if count == 0:
         raise InputError("the label tree is empty", remedy="add at least one label")
     array = np.array(parents)
@@ -153,11 +149,7 @@ def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> N
 
 
 def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.int64]) -> None:
-    """Refuse empty or repeated ids, empty names, siblings of one name, and text that no file can hold.
-
-    Raises:
-        InputError: naming the first label that is wrong.
-    """
+    """Refuse empty or repeated ids, empty names, siblings of one name, and text that no file can hold."""
     if len(names) != len(ids):
         raise InputError(f"{len(ids)} ids but {len(names)} names", remedy="give one name for each id")
     seen: set[str] = set()
@@ -179,11 +171,7 @@ def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.i
 
 
 def checked_descriptions(descriptions: Sequence[str | None] | None, ids: Sequence[str]) -> tuple[str, ...]:
-    """Return one description for each label with white space made single, "" for a label without one.
-
-    Raises:
-        InputError: if there are more or fewer than labels, or one is no text that a file can hold.
-    """
+    """Return one description for each label with white space made single, "" for a label without one."""
     if descriptions is None:
         return ("",) * len(ids)
     if len(descriptions) != len(ids):

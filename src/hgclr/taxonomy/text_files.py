@@ -37,9 +37,6 @@ def read_literature(source: Source) -> Labels:
     every label below the top has its parent's id and a slash at the beginning of its own (``Top/News/Health``
     under ``Top/News``), ids are paths. A name is then what follows the parent's id and slash (``Health``); of
     a top label, what follows the folder that all top labels share (``News``).
-
-    Raises:
-        InputError: with the line, for anything that makes no tree.
     """
     entries: list[LabelEntry] = []
     lines_of_root = 0
@@ -87,9 +84,6 @@ def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[
     Args:
         ids: the label ids.
         families: pairs of a parent (-1: the virtual root, which comes first) and its children.
-
-    Raises:
-        InputError: if an id cannot be written in this format.
     """
     for identifier in ids:
         if identifier == ROOT or any(character in identifier for character in "\t\n\r"):
@@ -108,9 +102,6 @@ def read_paths(source: Source, separator: str) -> Labels:
 
     A label's id is its path; its index follows the order in which the labels first occur. Spaces around a
     name are dropped.
-
-    Raises:
-        InputError: with the line, for an empty name, a path listed twice, or an empty file.
     """
     entries: dict[str, LabelEntry] = {}
     listed: dict[str, int] = {}
@@ -183,9 +174,6 @@ def read_table(source: Source) -> Labels:
     The column ``child`` (or ``id``, or ``code``) holds the id, ``parent`` the parent's id. ``name`` and ``description``
     are optional; a ``description`` without a ``name`` beside it is the name. A top label's parent is empty or
     ``Root``. Spaces around a cell are dropped, other columns ignored.
-
-    Raises:
-        InputError: with the line, for a bad header or row, or anything that makes no tree.
     """
     first, header = next(source.lines())
     columns = find_columns(header)
@@ -196,11 +184,7 @@ def read_table(source: Source) -> Labels:
 
 
 def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
-    """Return a comma-separated table of labels given by ``id``, ``name``, ``parent`` and perhaps ``description``.
-
-    Raises:
-        InputError: if an id, name or description could not be read again as it is.
-    """
+    """Return a comma-separated table of labels given by ``id``, ``name``, ``parent`` and perhaps ``description``."""
     for label in labels:
         for what in ("id", "name", "description"):
             text = label.get(what) or ""
@@ -221,11 +205,7 @@ def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
 
 
 def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins.
-
-    Raises:
-        InputError: with the line, for broken quotes, or a row with more or fewer cells than the first.
-    """
+    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins."""
     reader = csv.reader(io.StringIO(source.text, newline=""), delimiter=delimiter, strict=True)
     begins, width = 1, 0
     try:
