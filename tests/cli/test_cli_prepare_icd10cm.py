@@ -82,7 +82,7 @@ def test_quickstart_builds_these_levels(
         asked.append((output, levels, seed))
         raise InputError("enough")
 
-    monkeypatch.setattr("hgclr.cli.prepare.icd10cm.build_with_bar", build)
+    monkeypatch.setattr("hgclr.cli.prepare.build_icd10cm_with_bar", build)
     monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: tmp_path)
     result = CliRunner().invoke(app, ["quickstart", "--output", str(tmp_path), *options])
     assert result.exit_code == 2

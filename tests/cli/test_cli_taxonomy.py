@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from hgclr.cli import taxonomy as command
-from hgclr.cli.taxonomy.options import FileFormat as OfferedFormat
-from hgclr.cli.taxonomy.show import ROWS
+from hgclr.cli.taxonomy import ROWS
+from hgclr.cli.taxonomy import FileFormat as OfferedFormat
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.tree import FileFormat

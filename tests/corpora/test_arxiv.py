@@ -102,7 +102,7 @@ def test_text_and_labels(tmp_path: Path) -> None:
         {"id": "cmp-lg/9404001", "text": 'Étude. Gr\\"ober ≤ Gröber.', "labels": ["cs", "cs.CL"]},
     ]
     report = check(DataFolder(tmp_path / "out"))
-    assert (report.labels, report.depth, report.bad_rows) == (161, 3, 0)
+    assert (len(report.statistics.taxonomy), report.statistics.taxonomy.depth, report.bad_rows) == (161, 3, 0)
 
 
 def test_what_was_done_is_recorded(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.corpora.formats import fasttext_lines, prepare_fasttext
+from hgclr.corpora.formats import fasttext_lines, prepare_format
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError
+
+prepare_fasttext = partial(prepare_format, "fasttext")
 
 
 def rows(folder: Path, split: str) -> list[dict[str, object]]:

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hgclr.corpora.formats import prepare_hiagm
+from hgclr.corpora.formats import prepare_format
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError
+
+prepare_hiagm = partial(prepare_format, "hiagm")
 
 TREE = "Root\tCCAT\tGCAT\nCCAT\tC15\nC15\tC151\nGCAT\tGCRIM\n"
 

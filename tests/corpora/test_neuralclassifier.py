@@ -3,14 +3,17 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hgclr.corpora.formats import prepare_neuralclassifier
+from hgclr.corpora.formats import prepare_format
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError
+
+prepare_neuralclassifier = partial(prepare_format, "neuralclassifier")
 
 README = {
     "doc_label": ["Computer--MachineLearning--DeepLearning", "Neuro--ComputationalNeuro"],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.corpora.news_files import BrokenXml, paragraphs, parse, text_of
+from hgclr.corpora.news_xml import BrokenXml, paragraphs, parse, text_of
 
 NITF = '<!DOCTYPE nitf SYSTEM "http://www.nitf.org/IPTC/NITF/3.3/specification/dtd/nitf-3-3.dtd">'
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.corpora import news_files as nyt_files
-from hgclr.corpora.news_files import parse
+from hgclr.corpora import nyt
+from hgclr.corpora.news_xml import parse
 from hgclr.corpora.nyt import build_nyt, literature_text, read_label_list
 from hgclr.data import DataFolder
 from hgclr.errors import InputError
@@ -311,7 +311,7 @@ def test_only_the_literature_loses_documents_of_one_paragraph(tmp_path: Path) ->
 
 def test_documents_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = article(SPORTS, text=f"<p>{'x' * 5000}</p>")
-    monkeypatch.setattr(nyt_files, "LARGEST", 4000)
+    monkeypatch.setattr(nyt, "LARGEST", 4000)
     folder = build_one(tmp_path, large, article(SPORTS))
     assert [(row["where"].rpartition(":")[2], row["reason"]) for row in left_out(folder)] == [
         ("01/01/0.xml", "larger than 64 MB")

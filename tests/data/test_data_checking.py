@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 def test_report(folder: Path) -> None:
     report = check(DataFolder(folder))
     train, dev, test = (report.splits[name] for name in ("train", "dev", "test"))
-    assert (report.labels, report.depth, report.bad_rows) == (4, 2, 3)
+    assert (len(report.statistics.taxonomy), report.statistics.taxonomy.depth, report.bad_rows) == (4, 2, 3)
     assert (train.documents, dev.documents, test.documents) == (4, 2, 3)
     assert (train.bad_rows, dev.bad_rows, test.bad_rows) == (1, 0, 2)
     assert [(bad.number, bad.reason) for bad in test.first_bad_rows] == [
@@ -51,9 +51,9 @@ def test_report(folder: Path) -> None:
         (5, "label without its parent: 'A1' is given, 'A' is not"),
     ]
     assert train.first_bad_rows[0].number == 4
-    assert train.labels_per_document == (2 + 1 + 1 + 3) / 4
-    assert train.words_per_text == (3 + 1 + 1 + 1) / 4
-    assert (train.longest_text, train.labels_used, train.repeated_texts) == (3, 3, 1)
+    assert train.labels.mean == (2 + 1 + 1 + 3) / 4
+    assert train.words.mean == (3 + 1 + 1 + 1) / 4
+    assert (train.words.maximum, train.labels_used, train.repeated_texts) == (3, 3, 1)
     assert report.unused_labels == ["A2"]
     assert report.empty_splits == []
 

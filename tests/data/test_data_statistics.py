@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.statistics import Statistics, describe, statistics_json, subtree_sums, unused_branches
-from hgclr.data.survey import SplitSurvey, agreement, token_lengths
-from hgclr.data.texts import Histogram
+from hgclr.data.statistics import Statistics, describe, statistics_json, token_lengths, unused_branches
+from hgclr.data.survey import Histogram, SplitSurvey, agreement
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -237,13 +236,13 @@ def test_a_tree_without_documents_is_one_branch_per_top_label(tree: Taxonomy) ->
     assert sum(branch.labels for branch in branches) == len(tree)
 
 
-def test_subtree_sums(tree: Taxonomy, graph: nx.DiGraph) -> None:
+def test_branch_sums(tree: Taxonomy, graph: nx.DiGraph) -> None:
     values = np.arange(len(tree))
     expected = [
         values[index] + sum(values[tree.ids.index(below)] for below in nx.descendants(graph, label))
         for index, label in enumerate(tree.ids)
     ]
-    assert subtree_sums(tree, values).tolist() == expected
+    assert tree.branch_sums(values).tolist() == expected
 
 
 def test_tokens_are_the_encoders(folder: Path, rows, make_encoder: Callable[[str], str]) -> None:
@@ -278,6 +277,21 @@ def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
         token_lengths(str(tmp_path))
     with pytest.raises(InputError, match=r"there is no folder '\./absent'"):
         token_lengths("./absent")
+
+
+@pytest.mark.parametrize("name", ["all-mpnet-base-v2", "sentence-transformers/all-mpnet-base-v2", "nobody/no-such"])
+def test_an_encoder_that_is_not_here_is_not_downloaded(
+    name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path))
+    monkeypatch.setattr("hgclr.encoders.fetch_encoder", lambda *_: pytest.fail("a download"))
+    with caplog.at_level(logging.WARNING, logger="hgclr"):
+        found = describe(DataFolder(folder), encoder=name, max_length=20)
+    assert found.encoder is None
+    assert not found.together("tokens").total
+    (message,) = caplog.messages
+    assert message.startswith(f"tokens are not counted: the encoder {name} is not on this machine; ")
+    assert ("hgclr encoders get all-mpnet-base-v2" in message) == ("mpnet" in name)
 
 
 def test_without_train_all_splits_count(folder: Path, rows, tmp_path: Path) -> None:

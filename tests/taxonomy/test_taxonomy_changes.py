@@ -186,8 +186,8 @@ def test_files_of_changes(tmp_path: Path, text: str) -> None:
         ("old\tnew\nk\tj\nk\tj\n", ":3: 'k' with 'j' is given twice; delete one"),
         ("old\tnew\n\nz\tj\n", ":3: unknown label 'z' in the old tree; correct it"),
         ("old\tnew\nk\tRocks\n", r":2: unknown label 'Rocks' in the new tree; did you mean 'Rock'\?"),
-        ('{"k":\n ["j", 3]}', ":2: 'k' became something that is no label"),
-        ('{"k": []}', ":1: 'k' became nothing; leave a label out"),
+        ('{"k":\n ["j", 3]}', ": 'k' became something that is no label"),
+        ('{"k": []}', ": 'k' became nothing; leave a label out"),
     ],
 )
 def test_broken_files_of_changes(tmp_path: Path, text: str, message: str) -> None:

@@ -97,18 +97,18 @@ def test_in_nested_objects_description_is_a_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "place"),
     [
-        '{"labels": [\n{"id": "a"},\n{"id": "b", "description": 3}]}',
-        '[\n{"name": "a"},\n{"name": "b", "description": ["text"]}]',
+        ('{"labels": [\n{"id": "a"},\n{"id": "b", "description": 3}]}', "label 2"),
+        ('[\n{"name": "a"},\n{"name": "b", "description": ["text"]}]', "label 2 at the top"),
     ],
 )
-def test_a_description_that_is_no_string_has_its_line(text: str, tmp_path: Path) -> None:
+def test_a_description_that_is_no_string_has_its_place(text: str, place: str, tmp_path: Path) -> None:
     file = write(tmp_path, text)
     with pytest.raises(InputError) as caught:
         Taxonomy.read(file)
     assert str(caught.value) == (
-        f'{file}:3: the description of a label is not a string; write it as "description": "..."'
+        f'{file}: the description of {place} is not a string; write it as "description": "..."'
     )
 
 

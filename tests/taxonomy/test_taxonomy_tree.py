@@ -163,9 +163,29 @@ def test_json_form_round_trips_and_refuses_what_is_not_it() -> None:
     assert named.to_json()["labels"][2] == {"id": "law", "name": "Law", "parent": None}
     with pytest.raises(InputError, match="not a label tree"):
         Taxonomy.from_json({"tree": []})
-    with pytest.raises(InputError, match="the id of a label is missing"):
+    with pytest.raises(InputError, match="the id of label 1 is missing"):
         Taxonomy.from_json({"labels": [{"name": "A"}]})
     with pytest.raises(InputError, match="'a' has two parents, the top and 'b'"):
         Taxonomy.from_json({"labels": [{"id": "a"}, {"id": "b"}, {"id": "a", "parent": "b"}]})
     with pytest.raises(InputError, match="the label tree is empty"):
         Taxonomy.from_json({"labels": []})
+
+
+def test_where_the_paths_of_a_document_end() -> None:
+    tree = Taxonomy(["a", "b", "c", "d"], [-1, 0, 1, 0])  # a > b > c, a > d
+    for labels, ends, inside in (
+        ([0, 1, 2, 3], [2, 3], False),
+        ([0, 1, 3], [1, 3], True),
+        ([3, 0], [3], False),
+        ([0], [0], True),
+        ([], [], False),
+    ):
+        assert tree.path_ends(labels) == ends
+        assert tree.ends_inside(labels) == inside
+        row = np.zeros((1, 4), dtype=bool)
+        row[0, labels] = True
+        assert np.flatnonzero(tree.path_end_matrix(row)[0]).tolist() == ends
+        assert np.flatnonzero(row[0]).tolist() == sorted(labels)
+    assert tree.path_names(2) == ("a", "b", "c")
+    assert tree.branch_sizes.tolist() == [4, 2, 1, 1]
+    assert tree.branch_sums(np.array([1, 10, 100, 1000])).tolist() == [1111, 110, 100, 1000]

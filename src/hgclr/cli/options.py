@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,16 +21,15 @@ __all__ = [
     "Decode",
     "Folder",
     "JsonFile",
-    "LabelColumn",
-    "LabelSeparator",
     "Model",
-    "PathSeparator",
     "Paths",
     "Reading",
     "Rule",
+    "SkipBadRows",
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "options_from",
     "reading_options",
 ]
 
@@ -41,9 +40,6 @@ Model = Annotated[
     ),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
-LabelColumn = Annotated[str, typer.Option(help="Column with the labels.")]
-LabelSeparator = Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")]
-PathSeparator = Annotated[str, typer.Option(help="Between the names of a label given as a path.")]
 AddAncestors = Annotated[
     bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
 ]
@@ -74,8 +70,9 @@ AbstainBelow = Annotated[
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")]
 TaxonomyFile = Annotated[
-    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not in the folder.")
+    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
 ]
+SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
 
 
 @dataclass(frozen=True)
@@ -83,9 +80,9 @@ class Reading:
     """How to read a data folder: the values of the options that `reading_options` adds."""
 
     text_column: TextColumn = "text"
-    label_column: LabelColumn = "labels"
-    label_separator: LabelSeparator = ";"
-    path_separator: PathSeparator = " > "
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels"
+    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";"
+    path_separator: Annotated[str, typer.Option(help="Between the names of a label given as a path.")] = " > "
     add_ancestors: AddAncestors = False
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:
@@ -95,29 +92,34 @@ class Reading:
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
 
 
-def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``.
+def options_from(
+    kind: type, parameter: str, *, first: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the fields of a dataclass to the options of a command.
 
-    Example:
-        >>> @reading_options
-        ... def count(folder: Folder, reading: Reading) -> None:
-        ...     data = reading.open(folder)
+    Args:
+        kind: the dataclass, whose fields are annotated as options.
+        parameter: name of the command's parameter that gets an instance of it.
+        first: list these options before the command's own, not after them.
     """
-    signature = inspect.signature(command, eval_str=True)
-    fields = _fields()
-    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
+    fields = inspect.signature(kind, eval_str=True).parameters
 
-    @wraps(command)
-    def with_reading(**values: Any) -> None:
-        reading = Reading(**{name: values.pop(name) for name in fields})
-        command(reading=reading, **values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != parameter]
 
-    # This is what typer makes the command line from.
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *fields.values())]
-    with_reading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return with_reading
+        @wraps(command)
+        def with_options(**values: Any) -> None:
+            command(**{parameter: kind(**{name: values.pop(name) for name in fields})}, **values)
+
+        # This is what typer makes the command line from.
+        listed = (*fields.values(), *own) if first else (*own, *fields.values())
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in listed]
+        with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return with_options
+
+    return decorate
 
 
-@cache
-def _fields() -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(Reading, eval_str=True).parameters
+reading_options = options_from(Reading, "reading")
+"""Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""

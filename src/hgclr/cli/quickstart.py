@@ -54,7 +54,7 @@ def quickstart(
     require_extra("torch", extra="train", capability="Training")
     from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.encoders import fetch_with_bar
-    from hgclr.cli.prepare.icd10cm import build_with_bar
+    from hgclr.cli.prepare import build_icd10cm_with_bar
     from hgclr.cli.tables import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.files import atomic_file
@@ -66,7 +66,7 @@ def quickstart(
     if cached_encoder(DEFAULT_ENCODER) is None:
         fetch_with_bar(DEFAULT_ENCODER)
     _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
-    data = build_with_bar(output / "icd10cm", levels=3 if categories else 2).output
+    data = build_icd10cm_with_bar(output / "icd10cm", levels=3 if categories else 2).output
     console.print(f"   {data}", highlight=False)
 
     _heading(console, 3, f"Three models: no document, then {documents} documents with less and with more effort")

@@ -1,19 +1,36 @@
-"""Turn records of arXiv's snapshot into documents: text, categories, date."""
+"""Read arXiv's metadata snapshot, packed or not, and turn its records into documents: text, categories, date."""
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
+import json
 import re
+import zipfile
+import zlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from email.utils import parsedate_to_datetime
 from importlib.resources import as_file, files
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["ALIASES", "Paper", "PaperReader", "category_tree"]
+__all__ = ["ALIASES", "Paper", "PaperReader", "category_tree", "records"]
 
+FIELDS = ("id", "title", "abstract", "categories")
+"""What every record must have, as text."""
+LONGEST_LINE = 2**24
+"""Bytes; the longest records, of papers with thousands of authors, have some hundred thousand. A file without line
+ends would otherwise be pulled into memory whole."""
+REPORT_EVERY = 1000
+BUFFER = 2**18
+AGAIN = "get the file again and compare its size with the publisher's"
 ALIASES = {
     # Archives that became categories of others.
     "acc-phys": "physics.acc-ph",
@@ -43,19 +60,6 @@ ALIASES = {
     "stat.TH": "math.ST",
 }
 """By code that is not in the tree, the one that means the same. Every value is a label of `category_tree`."""
-
-
-def category_tree() -> Taxonomy:
-    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names.
-
-    Only Physics has several archives, of which four have categories below them. The other groups are one archive each
-    and go by its code (``cs``), so that their categories are on the second level. Physics, the group, is
-    ``grp_physics``, as arXiv calls it, because ``physics`` is the archive.
-    """
-    with as_file(files("hgclr.corpora") / "categories.tsv") as path:
-        return Taxonomy.read(path, format="table")
-
-
 NOTICE = r"(?:(?:this|the|our)\s+)?(?:paper|article|manuscript|submission|preprint|work|note|report|letter|version)\s+"
 WITHDRAWN = re.compile(
     rf"""\W*(?:
@@ -70,15 +74,118 @@ WITHDRAWN = re.compile(
 claims are withdrawn, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """A paper that can be used.
+def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line and the fields of every record.
 
     Args:
-        id: arXiv's.
-        text: title and abstract.
-        categories: ids of its categories in the tree, the primary one first.
-        created: the day of the first version (GMT), if it was asked for.
+        path: the snapshot; the name ends in ``.gz`` or ``.zip`` if it is packed.
+        report: called now and then, and at the end, with the bytes of the file that have been read.
+    """
+    number = 0
+    with _opened(path) as (stream, file):
+        while True:
+            with _damage_reported(path, number + 1):
+                line = stream.readline(LONGEST_LINE + 1)
+            if not line:
+                break
+            number += 1
+            if line.strip():
+                yield number, _record(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, path, number)
+            if report is not None and number % REPORT_EVERY == 0:
+                report(file.tell())
+        if report is not None:
+            report(path.stat().st_size)
+
+
+def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    if len(line) > LONGEST_LINE:
+        raise InputError(
+            f"no line end in {LONGEST_LINE:,} bytes",
+            path=path,
+            line=number,
+            remedy="the snapshot has one record a line",
+        )
+    try:
+        record = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        if not line.endswith(b"\n"):
+            what = "truncated: the file ends in the middle of a record"
+            raise InputError(what, path=path, line=number, remedy=AGAIN) from None
+        raise InputError(f"broken record: {error}", path=path, line=number, remedy=AGAIN) from None
+    for field in FIELDS:
+        if not isinstance(record, dict) or not isinstance(record.get(field), str):
+            raise InputError(
+                f"the record has no text {field!r}",
+                path=path,
+                line=number,
+                remedy="the file must be arXiv's metadata snapshot, one JSON record a line",
+            )
+    return cast(dict[str, Any], record)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Open the snapshot; give the unpacked stream and the file underneath, whose place tells how far reading is."""
+    if not path.is_file():
+        what = "this is a folder" if path.is_dir() else "no such file"
+        raise InputError(what, path=path, remedy="name arxiv-metadata-oai-snapshot.json, or its .gz or .zip")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        stream: BinaryIO = file
+        name = path.name.lower()
+        if name.endswith(".gz"):
+            stream = _buffered(stack.enter_context(gzip.GzipFile(fileobj=file)))
+        elif name.endswith(".zip"):
+            with _damage_reported(path, None):
+                archive = stack.enter_context(zipfile.ZipFile(file))
+                stream = _buffered(stack.enter_context(archive.open(_only_member(archive, path))))
+        yield stream, file
+
+
+def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
+    members = [member for member in archive.infolist() if member.filename.lower().endswith(".json")]
+    if len(members) != 1:
+        found = ", ".join(repr(member.filename) for member in members[:3]) or "none"
+        raise InputError(f"{len(members)} JSON files in the archive ({found})", path=path, remedy="unpack the snapshot")
+    return members[0]
+
+
+def _buffered(stream: object) -> BinaryIO:
+    """Give a stream whose lines are found in C."""
+    return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER)
+
+
+@contextmanager
+def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
+    """Turn what gzip and zip raise into an error that names the place."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        here = "" if line is None else "cannot be unpacked from here on: "
+        what = f"damaged or truncated archive: {here}{error or 'it ends early'}"
+        raise InputError(what, path=path, line=line, remedy=AGAIN) from None
+    except (NotImplementedError, RuntimeError) as error:  # a packing that Python does not know, or a password
+        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it yourself") from None
+
+
+def category_tree() -> Taxonomy:
+    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names.
+
+    Only Physics has several archives, of which four have categories below them. The other groups are one archive each
+    and go by its code (``cs``), so that their categories are on the second level. Physics, the group, is
+    ``grp_physics``, as arXiv calls it, because ``physics`` is the archive.
+    """
+    with as_file(files("hgclr.corpora") / "categories.tsv") as path:
+        return Taxonomy.read(path, format="table")
+
+
+class Paper(NamedTuple):
+    """A paper that can be used: title and abstract, its categories, the primary one first, and its day, if asked for.
+
+    The categories are ids of the tree; the day is that of the first version (GMT).
     """
 
     id: str
@@ -93,12 +200,7 @@ class Paper:
 
 
 class PaperReader:
-    """Read papers from records.
-
-    Args:
-        known: ids of the labels.
-        dated: whether papers need a date.
-    """
+    """Read papers from records; ``known`` are the ids of the labels, ``dated`` says whether papers need a date."""
 
     def __init__(self, known: frozenset[str], *, dated: bool) -> None:
         self.unknown: Counter[str] = Counter()
@@ -122,7 +224,8 @@ class PaperReader:
                 created = parsedate_to_datetime(record["versions"][0]["created"]).date()
             except (LookupError, TypeError, ValueError):
                 return "no date of the first version"
-        paper = Paper(record["id"], _joined(title, abstract), categories, created)
+        title += "." * bool(title and not title.endswith((".", "?", "!")))
+        paper = Paper(record["id"], f"{title} {abstract}".strip(), categories, created)
         try:
             (paper.id + paper.text).encode()
         except UnicodeEncodeError:
@@ -130,7 +233,6 @@ class PaperReader:
         return paper
 
     def _categories(self, codes: str) -> tuple[str, ...]:
-        """Return the labels that codes stand for, each once, in their order."""
         found: dict[str, None] = {}
         for code in dict.fromkeys(codes.split()):
             label = ALIASES.get(code, code)
@@ -139,10 +241,3 @@ class PaperReader:
             else:
                 self.unknown[code] += 1
         return tuple(found)
-
-
-def _joined(title: str, abstract: str) -> str:
-    """Join title and abstract as two sentences."""
-    if not title:
-        return abstract
-    return f"{title} {abstract}" if title.endswith((".", "?", "!")) else f"{title}. {abstract}"

@@ -1,120 +1,191 @@
-"""Prepare corpora that are a document a line: what HiAGM, NeuralClassifier and fastText files have in common."""
+"""Corpora in the literature's formats, a document a line: HiAGM's, NeuralClassifier's and fastText's."""
 
 from __future__ import annotations
 
 import codecs
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Literal, NamedTuple
 
-from hgclr.corpora.label_trees import LabelTree, label_tree
-from hgclr.data.folder_writer import Progress, Summary, write_corpus
-from hgclr.data.readers import json_rows
-from hgclr.data.rows import BadRow, RowProblem
-from hgclr.data.source_files import SplitFiles, find_split_files
+from hgclr.data.folder import SPLITS
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
+from hgclr.data.readers import byte_lines, good_json_rows
+from hgclr.data.rows import LabelReader, RowProblem
+from hgclr.data.split import find_tree, only_file
 from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
 
-__all__ = ["fasttext_lines", "prepare_fasttext", "prepare_hiagm", "prepare_neuralclassifier"]
+__all__ = ["fasttext_lines", "prepare_format"]
 
-JSON_ENDINGS = (".json", ".jsonl", "_all.json", ".hierar.json")
-"""How the JSON files end: ``wos_train.json``, ``nyt_train_all.json``, ``rcv1_train.hierar.json``."""
+logger = logging.getLogger(__name__)
 STEP = 1000
 """Lines between two reports of progress."""
+SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
+"""What stands between words for fastText; other white space, such as that which does not break, is part of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledLine:
-    """A document as its line gives it.
+class Format(NamedTuple):
+    """What sets a format apart.
 
     Args:
-        number: the line, from 1.
-        text: its text, perhaps empty.
-        labels: its labels as they are spelt, perhaps none.
+        endings: how its files may end after the name of the split, as ``wos_train.json``, ``rcv1_train.hierar.json``,
+            ``cooking.train``.
+        keys: the keys of a JSON line that may hold words and labels; none for fastText's lines.
+        separator: what stands between the names of a path; None if labels are ids or names.
+        draws_tree: whether a tree can be drawn from the paths where there is none.
     """
+
+    endings: tuple[str, ...]
+    keys: tuple[tuple[str, str], ...]
+    separator: str | None
+    draws_tree: bool
+
+
+JSON_ENDINGS = (".json", ".jsonl", "_all.json", ".hierar.json")
+FORMATS = {
+    # The second keys are those that HiAGM's scripts for Web of Science and New York Times write.
+    "hiagm": Format(JSON_ENDINGS, (("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
+    "neuralclassifier": Format(JSON_ENDINGS, (("doc_token", "doc_label"),), "--", draws_tree=True),
+    "fasttext": Format(("", ".txt", ".ft", ".ft.txt"), (), "/", draws_tree=True),
+}
+
+
+def prepare_format(
+    name: Literal["hiagm", "neuralclassifier", "fasttext"],
+    source: Path | None,
+    output: str | Path,
+    *,
+    train: Path | None = None,
+    dev: Path | None = None,
+    test: Path | None = None,
+    taxonomy: Path | None = None,
+    add_ancestors: bool = False,
+    path_separator: str | None = "/",
+    label_prefix: str = "__label__",
+    progress: Progress | None = None,
+) -> CorpusSummary:
+    """Write a corpus in one of the literature's formats as a data folder; words are joined by a space.
+
+    **HiAGM**: a line is ``{"token": ["words", …], "label": ["CCAT", "C15", …]}``; the words may also be one string, and
+    other keys are ignored. A label is an id in the label tree (a path, for New York Times), or a name that one label
+    alone has.
+
+    **NeuralClassifier**: a line is ``{"doc_token": ["words", …], "doc_label": ["Computer--MachineLearning", …]}``. A
+    label is a path and brings the labels above it. With a label tree, it may also be a single id or name, as in the
+    program's flat files.
+
+    **fastText**: every word of a line that begins with the prefix is a label, wherever it stands; the other words are
+    the text. ``__label__food/bread`` has the labels ``food`` and ``food/bread``.
+
+    Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
+    written, its name the last part. Documents without text or labels are left out.
+
+    The arguments are the options of ``hgclr data prepare NAME``, the last two those of fastText, where no
+    ``path_separator`` means that labels are plain names; ``progress`` is called with the number of lines read.
+    """
+    form = FORMATS[name]
+    settings: dict[str, object] = {"add_ancestors": add_ancestors}
+    read: Callable[[Path], Iterator[LabelledLine]]
+    if name == "fasttext":
+        if not label_prefix or SPACE.search(label_prefix) or path_separator == "":
+            raise InputError(
+                "the label prefix and the path separator must not be empty, and the prefix holds no space",
+                remedy="give the prefix that marks labels in the files; --path-separator none if labels are no paths",
+            )
+        form = form._replace(separator=path_separator)
+        settings = {"path_separator": path_separator, "label_prefix": label_prefix, **settings}
+        read = lambda path: fasttext_lines(path, label_prefix)  # noqa: E731
+    else:
+        read = lambda path: json_lines(path, form.keys)  # noqa: E731
+    splits = _find_splits(source, form.endings, {"train": train, "dev": dev, "test": test})
+    folder = source if source is not None and source.is_dir() else splits["train"].parent
+    taxonomy = find_tree(folder) if taxonomy is None else taxonomy
+    tree: GivenTree | DrawnTree
+    if taxonomy is not None:
+        tree = GivenTree(Taxonomy.read(taxonomy), separator=form.separator, add_ancestors=add_ancestors)
+    elif not form.draws_tree:
+        remedy = "name the .taxonomy file with --taxonomy"
+        raise InputError("there is no label tree beside the documents", path=folder, remedy=remedy)
+    elif add_ancestors:
+        raise InputError("--add-ancestors needs a label tree", remedy="name its file with --taxonomy")
+    else:
+        tree = DrawnTree(form.separator)
+    done = 0
+    with write_corpus(output, name=name, settings={**splits, "taxonomy": taxonomy, **settings}) as writer:
+        for split, path in splits.items():
+            for line in read(path):
+                if problem := _problem(line):
+                    writer.leave_out(problem, f"{path}:{line.number}")
+                else:
+                    try:
+                        writer.add(split, line.text, tree.read(line.labels))
+                    except RowProblem as error:
+                        raise InputError(error.reason, path=path, line=line.number, remedy=error.remedy) from None
+                done += 1
+                if progress is not None and done % STEP == 0:
+                    progress(done, None)
+        if writer.summary.documents["train"]:
+            writer.taxonomy = tree.taxonomy()
+    return writer.summary
+
+
+def _find_splits(source: Path | None, endings: Sequence[str], named: dict[str, Path | None]) -> dict[str, Path]:
+    """Return the file of each split: those that are named or, in a folder, those that are called like splits."""
+    splits = {split: path for split, path in named.items() if path is not None}
+    if not splits:
+        if source is None:
+            remedy = "name the folder with --source, or the files with --train and so on"
+            raise InputError("nothing to read", remedy=remedy)
+        splits = _search(source, endings) if source.is_dir() else {"train": source}
+    for path in splits.values():
+        if not path.is_file():
+            raise InputError("no such file", path=path)
+    if "train" not in splits:
+        raise InputError("there is no file for training", path=source, remedy="name it with --train")
+    return splits
+
+
+def _search(folder: Path, endings: Sequence[str]) -> dict[str, Path]:
+    after = "|".join(map(re.escape, endings))
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    splits = {}
+    for split, words in SPLITS.items():
+        name = re.compile(rf"(?:.*[._ -])?(?:{'|'.join(words)})(?:{after})", re.IGNORECASE)
+        if found := [path for path in files if name.fullmatch(path.name)]:
+            remedy = "name all files with --train, --dev and --test"
+            splits[split] = only_file(found, folder, f"the split {split!r}", remedy)
+    if not splits:
+        shown = " or ".join(f"'…train{ending}'" for ending in endings)
+        raise InputError(f"no file here is called {shown}", path=folder, remedy="name the files with --train and so on")
+    return splits
+
+
+class LabelledLine(NamedTuple):
+    """A document as its line gives it: the line, from 1; its text, perhaps empty; its labels, perhaps none."""
 
     number: int
     text: str
     labels: list[str]
 
 
-def prepare_lines(
-    output: str | Path,
-    *,
-    name: str,
-    settings: Mapping[str, object],
-    files: SplitFiles,
-    read: Callable[[Path], Iterator[LabelledLine]],
-    labels: LabelTree,
-    progress: Progress | None,
-) -> Summary:
-    """Write the documents of all splits as a data folder; those without text or labels are left out.
-
-    Args:
-        output: the folder to write.
-        name: the corpus, as in ``hgclr data prepare NAME``.
-        settings: what the user chose.
-        files: what to read.
-        read: yields the lines of a file.
-        labels: knows or draws the label tree.
-        progress: called with the number of lines read.
-
-    Raises:
-        InputError: with file and line, for a line of another form or a label that cannot be used.
-    """
-    done = 0
-    with write_corpus(output, name=name, settings={**files.settings(), **settings}) as writer:
-        for split, path in files.splits.items():
-            for line in read(path):
-                where = f"{path}:{line.number}"
-                if problem := _text_problem(line.text):
-                    writer.leave_out(problem, where)
-                elif not line.labels:
-                    writer.leave_out("no labels", where)
-                else:
-                    writer.add(split, line.text, _ids(line, labels, path))
-                done += 1
-                if progress is not None and done % STEP == 0:
-                    progress(done, None)
-        if writer.summary.documents["train"]:
-            writer.taxonomy = labels.taxonomy()
-    return writer.summary
-
-
-def _text_problem(text: str) -> str | None:
-    """Say why a text cannot be used, if so."""
-    if not text.strip():
+def _problem(line: LabelledLine) -> str | None:
+    """Say why a document cannot be used, if so."""
+    if not line.text.strip():
         return "no text"
+    if not _is_unicode(line.text):
+        return "not UTF-8: the text has a lone surrogate"
+    return None if line.labels else "no labels"
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether UTF-8 can hold a text: JSON can spell half of a surrogate pair."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # JSON can spell half of a surrogate pair, which no UTF-8 file can hold
-        return "not UTF-8: the text has a lone surrogate"
-    return None
-
-
-def _ids(line: LabelledLine, labels: LabelTree, path: Path) -> list[str]:
-    """Return the ids of a line's labels."""
-    try:
-        return labels.read(line.labels)
-    except RowProblem as problem:
-        raise InputError(problem.reason, path=path, line=line.number, remedy=problem.remedy) from None
-
-
-@contextmanager
-def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
-    with stream:
-        yield stream
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[LabelledLine]:
@@ -122,211 +193,119 @@ def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[Labelled
 
     Args:
         path: the file.
-        keys: the keys that may hold the words (a list, which is joined by spaces, or a string) and the labels (a list).
-            The first pair of which a line has both is taken; other keys of the line are ignored.
-
-    Raises:
-        InputError: with file and line, if a line is not of this form.
+        keys: the keys that may hold the words (a list, or a string) and the labels (a list). The first pair of which a
+            line has both is taken.
     """
-    with open_lines(path) as stream:
-        for row in json_rows(stream, path, ()):
-            if isinstance(row, BadRow):
-                raise InputError(row.reason, path=path, line=row.number, remedy=row.remedy or "mend the line")
-            pair = next((pair for pair in keys if row.values.keys() >= set(pair)), None)
-            if pair is None:
-                wanted = " or ".join(f"{words!r} and {labels!r}" for words, labels in keys)
-                found = ", ".join(map(repr, row.values)) or "none"
-                raise InputError(f"the line lacks {wanted} (it has: {found})", path=path, line=row.number)
-            words, labels = (row.values[key] for key in pair)
-            text = words if isinstance(words, str) else " ".join(_strings(words, pair[0], path, row.number))
-            yield LabelledLine(row.number, text, _strings(labels, pair[1], path, row.number))
+    for row in good_json_rows(path):
+        pair = next((pair for pair in keys if row.values.keys() >= set(pair)), None)
+        if pair is None:
+            wanted = " or ".join(f"{words!r} and {labels!r}" for words, labels in keys)
+            found = ", ".join(map(repr, row.values)) or "none"
+            raise InputError(f"the line lacks {wanted} (it has: {found})", path=path, line=row.number)
+        words, labels = (row.values[key] for key in pair)
+        text = words if isinstance(words, str) else " ".join(_strings(words, pair[0], path, row.number))
+        yield LabelledLine(row.number, text, _strings(labels, pair[1], path, row.number))
 
 
 def _strings(value: object, key: str, path: Path, line: int) -> list[str]:
-    """Return a list of strings; refuse anything else."""
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:59] + "…"
         raise InputError(f"{key!r} is {shown}, not a list of strings", path=path, line=line, remedy="mend the line")
     return value
 
 
-ENDINGS = ("", ".txt", ".ft", ".ft.txt")
-"""How the files end: ``cooking.train``, ``train.txt``, ``train.ft.txt``."""
-SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
-"""What stands between words for fastText; other white space, such as that which does not break, is part of them."""
-
-
-def prepare_fasttext(
-    source: Path | None,
-    output: str | Path,
-    *,
-    train: Path | None = None,
-    dev: Path | None = None,
-    test: Path | None = None,
-    taxonomy: Path | None = None,
-    path_separator: str | None = "/",
-    label_prefix: str = "__label__",
-    add_ancestors: bool = False,
-    progress: Progress | None = None,
-) -> Summary:
-    """Write a corpus in fastText's format as a data folder.
-
-    As fastText has it, every word of a line that begins with the prefix is a label, wherever it stands; the other words
-    are the text, joined by a space. Without a label tree, the tree is drawn from the paths of all splits:
-    ``__label__food/bread`` has the labels ``food`` and ``food/bread``.
-
-    Args:
-        source: the folder of the files, or one file, which is then all for training.
-        output: the folder to write.
-        train: the file for training, if its name does not say so.
-        dev: the validation file, likewise.
-        test: the test file, likewise.
-        taxonomy: the label tree, if it is not the one in the folder, if any.
-        path_separator: what stands between the names of a path; None if labels are plain names.
-        label_prefix: what marks a label.
-        add_ancestors: labels that are no paths are only the deepest ones; add the ones above. Needs a label tree.
-        progress: called with the number of lines read.
-
-    Raises:
-        InputError: with file and line, for a line that is not UTF-8, an unknown label, or one without its parent.
-    """
-    if not label_prefix or SPACE.search(label_prefix) or path_separator == "":
-        raise InputError(
-            "the label prefix and the path separator must not be empty, and the prefix holds no space",
-            remedy="give the prefix that marks labels in the files; --path-separator none if labels are no paths",
-        )
-    files = find_split_files(source, endings=ENDINGS, train=train, dev=dev, test=test, taxonomy=taxonomy)
-    return prepare_lines(
-        output,
-        name="fasttext",
-        settings={"path_separator": path_separator, "label_prefix": label_prefix, "add_ancestors": add_ancestors},
-        files=files,
-        read=lambda path: fasttext_lines(path, label_prefix),
-        labels=label_tree(files.taxonomy, separator=path_separator, add_ancestors=add_ancestors),
-        progress=progress,
-    )
-
-
 def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
-    """Yield the documents of a file, skipping blank lines.
+    """Yield the documents of a file, skipping blank lines."""
+    for number, data in enumerate(byte_lines(path), 1):
+        data = data.removeprefix(codecs.BOM_UTF8) if number == 1 else data
+        try:
+            words = [word for word in SPACE.split(data.decode()) if word]
+        except UnicodeDecodeError as error:
+            what = f"not UTF-8: byte 0x{data[error.start]:02x} at byte {error.start + 1} of the line"
+            raise InputError(what, path=path, line=number, remedy="save the file as UTF-8") from None
+        if words:
+            labels = [word.removeprefix(label_prefix) for word in words if word.startswith(label_prefix)]
+            text = " ".join(word for word in words if not word.startswith(label_prefix))
+            yield LabelledLine(number, text, labels)
+
+
+class GivenTree:
+    """A tree that is known beforehand; labels are ids, names, or paths of names.
 
     Args:
-        path: the file.
-        label_prefix: what marks a label.
-
-    Raises:
-        InputError: with file and line, if a line is not UTF-8.
+        taxonomy: the tree.
+        separator: what stands between the names of a path; None if labels are never paths.
+        add_ancestors: add the ancestors of every label.
     """
-    with open_lines(path) as stream:
-        for number, data in enumerate(stream, 1):
-            if number == 1:
-                data = data.removeprefix(codecs.BOM_UTF8)
-            try:
-                words = [word for word in SPACE.split(data.decode()) if word]
-            except UnicodeDecodeError as error:
-                what = f"not UTF-8: byte 0x{data[error.start]:02x} at byte {error.start + 1} of the line"
-                raise InputError(what, path=path, line=number, remedy="save the file as UTF-8") from None
-            if words:
-                labels = [word.removeprefix(label_prefix) for word in words if word.startswith(label_prefix)]
-                text = " ".join(word for word in words if not word.startswith(label_prefix))
-                yield LabelledLine(number, text, labels)
 
-
-HIAGM_KEYS = (("token", "label"), ("doc_token", "doc_label"))
-"""The keys of HiAGM's programs, and those that its scripts for Web of Science and New York Times write."""
-
-
-def prepare_hiagm(
-    source: Path | None,
-    output: str | Path,
-    *,
-    train: Path | None = None,
-    dev: Path | None = None,
-    test: Path | None = None,
-    taxonomy: Path | None = None,
-    add_ancestors: bool = False,
-    progress: Progress | None = None,
-) -> Summary:
-    """Write a corpus in HiAGM's format as a data folder.
-
-    A line is ``{"token": ["words", …], "label": ["CCAT", "C15", …]}``; the words may also be one string, and other keys
-    (``doc_topic``, ``doc_keyword``) are ignored. Words are joined by a space. A label is an id in the label tree (a
-    path, for New York Times), or a name that one label alone has.
-
-    Args:
-        source: the folder of the files, or one file, which is then all for training.
-        output: the folder to write.
-        train: the file for training, if its name does not say so.
-        dev: the development file, likewise.
-        test: the test file, likewise.
-        taxonomy: the label tree, if it is not the one in the folder.
-        add_ancestors: documents name only their deepest labels; add the ones above.
-        progress: called with the number of lines read.
-
-    Raises:
-        InputError: with file and line, for a broken line, an unknown label, or one without its parent.
-    """
-    files = find_split_files(source, endings=JSON_ENDINGS, train=train, dev=dev, test=test, taxonomy=taxonomy)
-    if files.taxonomy is None:
-        raise InputError(
-            "there is no label tree beside the documents",
-            path=files.splits["train"].parent,
-            remedy="name the .taxonomy file with --taxonomy",
+    def __init__(self, taxonomy: Taxonomy, *, separator: str | None, add_ancestors: bool) -> None:
+        self._taxonomy = taxonomy
+        # Without a separator of its own, a label would have to hold a line end to be taken for a path.
+        self._labels = LabelReader(
+            taxonomy, separator="\n", path_separator=separator or "\n", add_ancestors=add_ancestors
         )
-    return prepare_lines(
-        output,
-        name="hiagm",
-        settings={"add_ancestors": add_ancestors},
-        files=files,
-        read=lambda path: json_lines(path, HIAGM_KEYS),
-        labels=label_tree(files.taxonomy, separator=None, add_ancestors=add_ancestors),
-        progress=progress,
-    )
+
+    def read(self, labels: Iterable[str]) -> list[str]:
+        """Return the ids of a document's labels in the order of the tree.
+
+        Raises:
+            RowProblem: if a label is unknown, ambiguous, or without its parent.
+        """
+        return [self._taxonomy.ids[index] for index in self._labels.read(list(labels))]
+
+    def taxonomy(self) -> Taxonomy:
+        """Return the tree."""
+        return self._taxonomy
 
 
-NEURALCLASSIFIER_KEYS = (("doc_token", "doc_label"),)
-SEPARATOR = "--"
-"""What stands between the names of a path; the program knows no other."""
+class DrawnTree:
+    """A tree that grows with the paths seen: every beginning of a path is a label.
 
-
-def prepare_neuralclassifier(
-    source: Path | None,
-    output: str | Path,
-    *,
-    train: Path | None = None,
-    dev: Path | None = None,
-    test: Path | None = None,
-    taxonomy: Path | None = None,
-    add_ancestors: bool = False,
-    progress: Progress | None = None,
-) -> Summary:
-    """Write a corpus in NeuralClassifier's format as a data folder.
-
-    A line is ``{"doc_token": ["words", …], "doc_label": ["Computer--MachineLearning", …]}``; ``doc_keyword`` and
-    ``doc_topic`` are ignored. A label is a path and brings the labels above it. Without a label tree, the tree is drawn
-    from the paths of all splits: a label's id is its path as written, its name the last part. With one, a label
-    may also be a single id or name, as in the program's flat files.
+    A label's id is its path as written, its name the last part; labels stand in the order in which they are seen.
 
     Args:
-        source: the folder of the files, or one file, which is then all for training.
-        output: the folder to write.
-        train: the file for training, if its name does not say so.
-        dev: the development file, likewise.
-        test: the test file, likewise.
-        taxonomy: the label tree, if it is not the one in the folder, if any.
-        add_ancestors: labels that are no paths are only the deepest ones; add the ones above. Needs a label tree.
-        progress: called with the number of lines read.
-
-    Raises:
-        InputError: with file and line, for a broken line, an unknown label, or one without its parent.
+        separator: what stands between the names of a path; None if labels are plain names.
     """
-    files = find_split_files(source, endings=JSON_ENDINGS, train=train, dev=dev, test=test, taxonomy=taxonomy)
-    return prepare_lines(
-        output,
-        name="neuralclassifier",
-        settings={"add_ancestors": add_ancestors},
-        files=files,
-        read=lambda path: json_lines(path, NEURALCLASSIFIER_KEYS),
-        labels=label_tree(files.taxonomy, separator=SEPARATOR, add_ancestors=add_ancestors),
-        progress=progress,
-    )
+
+    def __init__(self, separator: str | None) -> None:
+        self._separator = separator
+        self._index: dict[str, int] = {}
+        self._names: list[str] = []
+        self._parents: list[int] = []
+
+    def read(self, labels: Iterable[str]) -> list[str]:
+        """Return the ids of a document's labels, each after those above it.
+
+        Raises:
+            RowProblem: if a label is no path.
+        """
+        return list(dict.fromkeys(identifier for label in labels for identifier in self._path(label)))
+
+    def _path(self, label: str) -> list[str]:
+        """Return the ids of a label and of all above it, top first, and add those that are new."""
+        names = [label] if self._separator is None else label.split(self._separator)
+        if not all(map(str.strip, names)):
+            raise RowProblem(f"the label {label!r} has an empty part", "give every label on the path a name")
+        if not _is_unicode(label):
+            raise RowProblem(f"the label {label!r} is not Unicode: half of a surrogate pair")
+        ids = [(self._separator or "").join(names[: depth + 1]) for depth in range(len(names))]
+        parent = -1
+        for identifier, name in zip(ids, names, strict=True):
+            if identifier not in self._index:
+                self._index[identifier] = len(self._names)
+                self._names.append(name)
+                self._parents.append(parent)
+            parent = self._index[identifier]
+        return ids
+
+    def taxonomy(self) -> Taxonomy:
+        """Return the tree of the paths seen; say so if it has one level only."""
+        taxonomy = Taxonomy(list(self._index), self._parents, self._names)
+        if taxonomy.depth == 1:
+            holds = "no path separator was given" if self._separator is None else f"no label holds {self._separator!r}"
+            logger.warning(
+                "the %d labels form no tree: there is no taxonomy file, and %s; --taxonomy names one",
+                len(taxonomy),
+                holds,
+            )
+        return taxonomy

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hgclr.data.folder_writer import Progress, Summary, write_corpus
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
+from hgclr.data.texts import stable_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
@@ -24,7 +24,7 @@ CITED_CODE = re.compile(r"\b[A-Z][0-9][0-9A-Z]\b")
 
 def build_icd10cm(
     output: str | Path, *, levels: int = BLOCKS, seed: int = 0, progress: Progress | None = None
-) -> Summary:
+) -> CorpusSummary:
     """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
 
     **Texts** are the descriptions and inclusion terms of categories and subcategories, without the codes that
@@ -51,14 +51,10 @@ def build_icd10cm(
     texts have near twins in train: scores say how well the book was learned, not how well clinical notes
     would be coded.
 
-    Args:
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        levels: how many levels of the book are labels: 1 for chapters, 2 for blocks, 3 for categories, and so on.
-        seed: decides the split.
-        progress: called with the number of chapters done and to do.
+    The arguments are the options of ``hgclr data prepare icd10cm``; ``progress`` is called with the number of chapters
+    done and to do.
 
     Raises:
-        InputError: if the book has no such level, or the folder holds files that are not from an earlier build.
         MissingExtraError: if the ``icd10cm`` extra is not installed.
     """
     require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")
@@ -78,11 +74,7 @@ def build_icd10cm(
 
 
 class _Book:
-    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels.
-
-    Args:
-        levels: how many levels are labels.
-    """
+    """The labels in the order of the book, and the texts, by their case-folded form, with the deepest labels."""
 
     def __init__(self, levels: int) -> None:
         self.ids: list[str] = []
@@ -110,7 +102,6 @@ class _Book:
                 progress(done, len(chapters))
 
     def _read_block(self, icd: Any, block: str, label: int) -> None:
-        """Gather one block below a chapter, unless it is a heading."""
         categories = icd.get_children(block, prioritize_blocks=True)
         if not categories:
             return
@@ -123,13 +114,7 @@ class _Book:
     def _read_code(self, icd: Any, code: str, level: int, label: int, block: str, known: set[str]) -> None:
         """Gather a category or subcategory and all below it.
 
-        Args:
-            icd: the package.
-            code: the code.
-            level: its level in the book.
-            label: the deepest label above it.
-            block: its block.
-            known: the categories of the block, which a text must not cite.
+        ``label`` is the deepest label above it, ``known`` are the categories of its block, which no text must cite.
         """
         self.depth = max(self.depth, level)
         if level <= self._levels and code != block:
@@ -146,7 +131,6 @@ class _Book:
                 self._read_code(icd, below, level + 1, label, block, known)
 
     def _label(self, identifier: str, name: str, parent: int) -> int:
-        """Add a label and return its index."""
         self.ids.append(identifier)
         self.names.append(name)
         self.parents.append(parent)
@@ -167,7 +151,4 @@ def _name_and_range(description: str) -> tuple[str, str | None]:
 
 
 def _split(text: str, seed: int) -> str:
-    """Return the split that a text belongs to."""
-    digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest()
-    tenth = int.from_bytes(digest, "big") % 10
-    return {8: "dev", 9: "test"}.get(tenth, "train")
+    return {8: "dev", 9: "test"}.get(stable_hash(seed, text) % 10, "train")

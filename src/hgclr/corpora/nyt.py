@@ -2,38 +2,93 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from xml.etree.ElementTree import Element
 
-from hgclr.corpora.news_files import LARGEST, Article, BrokenXml, NytFiles, parse, text_of
-from hgclr.data.folder_writer import Progress, Summary, write_corpus
+from hgclr.corpora.news_xml import BrokenXml, parse, text_of
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 
 __all__ = ["build_nyt", "literature_text", "read_label_list"]
 
 LISTS = {"train": "idnewnyt_train.json", "dev": "idnewnyt_val.json", "test": "idnewnyt_test.json"}
 """The lists by split; they are plain text, whatever their names say."""
+LABEL_LIST = "nyt_label.vocab"
 TOP, ROOTS = "Top", {"Top", "Root"}
 """What every label path starts with, and what the label list calls the root, which is no label."""
 YEAR_AND_FILE = re.compile(r"(?:^|/)(\d{4}/[^/]+\.xml)$")
+YEAR = re.compile(r"\d{4}")
+ARCHIVES = (".tgz", ".tar.gz")
+LARGEST = 2**26
+"""Bytes a document may have. The longest articles have a few hundred thousand."""
+TOO_LARGE = f"larger than {LARGEST // 2**20} MB"
+SOURCE_REMEDY = "--source takes the folder nyt_corpus of LDC2008T19"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A document that a list names.
+def build_nyt(
+    source: str | Path,
+    output: str | Path,
+    *,
+    ids: str | Path | None = None,
+    labels: str | Path | None = None,
+    text: Literal["full", "literature"] = "full",
+    progress: Progress | None = None,
+) -> CorpusSummary:
+    """Write the New York Times corpus as a data folder: an article in, its places in the paper's sections out.
 
-    Args:
-        split: ``train``, ``dev`` or ``test``.
-        key: year and file name, as ``2006/1815754.xml``, by which the document is found.
-        written: the path as it stands in the list.
-        path: the list.
-        line: the line in it.
+    **Documents and splits** are those of the literature's lists, in their order. A document that one list names twice
+    is taken once; one that two lists name is an error, since it would leak from train to test.
+
+    **Texts**: see `full_text` and `literature_text`.
+
+    **Labels** are the articles' taxonomic classifiers of at least three segments, such as ``Top/News/Sports``, with
+    every path that such a one starts with, as far as they are in the label list. The id of a label is its path, its
+    name the last segment. ``Top`` is no label. The tree is that of the label list, in its order.
+
+    Documents without a text, without a label or with broken XML are left out.
+
+    The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of archives (or
+    unpacked files) done and to do.
+    """
+    source, output = Path(source), Path(output)
+    ids = source if ids is None else Path(ids)
+    labels = ids / LABEL_LIST if labels is None else Path(labels)
+    read_text = {"full": full_text, "literature": literature_text}[text]
+    settings = {"source": source, "ids": ids, "labels": labels, "text": text}
+    listed, repeated = read_id_lists(ids)
+    taxonomy = read_label_list(labels)
+    order = {label: index for index, label in enumerate(taxonomy.ids)}
+    files = NytFiles(source, (one.key for one in listed))
+    _check_absent(listed, files.absent(), source)
+    with write_corpus(output, name="nyt", settings=settings) as writer:
+        writer.taxonomy = taxonomy
+        # The lists are in no order that the archives know, so all documents are kept until the last is read.
+        found = {article.key: _read(article, read_text, order) for article in files.read(progress)}
+        _check_absent(listed, {one.key for one in listed}.difference(found), source)
+        for one in listed:
+            document = found.pop(one.key)
+            if isinstance(document, _Unusable):
+                writer.leave_out(*document)
+            else:
+                writer.add(one.split, *document, id=Path(one.key).stem)
+        for one in repeated:
+            writer.leave_out("listed twice", f"{one.path}:{one.line}", one.written)
+    return writer.summary
+
+
+class ListedArticle(NamedTuple):
+    """A document that a list names, with the path as written there, the list, and the line in it.
+
+    The key by which the document is found is year and file name, as ``2006/1815754.xml``.
     """
 
     split: str
@@ -43,49 +98,51 @@ class Entry:
     line: int
 
 
-def read_id_lists(folder: Path) -> tuple[list[Entry], list[Entry]]:
-    """Return the documents in the order of the lists, train first, and what a list names once more.
-
-    Raises:
-        InputError: if a list is missing or empty, a line is no path of an XML file, or two lists name one document.
-    """
-    first: dict[str, Entry] = {}
-    repeated: list[Entry] = []
+def read_id_lists(folder: Path) -> tuple[list[ListedArticle], list[ListedArticle]]:
+    """Return the documents in the order of the lists, train first, and what a list names once more."""
+    first: dict[str, ListedArticle] = {}
+    repeated: list[ListedArticle] = []
     for split, name in LISTS.items():
         path = folder / name
         if not path.is_file():
-            raise InputError(
-                "no such file", path=path, remedy=f"--ids takes the folder with {', '.join(LISTS.values())}"
-            )
-        entries = _read_ids(split, path)
-        if not entries:
-            raise InputError("the list names no document", path=path)
-        for entry in entries:
-            known = first.setdefault(entry.key, entry)
+            remedy = f"--ids takes the folder with {', '.join(LISTS.values())}"
+            raise InputError("no such file", path=path, remedy=remedy)
+        line = 0
+        for line, text in Source.load(path).lines():
+            written = text.strip()
+            key = YEAR_AND_FILE.search(written)
+            if key is None:
+                what = f"expected a path such as 'Nytimes/2006/1815754.xml', found {written[:60]!r}"
+                raise InputError(what, path=path, line=line)
+            one = ListedArticle(split, key.group(1), written, path, line)
+            known = first.setdefault(one.key, one)
             if known.split != split:
                 raise InputError(
-                    f"{entry.written!r} is also in {known.path.name} (line {known.line})",
+                    f"{written!r} is also in {known.path.name} (line {known.line})",
                     path=path,
-                    line=entry.line,
+                    line=line,
                     remedy="a document may be in one split only; delete one of the lines",
                 )
-            if known is not entry:
-                repeated.append(entry)
+            if known is not one:
+                repeated.append(one)
+        if not line:
+            raise InputError("the list names no document", path=path)
     return list(first.values()), repeated
 
 
-def _read_ids(split: str, path: Path) -> list[Entry]:
-    """Return the documents of one list."""
-    entries = []
-    for line, text in Source.load(path).lines():
-        written = text.strip()
-        found = YEAR_AND_FILE.search(written)
-        if found is None:
-            raise InputError(
-                f"expected a path such as 'Nytimes/2006/1815754.xml', found {written[:60]!r}", path=path, line=line
-            )
-        entries.append(Entry(split, found.group(1), written, path, line))
-    return entries
+def _check_absent(listed: list[ListedArticle], absent: set[str], source: Path) -> None:
+    """Refuse lists that name documents which are not in the source."""
+    missing = [one for one in listed if one.key in absent]
+    if not missing:
+        return
+    first, others = missing[0], len(missing) - 1
+    more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
+    raise InputError(
+        f"{first.written!r} is not in {source}{more}",
+        path=first.path,
+        line=first.line,
+        remedy="check that --source holds the whole corpus, all years and months of it",
+    )
 
 
 def read_label_list(path: Path) -> Taxonomy:
@@ -94,10 +151,6 @@ def read_label_list(path: Path) -> Taxonomy:
     Each line is a path below ``Top``, such as ``Top/News/Sports``; it is the label's id, its last segment the name, and
     the path without that segment the parent. Lines ``Top`` and ``Root`` stand for the root and are passed over, as are
     repeated labels.
-
-    Raises:
-        InputError: if the file cannot be read, a line is no such path, a label's parent is not in the list, or there is
-            no label.
     """
     lines: dict[str, int] = {}
     for line, text in Source.load(path).lines():
@@ -125,68 +178,33 @@ def read_label_list(path: Path) -> Taxonomy:
     return Taxonomy(list(lines), parents, names)
 
 
-LABEL_LIST = "nyt_label.vocab"
+class _Usable(NamedTuple):
+    text: str
+    labels: list[str]
 
 
-def build_nyt(
-    source: str | Path,
-    output: str | Path,
-    *,
-    ids: str | Path | None = None,
-    labels: str | Path | None = None,
-    text: Literal["full", "literature"] = "full",
-    progress: Progress | None = None,
-) -> Summary:
-    """Write the New York Times corpus as a data folder: an article in, its places in the paper's sections out.
+class _Unusable(NamedTuple):
+    reason: str
+    where: str
+    detail: str | None = None
 
-    **Documents and splits** are those of the literature's lists, in their order. A document that one list names twice
-    is taken once; one that two lists name is an error, since it would leak from train to test.
 
-    **Texts**: see `full_text` and `literature_text`.
-
-    **Labels** are the articles' taxonomic classifiers of at least three segments, such as ``Top/News/Sports``, with
-    every path that such a one starts with, as far as they are in the label list. The id of a label is its path, its
-    name the last segment. ``Top`` is no label. The tree is that of the label list, in its order.
-
-    Documents without a text, without a label or with broken XML are left out.
-
-    Args:
-        source: the folder ``nyt_corpus`` with ``data/YYYY/MM.tgz``, or its ``data``, or either unpacked.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        ids: the folder with ``idnewnyt_train.json``, ``idnewnyt_val.json`` and ``idnewnyt_test.json``, if it is not
-            ``source``.
-        labels: the label list, if it is not ``nyt_label.vocab`` beside those.
-        text: ``full`` or ``literature``.
-        progress: called with the number of archives (or unpacked files) done and to do.
-
-    Raises:
-        InputError: if a list is missing or wrong, a listed document is not there, an archive is damaged, or the output
-            folder holds files that are not from an earlier build.
-    """
-    source, output = Path(source), Path(output)
-    ids = source if ids is None else Path(ids)
-    labels = ids / LABEL_LIST if labels is None else Path(labels)
-    read_text = {"full": full_text, "literature": literature_text}[text]
-    settings = {"source": source, "ids": ids, "labels": labels, "text": text}
-    entries, repeated = read_id_lists(ids)
-    taxonomy = read_label_list(labels)
-    order = {label: index for index, label in enumerate(taxonomy.ids)}
-    files = NytFiles(source, (entry.key for entry in entries))
-    _check_absent(entries, files.absent(), source)
-    with write_corpus(output, name="nyt", settings=settings) as writer:
-        writer.taxonomy = taxonomy
-        # The lists are in no order that the archives know, so all documents are kept until the last is read.
-        found = {article.key: _read(article, read_text, order) for article in files.read(progress)}
-        _check_absent(entries, {entry.key for entry in entries}.difference(found), source)
-        for entry in entries:
-            document = found.pop(entry.key)
-            if isinstance(document, _Unusable):
-                writer.leave_out(document.reason, document.where, document.detail)
-            else:
-                writer.add(entry.split, document.text, document.labels, id=Path(entry.key).stem)
-        for entry in repeated:
-            writer.leave_out("listed twice", f"{entry.path}:{entry.line}", entry.written)
-    return writer.summary
+def _read(article: Article, read_text: Callable[[Element], str], order: dict[str, int]) -> _Usable | _Unusable:
+    """Return what is to be written of an article; ``order`` are the labels and their positions."""
+    if article.data is None:
+        return _Unusable(TOO_LARGE, article.where)
+    try:
+        root = parse(article.data)
+    except BrokenXml as error:
+        return _Unusable("broken XML", article.where, str(error))
+    text = read_text(root)
+    if not text:
+        return _Unusable("no text", article.where)
+    paths = label_paths(root)
+    labels = sorted(paths & order.keys(), key=order.__getitem__)
+    if not labels:
+        return _Unusable("no label of the list", article.where, ", ".join(sorted(paths)) or None)
+    return _Usable(text, labels)
 
 
 def full_text(root: Element) -> str:
@@ -227,53 +245,123 @@ def label_paths(root: Element) -> set[str]:
     return paths - {TOP}
 
 
-@dataclass(frozen=True, slots=True)
-class _Usable:
-    text: str
-    labels: list[str]
+class Article(NamedTuple):
+    """A file as it was found: its key, its place, and what is in it, or None if that is more than `LARGEST`.
 
+    A place in an archive is ``data/2006/12.tgz:12/24/1815754.xml``.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
-    reason: str
+    key: str
     where: str
-    detail: str | None = None
+    data: bytes | None
 
 
-def _read(article: Article, read_text: Callable[[Element], str], order: dict[str, int]) -> _Usable | _Unusable:
-    """Return what is to be written of an article.
+class _Year(NamedTuple):
+    """The file names wanted of a year, those that are files of their own, and the archives for the others, in order."""
+
+    name: str
+    wanted: set[str]
+    loose: list[Path]
+    archives: list[Path]
+
+
+class NytFiles:
+    """The wanted files of the corpus.
+
+    A file is told by its year and its name; folders and archives in between do not matter. So ``2006/12.tgz`` with
+    ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are all the same. Where a file is
+    there more than once, a file of its own comes before one in an archive, and otherwise the first.
 
     Args:
-        article: the file.
-        read_text: takes the root of its XML.
-        order: the labels and their positions.
+        source: the folder with a folder for each year, or a folder that has this one as ``data`` or ``Nytimes``.
+        keys: the files, as ``2006/1815754.xml``.
     """
-    if article.data is None:
-        return _Unusable(f"larger than {LARGEST // 2**20} MB", article.where)
+
+    def __init__(self, source: Path, keys: Iterable[str]) -> None:
+        folder = _folder_of_years(source)
+        wanted: dict[str, set[str]] = {}
+        for key in keys:
+            year, _, name = key.partition("/")
+            wanted.setdefault(year, set()).add(name)
+        self._years = [_find(folder / year, names) for year, names in sorted(wanted.items())]
+
+    def absent(self) -> set[str]:
+        """Return the files of which it is clear without reading that they are not there."""
+        return {
+            f"{year.name}/{name}"
+            for year in self._years
+            if not year.archives
+            for name in year.wanted.difference(path.name for path in year.loose)
+        }
+
+    def read(self, progress: Progress | None = None) -> Iterator[Article]:
+        """Yield the files that are there, each once.
+
+        An archive is read as a stream, to its end, so that damage is noticed wherever it is, and nothing is unpacked;
+        archives that are not needed any more are not read. The progress is called with the number of files and archives
+        done and to do.
+        """
+        total = sum(len(year.loose) + len(year.archives) for year in self._years)
+        done = 0
+        for year in self._years:
+            missing = set(year.wanted)
+            for path in (*year.loose, *year.archives):
+                if path.name in year.wanted:
+                    missing.discard(path.name)
+                    yield _read_file(f"{year.name}/{path.name}", path)
+                elif missing:
+                    for name, where, data in _read_archive(path, missing):
+                        missing.discard(name)
+                        yield Article(f"{year.name}/{name}", where, data)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+
+
+def _folder_of_years(source: Path) -> Path:
+    if not source.is_dir():
+        raise InputError("no such folder", path=source, remedy=SOURCE_REMEDY)
+    for folder in (source, source / "data", source / "Nytimes"):
+        if folder.is_dir() and any(YEAR.fullmatch(path.name) and path.is_dir() for path in folder.iterdir()):
+            return folder
+    what = "there is no folder of a year, such as 1987, in it or in its folder 'data'"
+    raise InputError(what, path=source, remedy=SOURCE_REMEDY)
+
+
+def _find(folder: Path, wanted: set[str]) -> _Year:
+    loose: dict[str, Path] = {}
+    archives: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name in wanted:
+                loose.setdefault(name, Path(parent, name))
+            elif name.endswith(ARCHIVES) and not name.startswith("."):
+                archives.append(Path(parent, name))
+    return _Year(folder.name, wanted, list(loose.values()), archives)
+
+
+def _read_file(key: str, path: Path) -> Article:
     try:
-        root = parse(article.data)
-    except BrokenXml as error:
-        return _Unusable("broken XML", article.where, str(error))
-    text = read_text(root)
-    if not text:
-        return _Unusable("no text", article.where)
-    paths = label_paths(root)
-    labels = sorted(paths & order.keys(), key=order.__getitem__)
-    if not labels:
-        return _Unusable("no label of the list", article.where, ", ".join(sorted(paths)) or None)
-    return _Usable(text, labels)
+        return Article(key, str(path), path.read_bytes() if path.stat().st_size <= LARGEST else None)
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror}", path=path) from error
 
 
-def _check_absent(entries: list[Entry], absent: set[str], source: Path) -> None:
-    """Refuse lists that name documents which are not in the source."""
-    missing = [entry for entry in entries if entry.key in absent]
-    if not missing:
-        return
-    first, others = missing[0], len(missing) - 1
-    more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
-    raise InputError(
-        f"{first.written!r} is not in {source}{more}",
-        path=first.path,
-        line=first.line,
-        remedy="check that --source holds the whole corpus, all years and months of it",
-    )
+def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, bytes | None]]:
+    """Yield name, place and content of the members that are wanted; the caller may take out what has been found."""
+    place = "before the first member"
+    try:
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            for number, member in enumerate(archive, 1):
+                name = member.name.rpartition("/")[2]
+                if name in wanted and member.isreg() and (content := archive.extractfile(member)) is not None:
+                    data = content.read() if member.size <= LARGEST else None
+                    yield name, f"{path}:{member.name}", data
+                place = f"after member {number:,}, {member.name!r}"
+            while stream.read(2**20):  # the check sum is at the end
+                pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise InputError(
+            f"the archive is damaged or cut short {place}: {error}", path=path, remedy="copy it again"
+        ) from error

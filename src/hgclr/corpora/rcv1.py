@@ -14,70 +14,31 @@ from typing import Literal
 import numpy as np
 
 from hgclr.corpora.rcv1_disks import (
-    Contents,
     IdList,
     ItemReader,
+    Story,
     TextForm,
     Unusable,
     find_disks,
     in_order,
     usable_cores,
 )
-from hgclr.data.folder_writer import CorpusWriter, Progress, Summary, write_corpus
+from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Entry, Source, link
+from hgclr.taxonomy.entries import LabelEntry, Source, link
 
 __all__ = ["build_rcv1", "read_topics", "split_training"]
 
+logger = logging.getLogger(__name__)
 LabelNames = Literal["codes", "descriptions"]
 LINE = re.compile(r"\s*parent:\s*(\S+)\s+child:\s*(\S+)\s+child-description:\s*(\S.*)")
 ROOT = "Root"
 """What stands above the top topics; it is no topic."""
-
-
-def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
-    """Read lines ``parent: CCAT  child: C11  child-description: STRATEGY/PLANS`` in any order.
-
-    The topics come in the order of the literature's label file, so that an index means the same topic in the
-    published models: the children of the root, then, going down the tree depth first, the children of each topic.
-
-    Args:
-        path: the file.
-        label_names: what a topic is called: its code or its description. Its id is the code in both cases.
-
-    Raises:
-        InputError: with the line, if a line is of another form, a parent is never defined, or the topics are no tree.
-    """
-    source = Source.load(path)
-    entries = []
-    for number, line in source.lines():
-        found = LINE.fullmatch(line)
-        if found is None:
-            raise source.error(
-                f"not a line of a topic file: {line.strip()[:60]!r}",
-                number,
-                "write 'parent: CODE  child: CODE  child-description: TEXT'",
-            )
-        parent, code, description = found.groups()
-        if code != ROOT:
-            name = code if label_names == "codes" else " ".join(description.split())
-            entries.append(Entry(code, name, None if parent == ROOT else parent, number))
-    return _in_literature_order(Taxonomy(*link(entries, source)))
-
-
-def _in_literature_order(tree: Taxonomy) -> Taxonomy:
-    order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
-    place = {old: new for new, old in enumerate(order)} | {-1: -1}
-    parents = [place[int(tree.parents[old])] for old in order]
-    return Taxonomy([tree.ids[old] for old in order], parents, [tree.names[old] for old in order])
-
-
 TRAINING_FILE, TOPIC_FILE = "lyrl2004_tokens_train.dat", "rcv1.topics.hier.orig"
 DOCUMENTS = 804_414
 """What RCV1-v2 has."""
 MOST_WORKERS = 4
 """Compressing the text takes half as long as reading it and is done by one process, which two readers keep busy."""
-logger = logging.getLogger(__name__)
 
 
 def build_rcv1(
@@ -91,7 +52,7 @@ def build_rcv1(
     ids: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> CorpusSummary:
     """Write RCV1-V2 as a data folder.
 
     **Documents** are the news items that have a topic and a region, or those that ``ids`` lists, in the order of the
@@ -103,22 +64,8 @@ def build_rcv1(
     **Splits**: the ids of the training file in ascending order, split 90/10 as scikit-learn's
     ``train_test_split(test_size=0.1, random_state=0)`` does, are train and dev; all other documents are test.
 
-    Args:
-        source: the folder with the Reuters disks anywhere below it: zip files of NewsML files, or folders of them.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        train_ids: the file with lines ``.I id`` (also ``.gz``); default: ``lyrl2004_tokens_train.dat`` below
-            ``source``.
-        topics: the topic tree; default: ``rcv1.topics.hier.orig`` below ``source``.
-        label_names: what the labels are called: ``codes``, as in the paper, or ``descriptions``.
-        text: the paragraphs joined by a space (``full``), or by nothing, as the literature does (``literature``).
-        ids: a file with one document id a line (``rcv1v2-ids.dat``, also ``.gz``): take these and no others.
-        workers: how many processes read; default: one a core, at most `MOST_WORKERS`. With more than one, a script
-            that calls this needs ``if __name__ == "__main__":``.
-        progress: called with the number of archives done and to do.
-
-    Raises:
-        InputError: with the file and the place in it, if an archive is truncated, the topic file is no tree, or an id
-            list names a document that is not in the archives.
+    The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of archives
+    done and to do. With several workers, a script that calls this needs ``if __name__ == "__main__":``.
     """
     disks = find_disks(Path(source))
     training_file = Path(train_ids or disks.named(TRAINING_FILE, f"{TRAINING_FILE}.gz", option="--train-ids"))
@@ -135,21 +82,79 @@ def build_rcv1(
         "text": text,
         "ids": wanted and wanted.path,
     }
+    splits, ids_wanted = split_training(training.ids), None if wanted is None else wanted.ids
+    used: set[int] = set()
+    lost: set[int] = set()
+    unknown: Counter[str] = Counter()
     with write_corpus(output, name="rcv1", settings=settings) as writer:
         writer.taxonomy = tree
-        corpus = _Corpus(writer, split_training(training.ids), None if wanted is None else wanted.ids)
-        total = len(disks.portions)
         with closing(in_order(reader, disks.portions, workers or min(usable_cores(), MOST_WORKERS))) as portions:
             for done, contents in enumerate(portions, 1):
-                corpus.add(contents)
+                unknown += contents.unknown
+                for document in contents.documents:
+                    if problem := _problem(document, used, ids_wanted):
+                        writer.leave_out(problem[0], document.where, problem[1])
+                        lost |= set() if document.id is None else {document.id}
+                    elif isinstance(document, Story):
+                        used.add(document.id)
+                        split = splits.get(document.id, "test")
+                        writer.add(split, document.text, document.labels, id=str(document.id))
                 if progress is not None:
-                    progress(done, total)
-        found = corpus.used | corpus.lost
+                    progress(done, len(disks.portions))
         for listed in (training, wanted):
             if listed is not None:
-                listed.require(found)
-    corpus.report(topic_file)
+                listed.require(used | lost)
+    if unknown:
+        shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(unknown.items()))
+        logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
+    if len(used) != DOCUMENTS:
+        logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(used):,}")
     return writer.summary
+
+
+def _problem(document: Story | Unusable, used: set[int], wanted: set[int] | None) -> tuple[str, str | None] | None:
+    """Return why a document is left out, if so, and what is wrong with this one."""
+    if isinstance(document, Unusable):
+        return document.reason, document.detail
+    if document.id in used:
+        return "an id that an earlier document has", str(document.id)
+    if wanted is not None and document.id not in wanted:
+        return "not among the wanted ids", str(document.id)
+    return None
+
+
+def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
+    """Read lines ``parent: CCAT  child: C11  child-description: STRATEGY/PLANS`` in any order.
+
+    The topics come in the order of the literature's label file, so that an index means the same topic in the
+    published models: the children of the root, then, going down the tree depth first, the children of each topic.
+
+    Args:
+        path: the file.
+        label_names: what a topic is called: its code or its description. Its id is the code in both cases.
+    """
+    source = Source.load(path)
+    entries = []
+    for number, line in source.lines():
+        found = LINE.fullmatch(line)
+        if found is None:
+            raise source.error(
+                f"not a line of a topic file: {line.strip()[:60]!r}",
+                number,
+                "write 'parent: CODE  child: CODE  child-description: TEXT'",
+            )
+        parent, code, description = found.groups()
+        if code != ROOT:
+            name = code if label_names == "codes" else " ".join(description.split())
+            entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
+    return _in_literature_order(Taxonomy(*link(entries, source)))
+
+
+def _in_literature_order(tree: Taxonomy) -> Taxonomy:
+    order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
+    place = {old: new for new, old in enumerate(order)} | {-1: -1}
+    parents = [place[int(tree.parents[old])] for old in order]
+    return Taxonomy([tree.ids[old] for old in order], parents, [tree.names[old] for old in order])
 
 
 def split_training(ids: Iterable[int]) -> dict[int, str]:
@@ -159,45 +164,3 @@ def split_training(ids: Iterable[int]) -> dict[int, str]:
     shuffled = np.random.RandomState(0).permutation(len(ordered)).tolist()
     dev = math.ceil(0.1 * len(ordered))
     return {ordered[place]: "dev" if rank < dev else "train" for rank, place in enumerate(shuffled)}
-
-
-class _Corpus:
-    """Write what the portions hold.
-
-    Args:
-        writer: takes the documents.
-        splits: by id, the split of the training documents.
-        wanted: the ids of the documents to take, if not all.
-    """
-
-    def __init__(self, writer: CorpusWriter, splits: dict[int, str], wanted: set[int] | None) -> None:
-        self.used: set[int] = set()
-        self.lost: set[int] = set()
-        self._writer, self._splits, self._wanted = writer, splits, wanted
-        self._unknown: Counter[str] = Counter()
-
-    def add(self, contents: Contents) -> None:
-        """Write the documents of a portion."""
-        self._unknown += contents.unknown
-        for document in contents.documents:
-            if isinstance(document, Unusable):
-                self._writer.leave_out(document.reason, document.where, document.detail)
-                if document.id is not None:
-                    self.lost.add(document.id)
-            elif document.id in self.used:
-                self._writer.leave_out("an id that an earlier document has", document.where, str(document.id))
-            elif self._wanted is not None and document.id not in self._wanted:
-                self._writer.leave_out("not among the wanted ids", document.where, str(document.id))
-                self.lost.add(document.id)
-            else:
-                self.used.add(document.id)
-                split = self._splits.get(document.id, "test")
-                self._writer.add(split, document.text, document.labels, id=str(document.id))
-
-    def report(self, topic_file: Path) -> None:
-        """Log what the user should know of a corpus that was written all the same."""
-        if self._unknown:
-            shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(self._unknown.items()))
-            logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
-        if len(self.used) != DOCUMENTS:
-            logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(self.used):,}")

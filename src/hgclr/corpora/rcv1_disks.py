@@ -1,8 +1,7 @@
-"""Find what the publishers of RCV1 hand out: the archives of news items, and the lists of document ids."""
+"""Read what the publishers of RCV1 hand out: archives of news items, in several processes, and lists of ids."""
 
 from __future__ import annotations
 
-import gzip
 import multiprocessing
 import os
 import re
@@ -19,15 +18,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
-from hgclr.corpora.news_files import BrokenXml, paragraphs, parse
+from hgclr.corpora.news_xml import BrokenXml, paragraphs, parse
+from hgclr.data.readers import byte_lines
 from hgclr.errors import HGCLRError, InputError
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
-    "Contents",
     "IdList",
     "ItemReader",
     "Portion",
+    "Story",
     "TextForm",
     "Unusable",
     "find_disks",
@@ -36,19 +36,19 @@ __all__ = [
     "usable_cores",
 ]
 
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+TextForm = Literal["full", "literature"]
+TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
+LEADING_ID = re.compile(r"[0-9]+")
 BYTES_A_PORTION, FILES_A_PORTION = 2**23, 5_000
 """Well above a day's news, which is one portion; more than this in one place is read in several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
-    """A share of the news items of one place, small enough to be held in memory.
+class Portion(NamedTuple):
+    """A share, one of ``parts``, of the news items of a zip file or a folder, small enough to be held in memory.
 
-    Args:
-        path: a zip file, or a folder of XML files.
-        where: what messages call it: the path below the source.
-        part: which share, counted from 0.
-        parts: how many there are.
+    Messages call it by its path below the source, ``where``.
     """
 
     path: Path
@@ -61,26 +61,15 @@ class Portion:
         return names[self.part * len(names) // self.parts : (self.part + 1) * len(names) // self.parts]
 
 
-@dataclass(frozen=True, slots=True)
-class Disks:
-    """What lies below a folder.
-
-    Args:
-        source: the folder.
-        portions: the news items, in the order of the names of their archives.
-        others: the files that are no news items, sorted.
-    """
+class Disks(NamedTuple):
+    """What lies below a folder: news items in the order of the names of their archives, and other files, sorted."""
 
     source: Path
     portions: list[Portion]
     others: list[Path]
 
     def named(self, *names: str, option: str) -> Path:
-        """Return the first file that has one of these names.
-
-        Raises:
-            InputError: if there is none; ``option`` is how the user can name one.
-        """
+        """Return the first file that has one of these names."""
         for path in self.others:
             if path.name in names:
                 return path
@@ -88,11 +77,7 @@ class Disks:
 
 
 def find_disks(source: Path) -> Disks:
-    """Look through a folder, at any depth, for zip files, folders of XML files, and the publishers' lists.
-
-    Raises:
-        InputError: if there is no such folder, a zip file is truncated, or there are no news items.
-    """
+    """Look through a folder, at any depth, for zip files, folders of XML files, and the publishers' lists."""
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy="name the folder that holds the Reuters disks")
     places: list[tuple[str, Path, int]] = []
@@ -136,9 +121,6 @@ class IdList:
     Args:
         path: the file; gzipped, if its name ends in ``.gz``.
         mark: what stands before an id; lines that begin with something else are not read.
-
-    Raises:
-        InputError: if the file cannot be read, or an id is not a whole number, with the line.
     """
 
     def __init__(self, path: Path, *, mark: str = "") -> None:
@@ -149,11 +131,7 @@ class IdList:
             raise InputError(f"{what} in this file", path=path, remedy="check that it is the right file")
 
     def require(self, found: Set[int]) -> None:
-        """Refuse a list with ids that were not found.
-
-        Raises:
-            InputError: with the line of the first, and their number.
-        """
+        """Refuse a list with ids that were not found."""
         if not (missing := len(self.ids - found)):
             return
         line, first = next((line, identifier) for line, identifier in self._lines() if identifier not in found)
@@ -166,25 +144,14 @@ class IdList:
         )
 
     def _lines(self) -> Iterator[tuple[int, int]]:
-        try:
-            with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as file:
-                for number, line in enumerate(file, 1):
-                    if not line.startswith(self._mark) or not line.strip():
-                        continue
-                    word = line.removeprefix(self._mark).strip()
-                    if not word.isdigit():
-                        shown = word[:40].decode("latin-1")
-                        raise InputError(f"{shown!r} is no document id", path=self.path, line=number)
-                    yield number, int(word)
-        except FileNotFoundError:
-            raise InputError("no such file", path=self.path) from None
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"the file cannot be read: {error}", path=self.path) from error
-
-
-TextForm = Literal["full", "literature"]
-TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
-LEADING_ID = re.compile(r"[0-9]+")
+        for number, line in enumerate(byte_lines(self.path), 1):
+            if not line.startswith(self._mark) or not line.strip():
+                continue
+            word = line.removeprefix(self._mark).strip()
+            if not word.isdigit():
+                shown = word[:40].decode("latin-1")
+                raise InputError(f"{shown!r} is no document id", path=self.path, line=number)
+            yield number, int(word)
 
 
 class Story(NamedTuple):
@@ -243,11 +210,7 @@ class ItemReader:
         return cls(tree.ids, closed, " " if text == "full" else "", need_region)
 
     def __call__(self, portion: Portion) -> Contents:
-        """Read the items of a portion.
-
-        Raises:
-            InputError: if the place as a whole cannot be read.
-        """
+        """Read the items of a portion."""
         contents = Contents([], Counter())
         with _opened(portion) as (names, read):
             items = [name for name in names if name.lower().endswith(".xml")]
@@ -284,7 +247,6 @@ class ItemReader:
 
 
 def _codes(root: Element, kind: str) -> list[str]:
-    """Return the codes of one kind, each once, in order."""
     found = (code.get("code") for codes in root.iter("codes") if codes.get("class") == kind for code in codes)
     return list(dict.fromkeys(code for code in found if code))
 
@@ -332,24 +294,15 @@ def _by_id(name: str) -> tuple[float, str]:
     return (float("inf") if identifier is None else identifier, name)
 
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
 def usable_cores() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Generator[Result, None, None]:
     """Yield the results of ``jobs`` in their order; close the generator to end the processes.
 
-    Args:
-        work: what is done with a job; it and the jobs are sent to other processes.
-        jobs: what there is to do.
-        workers: how many processes; with 1, everything is done in this one.
+    ``work`` and the jobs are sent to other processes, unless there is but one worker.
 
     Raises:
         HGCLRError: if a process ended by itself.

@@ -1,4 +1,4 @@
-"""Build the data folder of Web of Science."""
+"""Build a data set from Web of Science (WOS-46985), with the literature's texts, labels and splits."""
 
 from __future__ import annotations
 
@@ -8,106 +8,37 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.corpora.wos_files import JSON, TableRow, compare_with_literature, find_files, read_json_lines, read_table
-from hgclr.data.folder_writer import SPLITS, Progress, Summary, write_corpus
+from hgclr.corpora.wos_files import (
+    JSON,
+    Abstract,
+    TableRow,
+    compare_with_literature,
+    find_files,
+    read_json_lines,
+    read_table,
+)
+from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["build_wos", "clean_text", "label_tree", "merge_names", "split_rows"]
 
-CONTRACTIONS = ("'s", "'ve", "n't", "'re", "'d", "'ll")
-SPACES = re.compile(r"\s{2,}")
-
-
-def clean_text(abstract: str) -> str:
-    """Return an abstract as the literature has it.
-
-    White space and then double quotes go from both ends, a space comes before every ``'s 've n't 're 'd 'll``, runs of
-    white space become one space, and everything becomes lower case.
-
-    Example:
-        >>> clean_text('"We don\\'t  know."')
-        "we do n't know."
-    """
-    text = abstract.strip().strip('"')
-    for contraction in CONTRACTIONS:
-        text = text.replace(contraction, " " + contraction)
-    return SPACES.sub(" ", text).strip().lower()
-
-
-def merge_names(rows: Sequence[TableRow]) -> list[str]:
-    """Return the area of every row after the literature's merging.
-
-    Some codes (Y1, Y2) carry several names of areas. A row takes the first name among those that its code has had so
-    far, in file order, that is more frequent in its domain than its own; how frequent is counted over the whole file.
-    So a name keeps the rows that stand before the first of a more frequent one.
-
-    Args:
-        rows: all rows, in file order.
-    """
-    counts = Counter((row.domain, row.area) for row in rows)
-    names: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-    merged = []
-    for row in rows:
-        seen = names[row.code]
-        if row.area not in seen:
-            seen.append(row.area)
-        own = counts[row.domain, row.area]
-        merged.append(next((name for name in seen if counts[row.domain, name] > own), row.area))
-    return merged
-
-
-def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of ``train``, ``dev`` and ``test`` in the order of the literature's files.
-
-    The rows are shuffled, a fifth of them is the test split, and a fifth of the others the dev split.
-
-    Args:
-        count: how many rows there are, at least three.
-
-    Raises:
-        MissingExtraError: if the ``data`` extra is not installed.
-    """
-    require_extra("sklearn", extra="data", capability="The literature's split of Web of Science")
-    from sklearn.model_selection import train_test_split
-
-    rows = np.arange(count)
-    np.random.RandomState(7).shuffle(rows)  # as np.random.seed(7) would, without touching everyone's generator
-    rest, test = train_test_split(rows, test_size=0.2, random_state=0)
-    train, dev = train_test_split(rest, test_size=0.2, random_state=0)
-    return {"train": train, "dev": dev, "test": test}
-
-
 logger = logging.getLogger(__name__)
 ROWS = 46_985
 """How many rows WOS-46985 has."""
+CONTRACTIONS = ("'s", "'ve", "n't", "'re", "'d", "'ll")
+SPACES = re.compile(r"\s{2,}")
 Labels = Literal["literature", "original"]
-
-
-class Abstract(NamedTuple):
-    """A document-to-be.
-
-    Args:
-        where: the file, and the row in it.
-        domain: its upper label.
-        area: its lower label.
-        text: its text, which may be empty.
-    """
-
-    where: str
-    domain: str
-    area: str
-    text: str
 
 
 def build_wos(
     source: Path, output: Path, *, labels: Labels = "literature", progress: Progress | None = None
-) -> Summary:
+) -> CorpusSummary:
     """Write Web of Science as a data folder: an abstract in, its domain and area out.
 
     **Texts** are cleaned as in the literature (`clean_text`).
@@ -120,16 +51,10 @@ def build_wos(
     **Splits** are the literature's (`split_rows`), in its order. A row without an abstract takes its place in them and
     is then left out.
 
-    Args:
-        source: ``Data.xlsx``, the same as tab-separated ``Data.txt``, the literature's ``wos_total.json``, or a folder
-            with one of them or with the literature's ``wos_train.json``, ``wos_val.json`` and ``wos_test.json``,
-            whose split is kept.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        labels: which names of areas to use; JSON lines have the literature's only.
-        progress: called with the number of rows read and, where the file says so, how many there are.
+    The arguments are the options of ``hgclr data prepare wos``; ``progress`` is called with the number of rows read
+    and, where the file says so, how many there are.
 
     Raises:
-        InputError: if a file is missing, damaged or not of this form, or the folder holds other files.
         MissingExtraError: if the ``data`` extra is not installed.
     """
     if labels not in ("literature", "original"):
@@ -163,12 +88,95 @@ def build_wos(
     return writer.summary
 
 
-def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[str, str], tuple[str, str]]]:
-    """Return the tree of domains and areas, in order of first appearance, and the ids of every domain with its area.
+def _read_table(
+    path: Path, labels: Labels, progress: Progress | None
+) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
+    rows = list(read_table(path, progress))
+    areas = merge_names(rows) if labels == "literature" else [row.area for row in rows]
+    abstracts = [
+        Abstract(f"{path.name}:{row.number}", row.domain, area, clean_text(row.abstract))
+        for row, area in zip(rows, areas, strict=True)
+    ]
+    return abstracts, _split(abstracts, path)
 
-    Args:
-        labels: domain and area of every row.
+
+def _read_json(files: Sequence[Path], progress: Progress | None) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
+    abstracts: list[Abstract] = []
+    ends = [0]
+    for file in files:
+        if len(files) > 1:
+            compare_with_literature(file)
+        for row in read_json_lines(file):
+            abstracts.append(row)
+            if progress is not None:
+                progress(len(abstracts), None)
+        ends.append(len(abstracts))
+    if len(files) == 1:
+        return abstracts, _split(abstracts, files[0])
+    return abstracts, {split: range(*rows) for split, rows in zip(SPLITS, pairwise(ends), strict=True)}
+
+
+def _split(abstracts: Sequence[Abstract], path: Path) -> Mapping[str, Iterable[int]]:
+    if len(abstracts) < 3:
+        raise InputError(f"too few rows for three splits: {len(abstracts)}", path=path)
+    return split_rows(len(abstracts))
+
+
+def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of ``train``, ``dev`` and ``test`` in the order of the literature's files.
+
+    The rows are shuffled, a fifth of them is the test split, and a fifth of the others the dev split.
+
+    Raises:
+        MissingExtraError: if the ``data`` extra is not installed.
     """
+    require_extra("sklearn", extra="data", capability="The literature's split of Web of Science")
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(count)
+    np.random.RandomState(7).shuffle(rows)  # as np.random.seed(7) would, without touching everyone's generator
+    rest, test = train_test_split(rows, test_size=0.2, random_state=0)
+    train, dev = train_test_split(rest, test_size=0.2, random_state=0)
+    return {"train": train, "dev": dev, "test": test}
+
+
+def clean_text(abstract: str) -> str:
+    """Return an abstract as the literature has it.
+
+    White space and then double quotes go from both ends, a space comes before every ``'s 've n't 're 'd 'll``, runs of
+    white space become one space, and everything becomes lower case.
+
+    Example:
+        >>> clean_text('"We don\\'t  know."')
+        "we do n't know."
+    """
+    text = abstract.strip().strip('"')
+    for contraction in CONTRACTIONS:
+        text = text.replace(contraction, " " + contraction)
+    return SPACES.sub(" ", text).strip().lower()
+
+
+def merge_names(rows: Sequence[TableRow]) -> list[str]:
+    """Return the area of every row after the literature's merging.
+
+    Some codes (Y1, Y2) carry several names of areas. A row takes the first name among those that its code has had so
+    far, in file order, that is more frequent in its domain than its own; how frequent is counted over the whole file.
+    So a name keeps the rows that stand before the first of a more frequent one.
+    """
+    counts = Counter((row.domain, row.area) for row in rows)
+    names: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    merged = []
+    for row in rows:
+        seen = names[row.code]
+        if row.area not in seen:
+            seen.append(row.area)
+        own = counts[row.domain, row.area]
+        merged.append(next((name for name in seen if counts[row.domain, name] > own), row.area))
+    return merged
+
+
+def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[str, str], tuple[str, str]]]:
+    """Return the tree of domains and areas, in order of first appearance, and the ids of every domain with its area."""
     areas: dict[str, list[str]] = {}
     pairs = list(dict.fromkeys(labels))
     for domain, area in pairs:
@@ -182,40 +190,3 @@ def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[
         [*areas, *(area for _, _, area in ordered)],
     )
     return taxonomy, ids
-
-
-def _read_table(
-    path: Path, labels: Labels, progress: Progress | None
-) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
-    """Return what is in the publisher's file, and the rows of every split."""
-    rows = list(read_table(path, progress))
-    areas = merge_names(rows) if labels == "literature" else [row.area for row in rows]
-    abstracts = [
-        Abstract(f"{path.name}:{row.number}", row.domain, area, clean_text(row.abstract))
-        for row, area in zip(rows, areas, strict=True)
-    ]
-    return abstracts, _split(abstracts, path)
-
-
-def _read_json(files: Sequence[Path], progress: Progress | None) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
-    """Return what is in the literature's file or files, and the rows of every split."""
-    abstracts: list[Abstract] = []
-    ends = [0]
-    for file in files:
-        if len(files) > 1:
-            compare_with_literature(file)
-        for row in read_json_lines(file):
-            abstracts.append(Abstract(f"{file.name}:{row.number}", row.domain, row.area, row.text))
-            if progress is not None:
-                progress(len(abstracts), None)
-        ends.append(len(abstracts))
-    if len(files) == 1:
-        return abstracts, _split(abstracts, files[0])
-    return abstracts, {split: range(*rows) for split, rows in zip(SPLITS, pairwise(ends), strict=True)}
-
-
-def _split(abstracts: Sequence[Abstract], path: Path) -> Mapping[str, Iterable[int]]:
-    """Return the rows of every split."""
-    if len(abstracts) < 3:
-        raise InputError(f"too few rows for three splits: {len(abstracts)}", path=path)
-    return split_rows(len(abstracts))

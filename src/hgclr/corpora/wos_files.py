@@ -1,4 +1,4 @@
-"""Find the files of Web of Science in what the user names."""
+"""Find and read the files of Web of Science: the publisher's table, and the literature's JSON lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from hgclr.data.folder_writer import Progress
-from hgclr.data.readers import json_rows
-from hgclr.data.rows import BadRow
+from hgclr.data.readers import good_json_rows
 from hgclr.errors import InputError, require_extra
 
-__all__ = ["JSON", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
+__all__ = ["JSON", "Abstract", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
 
 logger = logging.getLogger(__name__)
 SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
@@ -25,18 +24,33 @@ SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
 PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx", "Meta-data/Data.txt", "Data.txt")
 TOTAL = "wos_total.json"
 PARTS = ("wos_train.json", "wos_val.json", "wos_test.json")
+TEXT_KEY, LABELS = "doc_token", "doc_label"
+GIT_BLOBS = {
+    "wos_train.json": "7b6f0e9dd5d80a6b7dd41d2219f6f36bc3783237",
+    "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
+    "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
+}
+"""What git calls the content of the files with which the literature's figures were made."""
+COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
+DAMAGE = (
+    BadZipFile,
+    EOFError,
+    zlib.error,
+    ParseError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
 
 
 def find_files(source: Path) -> tuple[Path, ...]:
     """Return one file with all rows, or the three files of the literature's train, validation and test splits.
 
     A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
-
-    Args:
-        source: a file, or the folder that it is in.
-
-    Raises:
-        InputError: if there is no such file, or only some of the three.
     """
     if source.is_dir():
         files = _choose(source)
@@ -63,7 +77,7 @@ def find_files(source: Path) -> tuple[Path, ...]:
 
 
 def _choose(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a folder that are to be read; say which others there are."""
+    """Return the files of a folder that are to be read; log which others there are."""
     single = [folder / name for name in (*PUBLISHED, TOTAL) if (folder / name).is_file()]
     parts = [folder / name for name in PARTS if (folder / name).is_file()]
     if single:
@@ -78,51 +92,32 @@ def _choose(folder: Path) -> tuple[Path, ...]:
     return tuple(parts)
 
 
-TEXT_KEY, LABELS = "doc_token", "doc_label"
-GIT_BLOBS = {
-    "wos_train.json": "7b6f0e9dd5d80a6b7dd41d2219f6f36bc3783237",
-    "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
-    "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
-}
-"""What git calls the content of the files with which the literature's figures were made."""
+class Abstract(NamedTuple):
+    """A document-to-be: the file and the row in it, the upper and the lower label, and the text, perhaps empty."""
 
-
-class JsonRow(NamedTuple):
-    """A row, its text cleaned and its names merged by the literature's program.
-
-    Args:
-        number: its line in the file, counted from 1.
-        domain: the name of the domain.
-        area: the name of the area.
-        text: the text, which may be empty.
-    """
-
-    number: int
+    where: str
     domain: str
     area: str
     text: str
 
 
-def read_json_lines(path: Path) -> Iterator[JsonRow]:
-    """Yield the rows of a file in order.
-
-    Raises:
-        InputError: with the line, if a row is not of the literature's form.
-    """
-    with path.open("rb") as lines:
-        for row in json_rows(lines, path, (TEXT_KEY, LABELS)):
-            if isinstance(row, BadRow):
-                raise InputError(row.reason, path=path, line=row.number)
-            text, labels = row.values[TEXT_KEY], row.values[LABELS]
-            if not isinstance(text, str):
-                raise InputError(f"{TEXT_KEY} is not a string", path=path, line=row.number)
-            match labels:
-                case [str(domain), str(area)] if domain.strip() and area.strip():
-                    pass
-                case _:
-                    raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
-            _check_unicode(text + domain + area, path, row.number)
-            yield JsonRow(row.number, domain.strip(), area.strip(), text.strip().lower())
+def read_json_lines(path: Path) -> Iterator[Abstract]:
+    """Yield the rows of a file in order, as the literature's program cleaned their texts and merged their names."""
+    for row in good_json_rows(path, (TEXT_KEY, LABELS)):
+        text, labels = row.values[TEXT_KEY], row.values[LABELS]
+        if not isinstance(text, str):
+            raise InputError(f"{TEXT_KEY} is not a string", path=path, line=row.number)
+        match labels:
+            case [str(domain), str(area)] if domain.strip() and area.strip():
+                pass
+            case _:
+                raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
+        try:
+            (text + domain + area).encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape and UTF-8 cannot hold
+            remedy = "correct its \\u escapes"
+            raise InputError("not valid Unicode text", path=path, line=row.number, remedy=remedy) from None
+        yield Abstract(f"{path.name}:{row.number}", domain.strip(), area.strip(), text.strip().lower())
 
 
 def compare_with_literature(path: Path) -> None:
@@ -143,39 +138,10 @@ def git_blob(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _check_unicode(text: str, path: Path, number: int) -> None:
-    """Refuse half a surrogate pair, which JSON can escape and UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError("not valid Unicode text", path=path, line=number, remedy="correct its \\u escapes") from None
-
-
-COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
-DAMAGE = (
-    BadZipFile,
-    EOFError,
-    zlib.error,
-    ParseError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
-
-
 class TableRow(NamedTuple):
-    """A row as printed, with the white space around its names removed.
+    """A row as printed, with the white space around its names removed; the abstract may be empty.
 
-    Args:
-        number: its place in the file, counted from 1; the header is row 1.
-        code: Y1 and Y2, the publisher's numbers of the domain and of the area in it.
-        domain: the name of the domain.
-        area: the name of the area.
-        abstract: the text, which may be empty.
+    The header is row 1; the code is Y1 and Y2, the publisher's numbers of the domain and of the area in it.
     """
 
     number: int
@@ -186,11 +152,7 @@ class TableRow(NamedTuple):
 
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
-    """Yield the rows of a table in order; empty rows at its end are no rows.
-
-    Args:
-        path: an XLSX file, or a text file with a tab between the columns.
-        progress: called with the number of rows read and, where the file says so, how many there are.
+    """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows.
 
     Raises:
         InputError: with the row, if the table is not of the publisher's form or the file is damaged.
@@ -213,7 +175,6 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
 
 
 def _check_header(cells: list[str], path: Path) -> None:
-    """Refuse a table whose first row is not the names of the seven columns."""
     found = [cell.strip() for cell in cells]
     if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
         raise InputError(
@@ -225,7 +186,6 @@ def _check_header(cells: list[str], path: Path) -> None:
 
 
 def _row(number: int, cells: list[str], path: Path) -> TableRow:
-    """Make a row out of its cells."""
     if len(cells) != len(COLUMNS):
         raise InputError(
             f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}",
@@ -242,7 +202,6 @@ def _row(number: int, cells: list[str], path: Path) -> TableRow:
 
 
 def _whole_number(column: str, cell: str, path: Path, number: int) -> int:
-    """Return the number in a cell."""
     digits = cell.strip()
     if not (digits.isascii() and digits.isdigit()):
         raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=number)

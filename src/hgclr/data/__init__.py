@@ -1,4 +1,7 @@
-"""Documents in: data folders, their checks, the token cache, and corpora that build themselves."""
+"""Documents in: data folders, their checks and statistics, and the token cache.
+
+Everything here raises :class:`~hgclr.errors.InputError`, with file and row, for data that cannot be used.
+"""
 
 from __future__ import annotations
 

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["CorpusWriter", "Progress", "Summary", "write_corpus"]
+__all__ = ["CorpusSummary", "CorpusWriter", "Progress", "write_corpus"]
 
 Progress = Callable[[int, int | None], None]
 """Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
@@ -24,23 +25,9 @@ TAXONOMY, RECORD, LEFT_OUT = "taxonomy.json", "corpus.json", "left-out.jsonl"
 FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
 
 
-class Sink(Protocol):
-    """Where bytes go."""
-
-    def write(self, data: bytes, /) -> int:
-        """Take them."""
-        ...
-
-
 @dataclass(slots=True)
-class Summary:
-    """What became of a corpus.
-
-    Args:
-        output: the data folder.
-        documents: by split, how many documents were written.
-        left_out: by reason, how many documents were not.
-    """
+class CorpusSummary:
+    """What became of a corpus: its folder, the documents written by split, and those that were not by reason."""
 
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
@@ -48,28 +35,16 @@ class Summary:
 
 
 class CorpusWriter:
-    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand.
+    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand."""
 
-    Args:
-        summary: counts what is written.
-        streams: by split, and for `LEFT_OUT`, where lines go.
-    """
-
-    def __init__(self, summary: Summary, streams: Mapping[str, Sink]) -> None:
+    def __init__(self, summary: CorpusSummary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
         self.taxonomy: Taxonomy | None = None
         """The label tree; to be set before the block ends."""
         self._streams = streams
 
     def add(self, split: str, text: str, labels: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
-        """Write one document.
-
-        Args:
-            split: ``train``, ``dev`` or ``test``.
-            text: its text.
-            labels: ids of its labels, every one with its ancestors.
-            id: what the publisher calls the document, if anything.
-        """
+        """Write one document; labels are ids, every one with its ancestors, ``id`` is what the publisher calls it."""
         row = {"text": text, "labels": list(labels)}
         self.add_row(split, row if id is None else {"id": id, **row})
 
@@ -81,10 +56,7 @@ class CorpusWriter:
     def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
         """Record a document that cannot be used.
 
-        Args:
-            reason: what is wrong, in the same words for all documents of this kind: they are counted by it.
-            where: the file, and the place in it.
-            detail: what is wrong with this one.
+        The reason is the same for all documents of a kind, which are counted by it; the detail is this one's.
         """
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1
@@ -105,17 +77,14 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: what the user chose.
-
-    Raises:
-        InputError: if the folder holds files that are not from an earlier build, or there is no document for training.
     """
     output = Path(output)
     _check_replaceable(output)
     with atomic_folder(output) as folder:
-        summary = Summary(output)
+        summary = CorpusSummary(output)
         with ExitStack() as stack:
             # No time stamp and no name inside: the same input gives the same bytes.
-            streams: dict[str, Sink] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
+            streams: dict[str, BufferedIOBase] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
             for split in SPLITS:
                 raw = stack.enter_context((folder / f"{split}.jsonl.gz").open("wb"))
                 streams[split] = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))

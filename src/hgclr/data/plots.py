@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from hgclr.presentation import PLOT_STYLE as STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plot", "draw_plots", "require_plots"]
+__all__ = ["DataPlot", "draw_plots", "require_plots"]
 
 SIZE = (8.8, 3.8)
 """Inches; at 200 dots, and shown at 100, as wide as the report."""
@@ -31,15 +30,8 @@ LISTED = 15
 """Numbers of labels that have a bar of their own; documents with more share one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """One picture.
-
-    Args:
-        name: of its file.
-        png: the content of the file.
-        alt: what it shows, in words.
-    """
+class DataPlot(NamedTuple):
+    """One picture: the name of its file, the content of the file, and what it shows, in words."""
 
     name: str
     png: bytes
@@ -55,7 +47,7 @@ def require_plots() -> None:
     require_extra("matplotlib", extra="data", capability="Drawing plots of a data folder")
 
 
-def draw_plots(statistics: Statistics) -> list[Plot]:
+def draw_plots(statistics: Statistics) -> list[DataPlot]:
     """Draw every plot as a PNG on white; the same statistics give the same bytes.
 
     Raises:
@@ -76,7 +68,7 @@ def draw_plots(statistics: Statistics) -> list[Plot]:
             figure = Figure(figsize=SIZE, layout="constrained")
             axes = figure.subplots()
             alt = draw(axes, statistics)
-            plots.append(Plot(f"{name}.png", render(figure, "png"), alt))
+            plots.append(DataPlot(f"{name}.png", render(figure, "png"), alt))
     return plots
 
 

@@ -9,9 +9,9 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from hgclr.data.rows import BadRow, Row, require_columns
 from hgclr.errors import InputError, require_extra
@@ -19,135 +19,15 @@ from hgclr.errors import InputError, require_extra
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SUFFIXES", "is_dataset_folder", "json_rows", "read_rows", "table_rows"]
-
-BATCH = 1000
-"""Rows in memory at a time."""
-Decoder = Callable[[object], object]
-
-
-def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
-    """Yield the rows of a Parquet file, of which only the named columns are read."""
-    require_extra("pyarrow", extra="parquet", capability="reading Parquet")
-    import pyarrow
-    import pyarrow.parquet
-
-    first = 1
-    try:
-        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
-            require_columns(file.schema_arrow.names, columns, path=path)
-            for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
-                yield from _rows(batch, path, first, {})
-                first += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(
-            f"damaged, or no Parquet file: {error}", path=path, line=first, remedy="write it again"
-        ) from None
-
-
-def dataset_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
-    """Yield the rows of one split saved with ``datasets``; class labels come as their names."""
-    require_extra("datasets", extra="train", capability="reading a datasets folder")
-    import datasets
-    import pyarrow
-
-    remedy = "write it again with save_to_disk"
-    bars = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        dataset = datasets.load_from_disk(str(path))
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
-        raise InputError(f"damaged, or no datasets folder: {error}", path=path, remedy=remedy) from None
-    finally:
-        if bars:
-            datasets.enable_progress_bars()
-    require_columns(dataset.column_names, columns, path=path)
-    decoders = _class_label_decoders(dataset.features, columns)
-    first = 1
-    try:
-        for table in dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=BATCH):
-            yield from _rows(table, path, first, decoders)
-            first += table.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"damaged datasets folder: {error}", path=path, line=first, remedy=remedy) from None
-
-
-def _rows(
-    table: pyarrow.RecordBatch | pyarrow.Table, path: Path, first: int, decoders: Mapping[str, Decoder]
-) -> Iterator[Row | BadRow]:
-    """Yield the rows of a batch whose first row has the number ``first``."""
-    names = table.schema.names
-    try:
-        cells = [table.column(name).to_pylist() for name in names]
-    except UnicodeDecodeError:
-        # Arrow does not check its strings when it reads them: find the rows at fault one by one.
-        yield from _rows_one_by_one(table, path, first, decoders)
-        return
-    for number, values in enumerate(zip(*cells, strict=True), first):
-        yield Row(number, _decoded(dict(zip(names, values, strict=True)), decoders))
-
-
-def _rows_one_by_one(
-    table: pyarrow.RecordBatch | pyarrow.Table, path: Path, first: int, decoders: Mapping[str, Decoder]
-) -> Iterator[Row | BadRow]:
-    """Do as `_rows`, telling rows that are not UTF-8 from the others."""
-    for place in range(table.num_rows):
-        scalars = {name: table.column(name)[place] for name in table.schema.names}
-        try:
-            values = {name: scalar.as_py() for name, scalar in scalars.items()}
-        except UnicodeDecodeError as error:
-            content = {name: _readable(scalar) for name, scalar in scalars.items()}
-            yield BadRow(path, first + place, f"not UTF-8: {error.reason}", content, "store the text as UTF-8")
-        else:
-            yield Row(first + place, _decoded(values, decoders))
-
-
-def _readable(scalar: Any) -> object:
-    """Return a cell with the bytes that are not UTF-8 written as ``\\xNN``."""
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError:
-        if hasattr(scalar, "as_buffer"):
-            return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
-        return [_readable(part) for part in scalar.values]
-
-
-def _class_label_decoders(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Decoder]:
-    """Return, for each column of class labels, what turns its numbers into names."""
-    import datasets
-
-    decoders: dict[str, Decoder] = {}
-    for column in columns:
-        feature = features[column]
-        inner = getattr(feature, "feature", feature)
-        if isinstance(inner, datasets.ClassLabel):
-            decoders[column] = _class_label_decoder(inner.names)
-    return decoders
-
-
-def _class_label_decoder(names: Sequence[str]) -> Decoder:
-    """Map the numbers of class labels to names; a number without a name (-1 is usual) stays as it is."""
-
-    def decode(cell: object) -> object:
-        if isinstance(cell, list):
-            return [decode(part) for part in cell]
-        return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else cell
-
-    return decode
-
-
-def _decoded(values: dict[str, object], decoders: Mapping[str, Decoder]) -> dict[str, object]:
-    """Apply the decoders of the columns that have one."""
-    for column, decode in decoders.items():
-        values[column] = decode(values[column])
-    return values
-
+__all__ = ["SUFFIXES", "byte_lines", "good_json_rows", "is_dataset_folder", "json_rows", "read_rows", "table_rows"]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 LONGEST_CELL = 2**24
 """Characters a table cell may have. Python's own limit, 131,072, is less than a long document has; with no
 limit, a quote that is never closed would pull the rest of the file into memory."""
+BATCH = 1000
+"""Rows of Parquet and ``datasets`` in memory at a time."""
+Decoder = Callable[[object], object]
 
 
 def is_dataset_folder(path: Path) -> bool:
@@ -155,7 +35,7 @@ def is_dataset_folder(path: Path) -> bool:
     return (path / "state.json").is_file()
 
 
-def read_rows(path: str | Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
+def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = False) -> Iterator[Row | BadRow]:
     """Yield the rows of a file in order, in flat memory.
 
     A row that is broken while the next one can still be found comes as a `BadRow`.
@@ -163,6 +43,7 @@ def read_rows(path: str | Path, columns: Sequence[str]) -> Iterator[Row | BadRow
     Args:
         path: a file whose name ends as in `SUFFIXES`, or the folder of a ``datasets`` split.
         columns: the columns every row must have.
+        all_columns: read the other columns, too, of formats that can leave them out.
 
     Raises:
         InputError: if the file itself cannot be used: missing, damaged, unknown format, or a table without
@@ -177,17 +58,17 @@ def read_rows(path: str | Path, columns: Sequence[str]) -> Iterator[Row | BadRow
                 path=path,
                 remedy="name the folder of one split",
             )
-        return dataset_rows(path, columns)
+        return _dataset_rows(path, columns, all_columns)
     if not path.is_file():
         raise InputError("no such file", path=path)
     name = path.name.lower()
-    kind = name.removesuffix(".gz").rpartition(".")[2]
-    if name.endswith(".parquet"):
-        return parquet_rows(path, columns)
     if not name.endswith(SUFFIXES):
         raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
+    if name.endswith(".parquet"):
+        return _parquet_rows(path, columns, all_columns)
+    kind = name.removesuffix(".gz").rpartition(".")[2]
     if kind == "jsonl":
-        return json_rows(_byte_lines(path), path, columns)
+        return json_rows(byte_lines(path), path, columns)
     return table_rows(_text_lines(path), path, columns, delimiter="," if kind == "csv" else "\t")
 
 
@@ -214,14 +95,20 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             wanted = f" with {', '.join(columns)}" if columns else ""
             reason = f"wrong type: the row is a {type(values).__name__}, not an object{wanted}"
             yield BadRow(path, number, reason, values)
-            continue
-        missing = [column for column in columns if column not in values]
-        if missing:
+        elif missing := [column for column in columns if column not in values]:
             found = ", ".join(map(repr, values)) or "none"
             reason = f"missing column {missing[0]!r} (the row has: {found})"
             yield BadRow(path, number, reason, values, "name the right column with --text-column or --label-column")
-            continue
-        yield Row(number, values)
+        else:
+            yield Row(number, values)
+
+
+def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of a file of JSON lines, whatever its name."""
+    for row in json_rows(byte_lines(path), path, columns):
+        if isinstance(row, BadRow):
+            raise InputError(row.reason, path=path, line=row.number, remedy=row.remedy or "mend the line")
+        yield row
 
 
 def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, delimiter: str) -> Iterator[Row | BadRow]:
@@ -233,10 +120,6 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
         path: the file, for messages.
         columns: the columns the header must have.
         delimiter: what separates cells.
-
-    Raises:
-        InputError: if the header lacks a column, or quoting is broken: where the next record starts cannot be
-            known then, so this is not one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -265,9 +148,8 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
             header = [cell.strip() for cell in cells]
             require_columns(header, columns, path=path, line=number)
         elif len(cells) != len(header):
-            reason = f"missing column: the row has {len(cells)} cells, the header {len(header)}"
-            if len(cells) > len(header):
-                reason = f"too many columns: the row has {len(cells)} cells, the header {len(header)}"
+            kind = "too many columns" if len(cells) > len(header) else "missing column"
+            reason = f"{kind}: the row has {len(cells)} cells, the header {len(header)}"
             yield BadRow(path, number, reason, cells, "quote cells that contain the delimiter")
         else:
             yield Row(number, dict(zip(header, cells, strict=True)))
@@ -283,58 +165,143 @@ def _encoding_problem(cells: Sequence[str]) -> str | None:
     return None
 
 
-def _byte_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, unpacked if it is gzipped."""
-    number = 0
-    with _open(path) as stream:
-        lines = iter(stream)
-        while True:
-            with _damage_reported(path, number + 1):
-                line = next(lines, None)
-            if line is None:
-                return
-            number += 1
-            yield line
+def byte_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, unpacked if its name ends in ``.gz``."""
+    return _lines(path, lambda stream: stream)
 
 
 def _text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file as text, line ends kept for the table parser."""
-    number = 0
-    with _open(path) as stream:
-        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    return _lines(
+        path, lambda stream: io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    )
+
+
+def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[AnyStr]:
+    with ExitStack() as stack:
+        try:
+            stream: BinaryIO = stack.enter_context(path.open("rb"))
+        except FileNotFoundError:
+            raise InputError("no such file", path=path) from None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        if path.name.lower().endswith(".gz"):
+            unpacked = cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
+            stream = stack.enter_context(io.BufferedReader(unpacked, 2**18))
+        lines = decoded(stream)
+        number = 0
         while True:
-            with _damage_reported(path, number + 1):
+            number += 1
+            try:
                 line = lines.readline()
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                what = f"damaged or truncated gzip file: {error}"
+                raise InputError(what, path=path, line=number, remedy="copy it again from its source") from None
             if not line:
                 return
-            number += 1
             yield line
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, unpacking gzip."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
-    with file:
-        if not path.name.lower().endswith(".gz"):
-            yield file
-            return
-        with io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)), 2**18) as stream:
-            yield stream
+def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
+    require_extra("pyarrow", extra="parquet", capability="reading Parquet")
+    import pyarrow
+    import pyarrow.parquet
 
-
-@contextmanager
-def _damage_reported(path: Path, number: int) -> Iterator[None]:
-    """Turn what gzip raises into an error that names the row."""
+    first = 1
     try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+            chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
+            for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
+                yield from _rows(batch, path, first, {})
+                first += batch.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
-            f"damaged or truncated gzip file: {error}",
-            path=path,
-            line=number,
-            remedy="copy it again from its source",
+            f"damaged, or no Parquet file: {error}", path=path, line=first, remedy="write it again"
         ) from None
+
+
+def _dataset_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
+    """Yield the rows of one split saved with ``datasets``; class labels come as their names."""
+    require_extra("datasets", extra="train", capability="reading a datasets folder")
+    import datasets
+    import pyarrow
+
+    remedy = "write it again with save_to_disk"
+    bars = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        dataset = datasets.load_from_disk(str(path))
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+        raise InputError(f"damaged, or no datasets folder: {error}", path=path, remedy=remedy) from None
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+    chosen = _chosen(dataset.column_names, columns, all_columns, path)
+    decoders: dict[str, Decoder] = {}
+    for column in chosen:
+        feature = getattr(dataset.features[column], "feature", dataset.features[column])
+        if isinstance(feature, datasets.ClassLabel):
+            decoders[column] = _class_label_decoder(feature.names)
+    first = 1
+    try:
+        for table in dataset.select_columns(chosen).with_format("arrow").iter(batch_size=BATCH):
+            yield from _rows(table, path, first, decoders)
+            first += table.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"damaged datasets folder: {error}", path=path, line=first, remedy=remedy) from None
+
+
+def _chosen(found: Sequence[str], columns: Sequence[str], all_columns: bool, path: Path) -> list[str]:
+    chosen = list(dict.fromkeys([*columns, *found])) if all_columns else list(columns)
+    require_columns(found, chosen, path=path)
+    return chosen
+
+
+def _class_label_decoder(names: Sequence[str]) -> Decoder:
+    """Map the numbers of class labels to names; a number without a name (-1 is usual) stays as it is."""
+
+    def decode(cell: object) -> object:
+        if isinstance(cell, list):
+            return [decode(part) for part in cell]
+        return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else cell
+
+    return decode
+
+
+def _rows(
+    table: pyarrow.RecordBatch | pyarrow.Table, path: Path, first: int, decoders: Mapping[str, Decoder]
+) -> Iterator[Row | BadRow]:
+    """Yield the rows of a batch whose first row has the number ``first``."""
+    names = table.schema.names
+
+    def row(number: int, cells: Iterable[object]) -> Row:
+        values = dict(zip(names, cells, strict=True))
+        for column, decode in decoders.items():
+            values[column] = decode(values[column])
+        return Row(number, values)
+
+    try:
+        columns = [table.column(name).to_pylist() for name in names]
+    except UnicodeDecodeError:
+        # Arrow does not check its strings when it reads them: find the rows at fault one by one.
+        for place in range(table.num_rows):
+            scalars = [table.column(name)[place] for name in names]
+            try:
+                yield row(first + place, [scalar.as_py() for scalar in scalars])
+            except UnicodeDecodeError as error:
+                content = dict(zip(names, map(_readable, scalars), strict=True))
+                yield BadRow(path, first + place, f"not UTF-8: {error.reason}", content, "store the text as UTF-8")
+        return
+    for number, cells in enumerate(zip(*columns, strict=True), first):
+        yield row(number, cells)
+
+
+def _readable(scalar: Any) -> object:
+    """Return a cell with the bytes that are not UTF-8 written as ``\\xNN``."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        if hasattr(scalar, "as_buffer"):
+            return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
+        return [_readable(part) for part in scalar.values]

@@ -9,11 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hgclr.data.check import CheckReport, excerpt, findings
-from hgclr.data.plots import Plot, draw_plots, require_plots
-from hgclr.data.statistics import Statistics, statistics_json, subtree_sums
+from hgclr.data.plots import DataPlot, draw_plots, require_plots
+from hgclr.data.statistics import Statistics, statistics_json
+from hgclr.data.survey import Histogram
 from hgclr.errors import InputError
 from hgclr.files import write_files
 from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
@@ -33,6 +32,12 @@ __all__ = [
 Rows = list[tuple[str, ...]]
 """Rows of cells, the headings first."""
 SPLITS = ("train", "dev", "test")
+DRAWN = 1000
+"""Labels that the tree of unused branches shows."""
+FOOTER = (
+    "Avg(|y|) is the mean number of labels of a document, ancestors counted. A word is what stands between white space."
+    " Two texts are the same if they differ in nothing but case, white space and the composition of characters."
+)
 
 
 def table1(statistics: Statistics) -> list[tuple[str, str]]:
@@ -48,58 +53,42 @@ def table1(statistics: Statistics) -> list[tuple[str, str]]:
 
 def split_rows(statistics: Statistics) -> Rows:
     """Return what each split holds: labels, paths, and lengths in words."""
-    rows: Rows = [("split", "labels/doc", "paths/doc", "labels", "words", "median", "95 %", "max")]
-    for name, split in statistics.splits.items():
-        rows.append(
+    return [
+        ("split", "labels/doc", "paths/doc", "labels", "words", "median", "95 %", "max"),
+        *(
             (
                 name,
                 f"{split.labels.mean:.2f}",
                 f"{split.paths.mean:.2f}",
-                f"{np.count_nonzero(split.label_counts):,}",
-                f"{split.words.mean:,.1f}",
-                _half(split.words.quantile(0.5)),
-                f"{split.words.quantile(0.95):,.0f}",
-                f"{split.words.maximum:,}",
+                f"{split.labels_used:,}",
+                *_lengths(split.words),
             )
-        )
-    return rows
+            for name, split in statistics.splits.items()
+        ),
+    ]
 
 
 def token_rows(statistics: Statistics) -> Rows:
     """Return the lengths of the texts of each split in tokens, and how many would be cut."""
-    cuts = [f"cut at {limit:,}" for limit in statistics.limits]
-    rows: Rows = [("split", "tokens", "median", "95 %", "max", *cuts)]
-    for name, split in statistics.splits.items():
-        rows.append(
-            (
-                name,
-                f"{split.tokens.mean:,.1f}",
-                _half(split.tokens.quantile(0.5)),
-                f"{split.tokens.quantile(0.95):,.0f}",
-                f"{split.tokens.maximum:,}",
-                *(percent(split.tokens.above(limit), split.documents) for limit in statistics.limits),
-            )
-        )
-    return rows
+    limits = statistics.limits
+    return [
+        ("split", "tokens", "median", "95 %", "max", *(f"cut at {limit:,}" for limit in limits)),
+        *(
+            (name, *_lengths(split.tokens), *(percent(split.tokens.above(limit), split.documents) for limit in limits))
+            for name, split in statistics.splits.items()
+        ),
+    ]
+
+
+def _lengths(values: Histogram) -> tuple[str, ...]:
+    median, most = values.quantile(0.5), values.quantile(0.95)
+    return f"{values.mean:,.1f}", _half(median), f"{most:,.0f}", f"{values.maximum:,}"
 
 
 def level_rows(statistics: Statistics) -> Rows:
     """Return what each level of the tree holds."""
     rows: Rows = [("level", "labels", "leaves", "used", "documents", "largest", "median", "smallest")]
-    for level in statistics.levels():
-        rows.append(
-            (
-                f"{level.level}",
-                f"{level.labels:,}",
-                f"{level.leaves:,}",
-                f"{level.used:,}",
-                f"{level.documents:,}",
-                f"{level.largest:,}",
-                _half(level.median),
-                f"{level.smallest:,}",
-            )
-        )
-    return rows
+    return [*rows, *(tuple(map(_half, level)) for level in statistics.levels())]
 
 
 def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
@@ -143,16 +132,8 @@ def percent(count: int, total: int) -> str:
 
 
 def _half(median: float) -> str:
-    """Return a median, which is a whole number or a half."""
+    """Return a number that is whole or a half, as a median is."""
     return f"{median:,.1f}".removesuffix(".0")
-
-
-DRAWN = 1000
-"""Labels that the tree of unused branches shows."""
-FOOTER = (
-    "Avg(|y|) is the mean number of labels of a document, ancestors counted. A word is what stands between white space."
-    " Two texts are the same if they differ in nothing but case, white space and the composition of characters."
-)
 
 
 def check_output(folder: Path) -> None:
@@ -199,7 +180,7 @@ def write_report(folder: Path, name: str, statistics: Statistics, check: CheckRe
     return write_files(folder, files)
 
 
-def report_page(name: str, statistics: Statistics, plots: list[Plot], check: CheckReport | None = None) -> str:
+def report_page(name: str, statistics: Statistics, plots: list[DataPlot], check: CheckReport | None = None) -> str:
     """Return the page; the arguments are those of `write_report`."""
     pictures = {plot.name: picture(plot.png, alt=plot.alt) for plot in plots}
     sections = [
@@ -214,35 +195,23 @@ def report_page(name: str, statistics: Statistics, plots: list[Plot], check: Che
 
 
 def _documents(statistics: Statistics, pictures: Mapping[str, Html]) -> Html:
-    headings, *rows = split_rows(statistics)
-    parts = [
-        table(headings, rows, caption="Labels: how many of the tree occur. Words, median, 95 %, max: of a text."),
-    ]
+    parts = [_table(split_rows(statistics), "Labels: how many of the tree occur. Words, median, 95 %, max: of a text.")]
     if statistics.encoder is not None:
-        headings, *rows = token_rows(statistics)
-        parts.append(
-            table(headings, rows, caption=f"Lengths in tokens of {statistics.encoder}, special tokens counted.")
-        )
-    parts += [pictures["text-length.png"], pictures["labels-per-document.png"]]
-    return Html("\n".join(parts))
+        caption = f"Lengths in tokens of {statistics.encoder}, special tokens counted."
+        parts.append(_table(token_rows(statistics), caption))
+    return Html("\n".join([*parts, pictures["text-length.png"], pictures["labels-per-document.png"]]))
 
 
 def _labels(statistics: Statistics, pictures: Mapping[str, Html]) -> Html:
-    headings, *rows = level_rows(statistics)
-    return Html(
-        "\n".join(
-            [
-                facts(fact_rows(statistics)),
-                pictures["labels-per-level.png"],
-                table(
-                    headings,
-                    rows,
-                    caption=f"Largest, median, smallest: documents of a label in {statistics.reference}.",
-                ),
-                pictures["label-frequency.png"],
-            ]
-        )
-    )
+    caption = f"Largest, median, smallest: documents of a label in {statistics.reference}."
+    levels = _table(level_rows(statistics), caption)
+    tree, frequency = pictures["labels-per-level.png"], pictures["label-frequency.png"]
+    return Html("\n".join([facts(fact_rows(statistics)), tree, levels, frequency]))
+
+
+def _table(rows: Rows, caption: str) -> Html:
+    headings, *others = rows
+    return table(headings, others, caption=caption)
 
 
 def _findings(check: CheckReport) -> Html:
@@ -281,9 +250,9 @@ def _branches(statistics: Statistics) -> Html:
 def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
     """Yield the labels without a document and those above them, with their depths, as in a walk through the tree."""
     taxonomy, unused = statistics.taxonomy, statistics.all_counts == 0
-    labels, without = (subtree_sums(taxonomy, values) for values in (np.ones(len(taxonomy), np.int64), unused))
+    without = taxonomy.branch_sums(unused)
     for index in taxonomy.walk[without[taxonomy.walk] > 0].tolist():
-        name, below = escape(taxonomy.names[index]), int(labels[index]) - 1
+        name, below = escape(taxonomy.names[index]), int(taxonomy.branch_sizes[index]) - 1
         if not unused[index]:
             name += f' <span class="quiet">{without[index]:,} of {below:,} below have no document</span>'
         elif not unused[taxonomy.parents[index]] or taxonomy.parents[index] < 0:

@@ -1,4 +1,4 @@
-"""Rows as they come out of a file: good ones, bad ones with the reason, and the record of the bad."""
+"""Rows as they come out of a file: good ones, bad ones with the reason, the record of the bad, and their cells."""
 
 from __future__ import annotations
 
@@ -68,16 +68,15 @@ class BadRow:
             "content": self.content,
             "remedy": self.remedy,
         }
-        # ASCII output can hold everything, lone surrogates included; ``str`` covers dates, bytes and the
-        # like.
+        # ASCII output can hold everything, lone surrogates included; ``str`` covers dates, bytes and the like.
         return json.dumps(record, default=str)
 
 
 class BadRowLog(AbstractContextManager["BadRowLog"]):
     """Record bad rows, one JSON line each, in a side file; count them, and keep the first for a warning.
 
-    The side file appears when the block ends, whole, also when no row was bad (so that no older file is
-    mistaken for this run's); a block that fails leaves it as it was.
+    The side file appears when the block ends, whole. If no row was bad there is none, and one of an older run is
+    removed; a block that fails leaves it as it was.
 
     Args:
         target: the side file, or none to count only.
@@ -90,24 +89,23 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
         self._stream: IO[str] | None = None
         self._stack = ExitStack()
 
-    def __enter__(self) -> BadRowLog:
-        if self.target is not None:
-            temporary = self._stack.enter_context(atomic_file(self.target))
-            self._stream = self._stack.enter_context(temporary.open("w", encoding="utf-8"))
-        return self
-
     def add(self, row: BadRow) -> None:
         """Record one row."""
         self.count += 1
         if len(self._first) < SHOWN:
             self._first.append(row)
-        if self._stream is not None:
+        if self.target is not None:
+            if self._stream is None:
+                temporary = self._stack.enter_context(atomic_file(self.target))
+                self._stream = self._stack.enter_context(temporary.open("w", encoding="utf-8"))
             self._stream.write(row.to_json() + "\n")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+        if self.target is not None and not self.count and kind is None:
+            self.target.unlink(missing_ok=True)
 
     def warn(self) -> None:
         """Log how many rows were skipped and what was wrong with the first."""
@@ -132,17 +130,7 @@ def read_bad_rows(source: Path, path: Path) -> Iterator[BadRow]:
 
 
 def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None) -> None:
-    """Refuse a table in which a wanted column is absent or stands twice.
-
-    Args:
-        found: the column names of the table.
-        wanted: the columns that are needed.
-        path: the file, for the message.
-        line: the header's line, where there is one.
-
-    Raises:
-        InputError: naming the column and what the table has instead.
-    """
+    """Refuse a table in which a wanted column is absent or stands twice; ``line`` is that of the header, if any."""
     for column in wanted:
         times = found.count(column)
         if times == 1:
@@ -175,11 +163,9 @@ def read_text(cell: object) -> str:
     Raises:
         RowProblem: if there is none.
     """
-    if cell is None:
-        raise RowProblem("empty text")
-    if not isinstance(cell, str):
+    if cell is not None and not isinstance(cell, str):
         raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
-    if not cell.strip():
+    if cell is None or not cell.strip():
         raise RowProblem("empty text")
     try:
         cell.encode()
@@ -234,7 +220,6 @@ class LabelReader:
         return labels
 
     def _labels(self, cell: object) -> list[str]:
-        """Return the labels in a cell as they are written."""
         if isinstance(cell, str):
             cell = [part for part in map(str.strip, cell.split(self._separator)) if part]
         if cell is None or cell == []:
@@ -247,7 +232,6 @@ class LabelReader:
         return cell
 
     def _resolve(self, label: str) -> tuple[int, ...]:
-        """Return the indices that one written label stands for."""
         try:
             index = self._taxonomy.resolve(label, self._path_separator)
         except InputError as error:

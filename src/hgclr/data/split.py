@@ -1,35 +1,342 @@
-"""Draw train, dev and test from rows, and write them."""
+"""Draw train, dev and test from rows, and write them as they are."""
 
 from __future__ import annotations
 
+import datetime
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder
-from hgclr.data.folder_writer import Progress, Summary, write_corpus
-from hgclr.data.readers import is_dataset_folder
-from hgclr.data.rows import BadRow, LabelReader
-from hgclr.data.source_files import find_tree
-from hgclr.data.split_rows import Survey, read_split_rows, survey_rows
+from hgclr.data.folder import DataFolder, empty_split
+from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
+from hgclr.data.readers import is_dataset_folder, read_rows
+from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
+from hgclr.data.texts import text_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["LabelledTexts", "SplitResult", "deal_at_random", "deal_evenly", "give_train_every_label", "split_data"]
+__all__ = [
+    "LabelledTexts",
+    "SplitResult",
+    "deal_at_random",
+    "deal_evenly",
+    "find_tree",
+    "give_train_every_label",
+    "only_file",
+    "split_data",
+]
 
 logger = logging.getLogger(__name__)
 TRAIN = 0
+TREES = ("*.taxonomy", "*.taxnomy", "taxonomy.*")
+"""What label trees are called; the second is the spelling that HiAGM's own script for Web of Science writes."""
+STEP = 1000
+"""Rows between two reports of progress."""
 LARGEST_TABLE = 2**32
 """Bytes that the table of texts and labels may take, with the two copies that the algorithm makes of it."""
 SECONDS_PER_CELL = 4e-10
 """Rough time for each text, label and label again: the algorithm adds up what is left of the table for each label."""
 LONG = 60
 """Seconds from which a warning is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What became of the rows.
+
+    Args:
+        summary: the folder, the documents of each split, and the rows left out.
+        labels: how many labels occur in the rows that were dealt out.
+        labels_without: for each split that rows were dealt out to, how many of these labels have no document in it.
+        deviation: for each such split, the mean over these labels of the difference, without its sign, between the
+            share of the split's documents that have the label and the share of all documents that do.
+        shared_texts: how many different texts are both in a split that was kept and among the rows dealt out.
+    """
+
+    summary: CorpusSummary
+    labels: int
+    labels_without: dict[str, int]
+    deviation: dict[str, float]
+    shared_texts: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as plain values for a JSON file."""
+        return {
+            "output": str(self.summary.output),
+            "documents": {split: count for split, count in self.summary.documents.items() if count},
+            "left_out": dict(self.summary.left_out),
+            "labels": self.labels,
+            "labels_without": self.labels_without,
+            "deviation": self.deviation,
+            "shared_texts": self.shared_texts,
+        }
+
+
+def split_data(
+    source: str | Path,
+    output: str | Path,
+    *,
+    dev: float = 0.1,
+    test: float = 0.1,
+    seed: int = 0,
+    stratify: bool = True,
+    taxonomy: str | Path | None = None,
+    text_column: str = "text",
+    label_column: str = "labels",
+    label_separator: str = ";",
+    path_separator: str = " > ",
+    add_ancestors: bool = False,
+    skip_bad_rows: bool = False,
+    progress: Progress | None = None,
+) -> SplitResult:
+    """Write a data folder whose splits are drawn from one file, or from the train split of a data folder.
+
+    Rows stay as they are, with all their columns, in their order; the new folder is read with the same options as the
+    source. Texts that are the same, as `hgclr.data.check.check` sees it, go to the same split, with the labels of
+    all of them; so the shares are shares of different texts. Every label that occurs has a document in train. The same
+    source, shares and seed give the same splits.
+
+    Args:
+        source: a file of documents, or a data folder.
+        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
+        dev: the share for development; 0 for none, or to keep the dev split that the folder has.
+        test: the share for testing, likewise.
+        seed: decides the split.
+        stratify: give every label the same share in each split; otherwise deal out at random.
+        taxonomy: the label tree, if it is not the one beside the documents.
+        text_column: the column with the text.
+        label_column: the column with the labels.
+        label_separator: what stands between labels that are one string.
+        path_separator: what stands between the names of a label given as a path.
+        add_ancestors: rows name only their deepest labels.
+        skip_bad_rows: leave out and record rows that cannot be used, instead of stopping at the first.
+        progress: called with the number of rows read, twice over, and with the number to read once that is known.
+
+    Raises:
+        InputError: if the shares make no sense, a row is bad, the folder has a split that was to be drawn, or nothing
+            is left for a split.
+        MissingExtraError: if ``stratify`` is asked for and the ``data`` extra is not installed.
+    """
+    source, output = Path(source), Path(output)
+    shares = _checked_shares(dev, test)
+    if not label_separator or not path_separator:
+        raise InputError("the label separator and the path separator must not be empty")
+    files, tree = _find_files(source, taxonomy, path_separator)
+    _check_files(source, output, files, shares)
+    labels = LabelReader(tree, separator=label_separator, path_separator=path_separator, add_ancestors=add_ancestors)
+    rows = _Rows(labels, text_column, label_column, progress)
+    surveys = {split: _survey(path, rows.read(path), skip_bad_rows=skip_bad_rows) for split, path in files.items()}
+    dealt = _deal(surveys["train"], shares, seed=seed, stratify=stratify, path=files["train"])
+    settings = {
+        "source": source,
+        "dev": dev,
+        "test": test,
+        "seed": seed,
+        "stratify": stratify,
+        "text_column": text_column,
+        "label_column": label_column,
+        "label_separator": label_separator,
+        "path_separator": path_separator,
+        "add_ancestors": add_ancestors,
+    }
+    rows.total = 2 * rows.done
+    with write_corpus(output, name="split", settings=settings) as writer:
+        writer.taxonomy = tree
+        for split, path in files.items():
+            targets = iter(dealt.tolist())
+            for row in rows.read(path):
+                if isinstance(row, BadRow):
+                    writer.leave_out("bad row", f"{path}:{row.number}", row.reason)
+                else:
+                    target = SPLITS[next(targets)] if split == "train" else split
+                    writer.add_row(target, row.values)
+    return _result(writer.summary, surveys, dealt)
+
+
+def _checked_shares(dev: float, test: float) -> NDArray[np.float64]:
+    """Refuse shares that leave nothing for training or draw nothing."""
+    if min(dev, test) < 0 or dev + test >= 1:
+        raise InputError(
+            f"the shares of dev and test are {dev:g} and {test:g}",
+            remedy="give shares of at least 0 that leave documents for training, such as 0.1 and 0.1",
+        )
+    if not dev + test:
+        raise InputError("nothing to split: the shares of dev and test are both 0", remedy="give one of them a share")
+    return np.array([1 - dev - test, dev, test])
+
+
+def _find_files(source: Path, taxonomy: str | Path | None, separator: str) -> tuple[dict[str, Path], Taxonomy]:
+    """Return the file of each split there is, where a single file is train, and the label tree."""
+    if source.is_dir() and not is_dataset_folder(source):
+        folder = DataFolder(source, taxonomy=taxonomy, path_separator=separator)
+        return folder.splits, folder.taxonomy
+    if not source.exists():
+        raise InputError("no such file or folder", path=source)
+    tree = taxonomy if taxonomy is not None else find_tree(source.parent)
+    if tree is None:
+        raise InputError("no label tree beside the documents", path=source, remedy="name its file with --taxonomy")
+    return {"train": source}, Taxonomy.read(tree, separator=separator)
+
+
+def find_tree(folder: Path) -> Path | None:
+    """Return the file of the label tree in a folder, if there is one.
+
+    Raises:
+        InputError: if several could be meant.
+    """
+    found = sorted({path for pattern in TREES for path in folder.glob(pattern) if not path.name.startswith(".")})
+    return only_file(found, folder, "the label tree", "name it with --taxonomy") if found else None
+
+
+def only_file(found: Sequence[Path], folder: Path, what: str, remedy: str) -> Path:
+    """Return the only file found.
+
+    Raises:
+        InputError: if there are several that may be ``what``.
+    """
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"several files may be {what}: {names}", path=folder, remedy=remedy)
+    return found[0]
+
+
+def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: NDArray[np.float64]) -> None:
+    """Refuse a source without train, one that has a split that is to be drawn, and one that would be replaced."""
+    if "train" not in files:
+        raise InputError("no train split to draw from", path=source, remedy=f"it has: {', '.join(files)}")
+    for split, share in zip(SPLITS[1:], shares[1:], strict=True):
+        if share and split in files:
+            raise InputError(
+                f"there is a {split} split already: {files[split].name}",
+                path=source,
+                remedy=f"--{split} 0 keeps it, or split its train file alone",
+            )
+    if output.resolve() in {source.resolve(), source.resolve().parent}:
+        raise InputError("the output would stand in the place of the source", path=output, remedy="name another folder")
+
+
+class SplitRow(NamedTuple):
+    """A row that can be written: its text, the indices of its labels, and all its cells, as JSON has them."""
+
+    text: str
+    labels: tuple[int, ...]
+    values: dict[str, object]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Reads files, once for texts and labels and once more to write the rows, and reports how far this is."""
+
+    labels: LabelReader
+    text_column: str
+    label_column: str
+    progress: Progress | None
+    done: int = 0
+    total: int | None = None
+
+    def read(self, path: Path) -> Iterator[SplitRow | BadRow]:
+        """Yield every row of a file, with all its columns, or what is wrong with it."""
+        for row in read_rows(path, (self.text_column, self.label_column), all_columns=True):
+            yield row if isinstance(row, BadRow) else self._row(path, row.number, row.values)
+            self.done += 1
+            if self.progress is not None and self.done % STEP == 0:
+                self.progress(self.done, self.total)
+
+    def _row(self, path: Path, number: int, values: dict[str, object]) -> SplitRow | BadRow:
+        try:
+            text, labels = read_text(values[self.text_column]), self.labels.read(values[self.label_column])
+            return SplitRow(text, labels, {column: _plain(value, column) for column, value in values.items()})
+        except RowProblem as problem:
+            return BadRow(path, number, problem.reason, values, problem.remedy)
+
+
+def _plain(value: object, column: str) -> object:
+    """Return a cell as JSON has it; dates become text.
+
+    Raises:
+        RowProblem: if JSON cannot hold it.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            place = f"column {column!r} has a lone surrogate at character {error.start + 1}"
+            raise RowProblem(f"not UTF-8: {place}") from None
+        return value
+    if isinstance(value, list):
+        return [_plain(part, column) for part in value]
+    if isinstance(value, dict):
+        return {_plain(key, column): _plain(part, column) for key, part in value.items()}
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise RowProblem(
+        f"wrong type: column {column!r} holds a {type(value).__name__}, which JSON lines cannot",
+        "turn the column into text or numbers, or drop it",
+    )
+
+
+@dataclass(slots=True)
+class _Survey:
+    """The texts and labels of all good rows of a file, in their order."""
+
+    hashes: array[int] = field(default_factory=lambda: array("Q"))
+    counts: array[int] = field(default_factory=lambda: array("q"))
+    flat: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def texts(self) -> NDArray[np.uint64]:
+        """The hash of each row's text; shape (N,)."""
+        return np.frombuffer(self.hashes, dtype=np.uint64)
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The row and the label of each label that a row has; two of shape (P,)."""
+        rows = np.repeat(np.arange(len(self.counts)), np.frombuffer(self.counts, dtype=np.int64))
+        return rows, np.frombuffer(self.flat, dtype=np.int64)
+
+
+def _survey(path: Path, rows: Iterator[SplitRow | BadRow], *, skip_bad_rows: bool) -> _Survey:
+    survey = _Survey()
+    bad = 0
+    for row in rows:
+        if isinstance(row, SplitRow):
+            survey.hashes.append(text_hash(row.text))
+            survey.counts.append(len(row.labels))
+            survey.flat.extend(row.labels)
+        elif skip_bad_rows:
+            bad += 1
+        else:
+            raise row.error()
+    if not survey.hashes:
+        raise empty_split(path, bad)
+    return survey
+
+
+def _deal(survey: _Survey, shares: NDArray[np.float64], *, seed: int, stratify: bool, path: Path) -> NDArray[np.int64]:
+    """Return the place in `SPLITS` of each row; rows of the same text have the same."""
+    texts, text_of_row = np.unique(survey.texts, return_inverse=True)
+    rows, labels = survey.pairs
+    used, label = np.unique(labels, return_inverse=True)
+    different = np.unique(text_of_row[rows] * len(used) + label)  # a text and a label as one number
+    pairs = LabelledTexts(len(texts), len(used), different // len(used), different % len(used))
+    dealt = deal_evenly(pairs, shares, seed=seed) if stratify else deal_at_random(len(texts), shares, seed=seed)
+    give_train_every_label(pairs, dealt)
+    for place, (split, share) in enumerate(zip(SPLITS, shares, strict=True)):
+        if share and not (dealt == place).any():
+            raise InputError(
+                f"none of the {len(texts):,} different texts is left for the split {split!r}",
+                path=path,
+                remedy="give it a larger share, or add documents: every label needs one in train first",
+            )
+    return dealt[text_of_row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +402,7 @@ def deal_evenly(pairs: LabelledTexts, shares: NDArray[np.float64], *, seed: int)
 
 
 def deal_at_random(texts: int, shares: NDArray[np.float64], *, seed: int) -> NDArray[np.int64]:
-    """Return a split for each text, whatever its labels.
-
-    Args:
-        texts: number of texts.
-        shares: of each split; they add up to 1.
-        seed: decides the split.
-    """
+    """Return a split for each text, whatever its labels; the shares of the splits add up to 1."""
     ends = np.rint(np.cumsum(shares) * texts).astype(np.int64)
     dealt = np.empty(texts, dtype=np.int64)
     dealt[np.random.default_rng(seed).permutation(texts)] = np.searchsorted(ends, np.arange(texts), side="right")
@@ -120,205 +421,7 @@ def give_train_every_label(pairs: LabelledTexts, dealt: NDArray[np.int64]) -> No
             dealt[own[0]] = TRAIN
 
 
-SPLITS = ("train", "dev", "test")
-STEP = 1000
-"""Rows between two reports of progress."""
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class SplitResult:
-    """What became of the rows.
-
-    Args:
-        summary: the folder, the documents of each split, and the rows left out.
-        labels: how many labels occur in the rows that were dealt out.
-        labels_without: for each split that rows were dealt out to, how many of these labels have no document in it.
-        deviation: for each such split, the mean over these labels of the difference, without its sign, between the
-            share of the split's documents that have the label and the share of all documents that do.
-        shared_texts: how many different texts are both in a split that was kept and among the rows dealt out.
-    """
-
-    summary: Summary
-    labels: int
-    labels_without: dict[str, int]
-    deviation: dict[str, float]
-    shared_texts: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the result as plain values for a JSON file."""
-        return {
-            "output": str(self.summary.output),
-            "documents": {split: count for split, count in self.summary.documents.items() if count},
-            "left_out": dict(self.summary.left_out),
-            "labels": self.labels,
-            "labels_without": self.labels_without,
-            "deviation": self.deviation,
-            "shared_texts": self.shared_texts,
-        }
-
-
-def split_data(
-    source: str | Path,
-    output: str | Path,
-    *,
-    dev: float = 0.1,
-    test: float = 0.1,
-    seed: int = 0,
-    stratify: bool = True,
-    taxonomy: str | Path | None = None,
-    text_column: str = "text",
-    label_column: str = "labels",
-    label_separator: str = ";",
-    path_separator: str = " > ",
-    add_ancestors: bool = False,
-    skip_bad_rows: bool = False,
-    progress: Progress | None = None,
-) -> SplitResult:
-    """Write a data folder whose splits are drawn from one file, or from the train split of a data folder.
-
-    Rows stay as they are, with all their columns, in their order; the new folder is read with the same options as the
-    source. Texts that are the same, as `hgclr.data.checking.check` sees it, go to the same split, with the labels of
-    all of them; so the shares are shares of different texts. Every label that occurs has a document in train. The same
-    source, shares and seed give the same splits.
-
-    Args:
-        source: a file of documents, or a data folder.
-        output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        dev: the share for development; 0 for none, or to keep the dev split that the folder has.
-        test: the share for testing, likewise.
-        seed: decides the split.
-        stratify: give every label the same share in each split; otherwise deal out at random.
-        taxonomy: the label tree, if it is not the one beside the documents.
-        text_column: the column with the text.
-        label_column: the column with the labels.
-        label_separator: what stands between labels that are one string.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: rows name only their deepest labels.
-        skip_bad_rows: leave out and record rows that cannot be used, instead of stopping at the first.
-        progress: called with the number of rows read, twice over, and with the number to read once that is known.
-
-    Raises:
-        InputError: if the shares make no sense, a row is bad, the folder has a split that was to be drawn, or nothing
-            is left for a split.
-        MissingExtraError: if ``stratify`` is asked for and the ``data`` extra is not installed.
-    """
-    source, output = Path(source), Path(output)
-    shares = _checked_shares(dev, test)
-    if not label_separator or not path_separator:
-        raise InputError("the label separator and the path separator must not be empty")
-    files, tree = _find_files(source, taxonomy, path_separator)
-    _check_files(source, output, files, shares)
-    labels = LabelReader(tree, separator=label_separator, path_separator=path_separator, add_ancestors=add_ancestors)
-    counter = _Counter(progress)
-    columns = {"text_column": text_column, "label_column": label_column}
-    surveys = {
-        split: survey_rows(path, counter.over(read_split_rows(path, labels, **columns)), skip_bad_rows=skip_bad_rows)
-        for split, path in files.items()
-    }
-    dealt = _deal(surveys["train"], shares, seed=seed, stratify=stratify, path=files["train"])
-    settings = {
-        "source": source,
-        "dev": dev,
-        "test": test,
-        "seed": seed,
-        "stratify": stratify,
-        **columns,
-        "label_separator": label_separator,
-        "path_separator": path_separator,
-        "add_ancestors": add_ancestors,
-    }
-    counter.total = 2 * counter.done
-    with write_corpus(output, name="split", settings=settings) as writer:
-        writer.taxonomy = tree
-        for split, path in files.items():
-            targets = iter(dealt.tolist())
-            for row in counter.over(read_split_rows(path, labels, **columns)):
-                if isinstance(row, BadRow):
-                    writer.leave_out("bad row", f"{path}:{row.number}", row.reason)
-                else:
-                    target = SPLITS[next(targets)] if split == "train" else split
-                    writer.add_row(target, row.values)
-    return _result(writer.summary, surveys, dealt)
-
-
-class _Counter:
-    """Counts rows for the progress."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.done = 0
-        self.total: int | None = None
-        self._progress = progress
-
-    def over(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Yield the items, counting them."""
-        for item in items:
-            yield item
-            self.done += 1
-            if self._progress is not None and self.done % STEP == 0:
-                self._progress(self.done, self.total)
-
-
-def _checked_shares(dev: float, test: float) -> NDArray[np.float64]:
-    """Return the shares of train, dev and test; refuse those that leave nothing for training or draw nothing."""
-    if min(dev, test) < 0 or dev + test >= 1:
-        raise InputError(
-            f"the shares of dev and test are {dev:g} and {test:g}",
-            remedy="give shares of at least 0 that leave documents for training, such as 0.1 and 0.1",
-        )
-    if not dev + test:
-        raise InputError("nothing to split: the shares of dev and test are both 0", remedy="give one of them a share")
-    return np.array([1 - dev - test, dev, test])
-
-
-def _find_files(source: Path, taxonomy: str | Path | None, separator: str) -> tuple[dict[str, Path], Taxonomy]:
-    """Return the file of each split there is, where a single file is train, and the label tree."""
-    if source.is_dir() and not is_dataset_folder(source):
-        folder = DataFolder(source, taxonomy=taxonomy, path_separator=separator)
-        return folder.splits, folder.taxonomy
-    if not source.exists():
-        raise InputError("no such file or folder", path=source)
-    tree = taxonomy if taxonomy is not None else find_tree(source.parent)
-    if tree is None:
-        raise InputError("no label tree beside the documents", path=source, remedy="name its file with --taxonomy")
-    return {"train": source}, Taxonomy.read(tree, separator=separator)
-
-
-def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: NDArray[np.float64]) -> None:
-    """Refuse a source without train, one that has a split that is to be drawn, and one that would be replaced."""
-    if "train" not in files:
-        raise InputError("no train split to draw from", path=source, remedy=f"it has: {', '.join(files)}")
-    for split, share in zip(SPLITS[1:], shares[1:], strict=True):
-        if share and split in files:
-            raise InputError(
-                f"there is a {split} split already: {files[split].name}",
-                path=source,
-                remedy=f"--{split} 0 keeps it, or split its train file alone",
-            )
-    if output.resolve() in {source.resolve(), source.resolve().parent}:
-        raise InputError("the output would stand in the place of the source", path=output, remedy="name another folder")
-
-
-def _deal(survey: Survey, shares: NDArray[np.float64], *, seed: int, stratify: bool, path: Path) -> NDArray[np.int64]:
-    """Return the place in `SPLITS` of each row; rows of the same text have the same."""
-    texts, text_of_row = np.unique(survey.texts, return_inverse=True)
-    rows, labels = survey.pairs
-    used, label = np.unique(labels, return_inverse=True)
-    different = np.unique(text_of_row[rows] * len(used) + label)  # a text and a label as one number
-    pairs = LabelledTexts(len(texts), len(used), different // len(used), different % len(used))
-    dealt = deal_evenly(pairs, shares, seed=seed) if stratify else deal_at_random(len(texts), shares, seed=seed)
-    give_train_every_label(pairs, dealt)
-    for place, (split, share) in enumerate(zip(SPLITS, shares, strict=True)):
-        if share and not (dealt == place).any():
-            raise InputError(
-                f"none of the {len(texts):,} different texts is left for the split {split!r}",
-                path=path,
-                remedy="give it a larger share, or add documents: every label needs one in train first",
-            )
-    return dealt[text_of_row]
-
-
-def _result(summary: Summary, surveys: Mapping[str, Survey], dealt: NDArray[np.int64]) -> SplitResult:
+def _result(summary: CorpusSummary, surveys: Mapping[str, _Survey], dealt: NDArray[np.int64]) -> SplitResult:
     """Return how the labels came out."""
     rows, labels = surveys["train"].pairs
     used, label = np.unique(labels, return_inverse=True)

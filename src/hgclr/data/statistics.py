@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.rows import BadRow, BadRowLog
-from hgclr.data.survey import Agreement, SplitSurvey, agreement, survey_split, token_lengths
-from hgclr.data.texts import Histogram
+from hgclr.data.survey import Histogram, SplitDistance, SplitSurvey, TokenLengths, agreement, survey_split
+from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Branch", "Statistics", "describe", "statistics_json", "subtree_sums", "unused_branches"]
+__all__ = ["Branch", "Statistics", "describe", "statistics_json", "token_lengths", "unused_branches"]
 
+logger = logging.getLogger(__name__)
 USUAL_LENGTH = 512
 """Tokens that most encoders can read."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelStatistics:
-    """One level of the tree.
+class LevelStatistics(NamedTuple):
+    """One level of the tree, counted from 1 at the top.
 
-    Args:
-        level: counted from 1 at the top.
-        labels: labels in it.
-        leaves: those of them without children.
-        used: those of them that a document of any split has.
-        documents: documents of all splits with a label of this level.
-        largest: training documents of its most frequent label.
-        median: the median over its labels.
-        smallest: training documents of its rarest label, 0 if one has none.
+    Of its ``labels``, some are ``leaves`` and some are ``used`` by a document of any split; so many ``documents`` have
+    one of them. The last three are training documents of its most frequent label, of the median and of its rarest.
     """
 
     level: int
@@ -46,17 +42,10 @@ class LevelStatistics:
     smallest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Frequency:
-    """How often labels occur.
+class Frequency(NamedTuple):
+    """The documents of the most frequent label, the median, and those of the rarest that has any; and rare labels.
 
-    Args:
-        largest: documents of the most frequent label.
-        median: the median over all labels.
-        smallest: documents of the rarest label that has any.
-        unused: labels without a document.
-        below_5: labels with fewer than 5 documents, those without any included.
-        below_10: labels with fewer than 10.
+    Labels without a document, the ``unused``, are among those ``below_5`` and ``below_10``.
     """
 
     largest: int
@@ -164,7 +153,7 @@ class Statistics:
             below_10=int(np.count_nonzero(counts < 10)),
         )
 
-    def agreement(self, split: str) -> Agreement | None:
+    def agreement(self, split: str) -> SplitDistance | None:
         """Return how far the labels of a split are from those of train; None for train itself and empty splits."""
         if split == "train" or self.reference != "train":
             return None
@@ -182,15 +171,14 @@ def describe(
 
     Args:
         folder: the data.
-        encoder: count this encoder's tokens, too: a name or a folder.
+        encoder: count this encoder's tokens, too: a folder, or a name whose encoder is on this machine. Of any other
+            name a warning says that tokens are not counted; nothing is downloaded.
         max_length: tokens that a model is to read, for the share of texts that would be cut.
         progress: called with the number of rows read since the last call.
-
-    Raises:
-        InputError: at a bad row, unless the folder may skip them; if a split has no good row; if there is no
-            such encoder.
     """
     count = None if encoder is None else token_lengths(encoder)
+    if count is None:
+        encoder = max_length = None
     splits = {}
     for name in folder.splits:
         with BadRowLog(None) as log:
@@ -207,15 +195,61 @@ def describe(
     return Statistics(folder.taxonomy, splits, encoder, max_length)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A label and all labels below it.
+def token_lengths(encoder: str) -> TokenLengths | None:
+    """Return what counts the tokens of texts, the special ones included, however long the texts are.
+
+    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
 
     Args:
-        top: id of the label.
-        path: names from the top of the tree down to it.
-        labels: how many labels there are, the label itself included.
+        encoder: a name or a folder, as `hgclr.encoders.resolve_encoder` takes it.
     """
+    if encoder == TEXTRCNN:
+        raise InputError(
+            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
+            remedy="leave out --encoder: lengths in words are close",
+        )
+    file = _tokenizer_file(encoder)
+    if file is None:
+        listed = encoder.removeprefix("sentence-transformers/")
+        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
+        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
+        return None
+    from tokenizers import Tokenizer
+
+    if not file.is_file():
+        remedy = "give the folder of an encoder that has one"
+        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # what tokenizers raises is of no narrower class
+        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
+    # Published files carry a maximum length and a padding of their own.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
+
+    return count
+
+
+def _tokenizer_file(encoder: str) -> Path | None:
+    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
+    listed = encoder.removeprefix("sentence-transformers/")
+    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
+        cached = cached_encoder(listed)
+        return None if cached is None else cached / "tokenizer.json"
+    place = resolve_encoder(encoder)  # which downloads what is listed only
+    if Path(place).is_dir():
+        return Path(place) / "tokenizer.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(place, "tokenizer.json")
+    return Path(found) if isinstance(found, str) else None
+
+
+class Branch(NamedTuple):
+    """A label, given by its id and its path of names, and how many labels its branch has, itself included."""
 
     top: str
     path: str
@@ -225,25 +259,14 @@ class Branch:
 def unused_branches(taxonomy: Taxonomy, counts: NDArray[np.int64]) -> list[Branch]:
     """Return the largest branches without a document, in the order of a walk through the tree.
 
-    Args:
-        taxonomy: the label tree.
-        counts: (K,) documents by label, ancestors counted, so that below an unused label none is used.
+    The counts, (K,), are documents by label, ancestors counted, so that below an unused label none is used.
     """
-    sizes = subtree_sums(taxonomy, np.ones(len(taxonomy), dtype=np.int64))
     unused = np.append(counts == 0, False)  # the last entry, at -1, is the virtual root
     tops = unused[:-1] & ~unused[taxonomy.parents]
     return [
-        Branch(taxonomy.ids[top], taxonomy.path_name(top), int(sizes[top]))
+        Branch(taxonomy.ids[top], taxonomy.path_name(top), int(taxonomy.branch_sizes[top]))
         for top in taxonomy.walk[tops[taxonomy.walk]].tolist()
     ]
-
-
-def subtree_sums(taxonomy: Taxonomy, values: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Return for each label the sum of the values of its branch, shape (K,)."""
-    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
-    for level in reversed(taxonomy.levels):
-        np.add.at(sums, taxonomy.parents[level], sums[level])
-    return sums[:-1]
 
 
 def statistics_json(statistics: Statistics) -> dict[str, Any]:
@@ -263,7 +286,7 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
             "children": statistics.children.summary(),
             "only_children": statistics.children.counts[1],
         },
-        "levels": [asdict(level) for level in statistics.levels()],
+        "levels": [level._asdict() for level in statistics.levels()],
         "documents": {
             "paths": statistics.together("paths").to_json(),
             "labels": statistics.together("labels").to_json(),
@@ -271,12 +294,12 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
         },
         "label_frequency": {
             "split": statistics.reference,
-            **asdict(frequency),
+            **frequency._asdict(),
             "imbalance": frequency.imbalance,
         },
         "encoder": statistics.encoder,
         "max_length": statistics.max_length,
-        "splits": {name: _split(statistics, name) for name in statistics.splits},
+        "splits": {name: _split_json(statistics, name) for name in statistics.splits},
         "labels": [
             {"id": identifier, "path": taxonomy.path_name(index), "level": int(taxonomy.depths[index])}
             | {name: values[index] for name, values in counts.items()}
@@ -285,16 +308,16 @@ def statistics_json(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def _split(statistics: Statistics, name: str) -> dict[str, Any]:
-    split, agreement = statistics.splits[name], statistics.agreement(name)
+def _split_json(statistics: Statistics, name: str) -> dict[str, Any]:
+    split, distance = statistics.splits[name], statistics.agreement(name)
     values: dict[str, Any] = {
         "documents": split.documents,
         "labels_per_document": split.labels.mean,
         "paths_per_document": split.paths.mean,
-        "labels_used": int(np.count_nonzero(split.label_counts)),
+        "labels_used": split.labels_used,
         "ending_above_a_leaf": split.above_leaf,
         "words": split.words.summary(),
-        "labels_compared_with_train": asdict(agreement) if agreement else None,
+        "labels_compared_with_train": distance._asdict() if distance else None,
     }
     if statistics.encoder is not None:
         cut = {str(limit): split.tokens.share_above(limit) for limit in statistics.limits}

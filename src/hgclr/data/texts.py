@@ -5,24 +5,28 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import combinations, islice
-from math import ceil, floor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 
-__all__ = ["Conflict", "Histogram", "TextMarks", "conflicting_texts", "first_conflicts", "shared_texts", "text_hash"]
+__all__ = ["Conflict", "TextMarks", "conflicting_texts", "first_conflicts", "shared_texts", "stable_hash", "text_hash"]
 
 
 def text_hash(text: str) -> int:
     """Return 8 bytes of hash of a text without regard to case, white space and character composition."""
     normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
     return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+
+
+def stable_hash(*parts: object) -> int:
+    """Return 64 bits that are the same for the same parts in every run; other parts give other bits."""
+    digest = hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 class TextMarks:
@@ -47,15 +51,8 @@ class TextMarks:
         return np.frombuffer(self._labels, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A text that has different labels in two documents.
-
-    Args:
-        text: as it is written in the first of them.
-        splits: where the two are.
-        labels: the ids of the labels of the two.
-    """
+class Conflict(NamedTuple):
+    """A text, as it is first written, that has different labels in two documents, and the splits of these."""
 
     text: str
     splits: tuple[str, str]
@@ -93,12 +90,6 @@ def first_conflicts(
     """Return the first ``count`` of the conflicting texts, each with two documents that have it.
 
     The texts themselves were not kept: the splits are read again, no further than need be.
-
-    Args:
-        folder: the data.
-        marks: what was remembered of it.
-        hashes: the conflicting texts.
-        count: how many to return.
     """
     places: dict[int, dict[int, tuple[str, int]]] = {}  # by text and label set: a document's split and place in it
     for name, split in marks.items():
@@ -132,83 +123,3 @@ def _documents(folder: DataFolder, places: set[tuple[str, int]]) -> dict[tuple[s
             if (split, place) in places:
                 found[split, place] = document
     return found
-
-
-class Histogram:
-    """How often each whole number was seen; memory grows with different numbers, not with values.
-
-    Args:
-        values: the first values to count.
-
-    Example:
-        >>> Histogram([1, 2, 2, 9]).quantile(0.5)
-        2.0
-    """
-
-    def __init__(self, values: Iterable[int] = ()) -> None:
-        self.counts = Counter(values)
-
-    def add(self, value: int) -> None:
-        """Count one value."""
-        self.counts[value] += 1
-
-    def update(self, values: Iterable[int]) -> None:
-        """Count several values."""
-        self.counts.update(values)
-
-    def __add__(self, other: Histogram) -> Histogram:
-        total = Histogram()
-        total.counts = self.counts + other.counts
-        return total
-
-    @property
-    def total(self) -> int:
-        """How many values were counted."""
-        return self.counts.total()
-
-    @property
-    def mean(self) -> float:
-        """The mean, 0 if nothing was counted."""
-        return sum(value * count for value, count in self.counts.items()) / (self.total or 1)
-
-    @property
-    def maximum(self) -> int:
-        """The largest value, 0 if nothing was counted."""
-        return max(self.counts, default=0)
-
-    def quantile(self, share: float) -> float:
-        """Return the value below which a share of all values lies; 0 if nothing was counted.
-
-        Between two neighbours in the sorted values it is interpolated, as NumPy does by default:
-        the value at place ``share * (total - 1)``, counted from 0.
-        """
-        if not self.counts:
-            return 0.0
-        place = share * (self.total - 1)
-        low, high = self._at(floor(place)), self._at(ceil(place))
-        return low + (high - low) * (place - floor(place))
-
-    def above(self, limit: int) -> int:
-        """Return how many values are greater than ``limit``."""
-        return sum(count for value, count in self.counts.items() if value > limit)
-
-    def share_above(self, limit: int) -> float:
-        """Return which share of the values is greater than ``limit``, 0 if nothing was counted."""
-        return self.above(limit) / (self.total or 1)
-
-    def summary(self) -> dict[str, float]:
-        """Return mean, median, 95th percentile and maximum."""
-        return {"mean": self.mean, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.maximum}
-
-    def to_json(self) -> dict[str, int]:
-        """Return the counts by value, in order."""
-        return {str(value): self.counts[value] for value in sorted(self.counts)}
-
-    def _at(self, place: int) -> int:
-        """Return the value at a place of the sorted values, counted from 0."""
-        seen = 0
-        for value in sorted(self.counts):
-            seen += self.counts[value]
-            if seen > place:
-                return value
-        raise IndexError(f"no place {place} among {seen} values")

@@ -157,7 +157,8 @@ def calibrate(
     taxonomy, gold = today.taxonomy, outputs.gold
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
         raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
-    search = _Search(outputs, method, metric, shrinkage, paths or today.paths, _ends_inside(gold, taxonomy), taxonomy)
+    ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
+    search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
     ways = _ways(rule, scope, gold, taxonomy)
     scored, probabilities = search.held_out(ways, _folds(gold, seed))
     candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
@@ -352,16 +353,6 @@ def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[
     if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
         rules.append("best-path")
     return rules
-
-
-def _ends_inside(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> bool:
-    """Tell whether some document has a label with children and none of them."""
-    rows, labels = np.nonzero(gold)
-    parents = taxonomy.parents[labels]
-    ends: NDArray[np.bool_] = gold.copy()
-    ends[rows[parents >= 0], parents[parents >= 0]] = False
-    ends[:, taxonomy.leaves] = False
-    return bool(ends.any())
 
 
 def _warn_of_lost_levels(scores: MultiLabelScores, taxonomy: Taxonomy) -> None:

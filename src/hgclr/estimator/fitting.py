@@ -210,8 +210,7 @@ def _held_out(documents: int, share: float, seed: int, least: int) -> set[int]:
 
 def _ends_inside(label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy) -> bool:
     """Tell whether some document has a label with children and none of them."""
-    parents, leaves = taxonomy.parents.tolist(), set(taxonomy.leaves.tolist())
-    return any(not leaves.issuperset(set(labels) - {parents[label] for label in labels}) for labels in label_sets)
+    return any(map(taxonomy.ends_inside, label_sets))
 
 
 class EpochLog(TrainerCallback):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.errors import InputError
 from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.json_files import read_json
 
 __all__ = [
@@ -157,7 +157,7 @@ def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> N
     if form.kind == "matrix":
         return given.astype(form.dtype)
     written = np.empty(len(given), dtype=object)
-    for row, ends in enumerate(_deepest(given, taxonomy)):
+    for row, ends in enumerate(taxonomy.path_end_matrix(given)):
         labels = [_write_label(end, form, taxonomy) for end in np.flatnonzero(ends).tolist()]
         written[row] = labels[0] if form.kind == "path" else labels
     return written
@@ -190,18 +190,9 @@ def _no_label(row: int, label: object) -> InputError:
     return InputError(f"y[{row}]: {label!r:.80} is no label", remedy=remedy)
 
 
-def _deepest(given: NDArray[np.bool_], taxonomy: Taxonomy) -> NDArray[np.bool_]:
-    """Return the labels of which no child is given, (N, K)."""
-    ends = given.copy()
-    rows, labels = np.nonzero(given)
-    parents = taxonomy.parents[labels]
-    ends[rows[parents >= 0], parents[parents >= 0]] = False
-    return ends
-
-
 def _write_label(index: int, form: Form, taxonomy: Taxonomy) -> Label:
     if form.names:
-        return tuple(taxonomy.names[node] for node in taxonomy.path(index).tolist())
+        return taxonomy.path_names(index)
     return taxonomy.ids[index]
 
 

@@ -91,13 +91,11 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
         InputError: as :func:`labelled_rows`, and if there is no document.
     """
     documents, one_path, ends_inside = 0, True, False
-    leaves = set(folder.taxonomy.leaves.tolist())
     with BadRowLog(None) as log:
         for row in labelled_rows(folder, split, log):
             documents += 1
-            ends = path_ends(row.labels, folder.taxonomy)
-            one_path = one_path and len(ends) == 1
-            ends_inside = ends_inside or any(end not in leaves for end in ends)
+            one_path = one_path and len(folder.taxonomy.path_ends(row.labels)) == 1
+            ends_inside = ends_inside or folder.taxonomy.ends_inside(row.labels)
     log.warn()
     if not documents:
         raise empty_split(folder.split_path(split), log.count)
@@ -106,9 +104,7 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
 
 def path_ends(labels: tuple[int, ...], taxonomy: Taxonomy) -> list[int]:
     """Return the labels of a document that none of its other labels is below of."""
-    parents = taxonomy.parents
-    inner = {int(parents[label]) for label in labels}
-    return [label for label in labels if label not in inner]
+    return taxonomy.path_ends(labels)
 
 
 def texts_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, str]:

@@ -248,7 +248,7 @@ def explain(
     whole = _decide(classifier, decisions, [read.ids.tolist()])
     found = _found(whole) if labels is None else [classifier.taxonomy.resolve(label) for label in labels]
     chosen = found[:MOST_LABELS] if labels is None else found
-    chosen = sorted(set(chosen), key=lambda label: _path(classifier.taxonomy, label))
+    chosen = sorted(set(chosen), key=classifier.taxonomy.path_names)
     if not chosen:
         raise InputError("no labels are given to explain", remedy="give some, or leave them out")
     relevance = relevance_of(read, chosen)  # (n, W)
@@ -359,11 +359,7 @@ def _stability(
 
 
 def _label(taxonomy: Taxonomy, label: int, probabilities: NDArray[np.float32]) -> PredictedLabel:
-    return PredictedLabel(taxonomy.ids[label], _path(taxonomy, label), float(probabilities[label]))
-
-
-def _path(taxonomy: Taxonomy, label: int) -> tuple[str, ...]:
-    return tuple(taxonomy.names[node] for node in taxonomy.path(label).tolist())
+    return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), float(probabilities[label]))
 
 
 def _indices(words: NDArray[np.bool_]) -> tuple[int, ...]:

@@ -110,8 +110,7 @@ class PredictionMaker:
         if (path := self._paths.get(label)) is None:
             if (len(self._paths) + 1) * self._taxonomy.depth > NAMES_KEPT:
                 self._paths.clear()
-            path = tuple(self._taxonomy.names[node] for node in self._taxonomy.path(label).tolist())
-            self._paths[label] = path
+            path = self._paths[label] = self._taxonomy.path_names(label)
         return path
 
 

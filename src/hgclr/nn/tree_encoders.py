@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hgclr.errors import InputError
 from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.level_order import level_order
 
 __all__ = ["BiTreeLSTM", "HierarchyGCN"]
 
@@ -148,8 +146,10 @@ class BiTreeLSTM(_StructureEncoder):
             raise InputError(
                 f"node_width is {width}, and each half of a tree-lstm takes half of it", remedy="give an even number"
             )
-        self.bounds = list(itertools.pairwise([0, *itertools.accumulate(len(level) for level in taxonomy.levels)]))
-        self._tables = _level_order(taxonomy)
+        tree = level_order(taxonomy)
+        self.bounds = [(places.start, places.stop) for places in tree.spans]
+        starts = np.array([0, *(start for start, _ in self.bounds)])[taxonomy.depths[tree.labels] - 1]
+        self._tables = (tree.labels, tree.places, np.maximum(tree.parents - starts, 0))
         for name, table in zip(("order", "places", "above"), self._tables, strict=True):
             self.register_buffer(name, torch.empty(len(table), dtype=torch.int64), persistent=False)
         self.up = nn.Parameter(torch.empty(len(taxonomy)))
@@ -210,16 +210,6 @@ class BiTreeLSTM(_StructureEncoder):
             hidden, memory = self.down_cell(own, hidden, kept)
             states.append(hidden)
         return torch.cat(states, dim=1)
-
-
-def _level_order(taxonomy: Taxonomy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the labels by level; each label's place there; and for each place, that of the parent within its level."""
-    order = np.concatenate(taxonomy.levels)
-    places = np.argsort(order)
-    starts = np.concatenate([[0], np.cumsum([len(level) for level in taxonomy.levels])])
-    parents = taxonomy.parents[order]
-    above = np.where(parents < 0, 0, places[parents] - starts[np.maximum(taxonomy.depths[order] - 2, 0)])
-    return order, places, above
 
 
 def _sum_by(group: Tensor, values: Tensor, groups: int) -> Tensor:

@@ -304,12 +304,10 @@ def keep_tokens(
             torch.set_rng_state(state)
             kept = _draw(model, ids, document.labels, max(shown, draws))
             state = torch.get_rng_state()
-        labels = set(document.labels)
-        inner = {int(taxonomy.parents[label]) for label in labels}
         yield KeptTokens(
             text=document.text,
             labels=document.labels,
-            paths=tuple(taxonomy.path_name(label) for label in document.labels if label not in inner),
+            paths=tuple(map(taxonomy.path_name, taxonomy.path_ends(document.labels))),
             tokens=tuple(tokenizer.convert_ids_to_tokens(encoded["input_ids"])),
             spans=tuple((int(start), int(stop)) for start, stop in encoded["offset_mapping"]),
             words=tuple(-1 if word is None else word for word in encoded.word_ids()),

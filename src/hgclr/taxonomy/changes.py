@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.json_files import parse_json
 from hgclr.taxonomy.tree import Taxonomy
 
@@ -17,6 +18,8 @@ __all__ = ["Pair", "TreeChanges", "compare", "read_changes", "write_changes"]
 
 LISTED = 10
 """How many labels of a kind a summary names."""
+HEADER = "old\tnew"
+REMEDY = f'begin with the line {HEADER.replace(chr(9), "<TAB>")}, or write JSON: {{"old id": ["new id"]}}'
 
 
 class Pair(NamedTuple):
@@ -78,29 +81,22 @@ class TreeChanges:
 
     def to_json(self) -> dict[str, object]:
         """Return all changes by ids and names, in plain Python types."""
+
+        def described(tree: Taxonomy, label: int, *, place: bool = False) -> dict[str, str | None]:
+            parent = int(tree.parents[label])
+            above = {"parent": None if parent < 0 else tree.ids[parent]} if place else {}
+            return {"id": tree.ids[label], "name": tree.names[label], **above}
+
+        old, new = partial(described, self.old), partial(described, self.new)
         return {
             "labels": {"old": len(self.old), "new": len(self.new)},
             "kept": [self.new.ids[pair.new] for pair in self.kept],
-            "renamed": [
-                {"old": _label(self.old, pair.old), "new": _label(self.new, pair.new)} for pair in self.renamed
-            ],
-            "moved": [
-                {
-                    "old": _label(self.old, pair.old) | {"parent": _parent(self.old, pair.old)},
-                    "new": _label(self.new, pair.new) | {"parent": _parent(self.new, pair.new)},
-                }
-                for pair in self.moved
-            ],
-            "merged": [
-                {"old": [_label(self.old, label) for label in labels], "new": _label(self.new, merged)}
-                for labels, merged in self.merged
-            ],
-            "split": [
-                {"old": _label(self.old, split), "new": [_label(self.new, label) for label in labels]}
-                for split, labels in self.split
-            ],
-            "added": [_label(self.new, label) | {"parent": _parent(self.new, label)} for label in self.added],
-            "removed": [_label(self.old, label) | {"parent": _parent(self.old, label)} for label in self.removed],
+            "renamed": [{"old": old(pair.old), "new": new(pair.new)} for pair in self.renamed],
+            "moved": [{"old": old(pair.old, place=True), "new": new(pair.new, place=True)} for pair in self.moved],
+            "merged": [{"old": list(map(old, labels)), "new": new(one)} for labels, one in self.merged],
+            "split": [{"old": old(one), "new": list(map(new, labels))} for one, labels in self.split],
+            "added": [new(label, place=True) for label in self.added],
+            "removed": [old(label, place=True) for label in self.removed],
         }
 
 
@@ -133,7 +129,9 @@ def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] |
     pairs = [
         Pair(came[0], label) for label, came in enumerate(sources) if len(came) == 1 and len(targets[came[0]]) == 1
     ]
-    renamed = [pair for pair in pairs if _identity(old, pair.old) != _identity(new, pair.new)]
+    renamed = [
+        pair for pair in pairs if (old.ids[pair.old], old.names[pair.old]) != (new.ids[pair.new], new.names[pair.new])
+    ]
     moved = [pair for pair in pairs if not _same_place(old, new, sources, pair)]
     changed = {*renamed, *moved}
     return TreeChanges(
@@ -168,34 +166,17 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
                 left.append(label)
     if left:
         taken = {target for became in targets for target in became}
-        by_path = {_names(new, label): label for label in range(len(new)) if label not in taken}
+        by_path = {new.path_names(label): label for label in range(len(new)) if label not in taken}
         for label in left:
-            if (same := by_path.get(_names(old, label))) is not None:
+            if (same := by_path.get(old.path_names(label))) is not None:
                 targets[label] = [same]
     return targets
-
-
-def _names(tree: Taxonomy, label: int) -> tuple[str, ...]:
-    return tuple(tree.names[node] for node in tree.path(label).tolist())
-
-
-def _identity(tree: Taxonomy, label: int) -> tuple[str, str]:
-    return tree.ids[label], tree.names[label]
 
 
 def _same_place(old: Taxonomy, new: Taxonomy, sources: Sequence[Sequence[int]], pair: Pair) -> bool:
     """Tell whether a label's new parent comes from its old one, or it has none in either tree."""
     above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
     return above == below if -1 in (above, below) else above in sources[below]
-
-
-def _label(tree: Taxonomy, label: int) -> dict[str, str | None]:
-    return {"id": tree.ids[label], "name": tree.names[label]}
-
-
-def _parent(tree: Taxonomy, label: int) -> str | None:
-    parent = int(tree.parents[label])
-    return None if parent < 0 else tree.ids[parent]
 
 
 def _arrow(old: Iterable[str], new: Iterable[str]) -> str:
@@ -206,10 +187,6 @@ def _arrow(old: Iterable[str], new: Iterable[str]) -> str:
 def _listed(labels: Sequence[str]) -> str:
     more = f" and {len(labels) - LISTED:,} more" if len(labels) > LISTED else ""
     return ", ".join(labels[:LISTED]) + more
-
-
-HEADER = "old\tnew"
-REMEDY = f'begin with the line {HEADER.replace(chr(9), "<TAB>")}, or write JSON: {{"old id": ["new id"]}}'
 
 
 def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, list[str]]:
@@ -232,6 +209,7 @@ def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, li
     """
     source = Source.load(path)
     changes: dict[str, list[str]] = {}
+    pairs: Iterator[tuple[str, str, int | None]]
     pairs = _json_pairs(source) if source.text.lstrip().startswith("{") else _table_pairs(source)
     for before, after, line in pairs:
         became = changes.setdefault(_id(old, before, "old", source, line), [])
@@ -274,23 +252,21 @@ def _table_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
         yield cells[0], cells[1], number
 
 
-def _json_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
-    whole = parse_json(source).content
+def _json_pairs(source: Source) -> Iterator[tuple[str, str, None]]:
+    whole = parse_json(source)
     if not isinstance(whole, dict):  # it begins with a brace
         raise source.error("expected an object", 1, REMEDY)
     for old, value in whole.items():
-        listed = value.content if isinstance(value.content, list) else [value]
-        if not listed:
-            raise source.error(
-                f"{old!r} became nothing", value.line, "leave a label out that is in the old tree only: it was removed"
-            )
-        for one in listed:
-            if not isinstance(one.content, str):
-                raise source.error(f"{old!r} became something that is no label", one.line, REMEDY)
-            yield old, one.content, one.line
+        if value == []:
+            remedy = "leave a label out that is in the old tree only: it was removed"
+            raise source.error(f"{old!r} became nothing", None, remedy)
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, str):
+                raise source.error(f"{old!r} became something that is no label", None, REMEDY)
+            yield old, one, None
 
 
-def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int) -> str:
+def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int | None) -> str:
     try:
         return tree.ids[tree.resolve(label)]
     except InputError as error:

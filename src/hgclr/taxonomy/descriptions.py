@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.drafts import Source
+from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.text_files import read_rows
 from hgclr.taxonomy.tree import Taxonomy
 

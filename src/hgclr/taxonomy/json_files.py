@@ -3,167 +3,53 @@
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from json import JSONDecodeError
-from json.decoder import scanstring  # type: ignore[attr-defined]  # public, but typeshed omits it
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from hgclr.errors import InputError
-from hgclr.taxonomy.drafts import Draft, Entry, Labels, Source, link
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
 
 __all__ = ["link_flat", "parse_json", "read_json", "write_json"]
 
-Content: TypeAlias = "str | float | bool | list[Value] | dict[str, Value] | None"
-SPACES = frozenset(" \t\n\r")
-SPACE = re.compile(r"[ \t\n\r]*")
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 REMEDY = "correct the JSON there, or name another format with --format"
-
-
-class Value(NamedTuple):
-    """A JSON value and its line; the value of an object's key has the line of the key."""
-
-    content: Content
-    line: int
-
-
-def parse_json(source: Source) -> Value:
-    """Return the one value that the text holds.
-
-    Raises:
-        InputError: with the line, if the text is not JSON or an object has the same key twice.
-    """
-    return _Parser(source).parse()
-
-
-class _Parser:
-    """A cursor over the text."""
-
-    def __init__(self, source: Source) -> None:
-        self._source, self._text = source, source.text
-        self._position = 0
-        self._line, self._counted = 1, 0
-
-    def parse(self) -> Value:
-        """Read a value and see that nothing follows it."""
-        self._skip_space()
-        whole = value = self._value(self._line_here())
-        open_values: list[list[Value] | dict[str, Value]] = []
-        while True:
-            if isinstance(value.content, list | dict):
-                open_values.append(value.content)
-            while open_values and not self._goes_on(open_values[-1]):
-                open_values.pop()
-            if not open_values:
-                break
-            inside = open_values[-1]
-            if isinstance(inside, dict):
-                key, line = self._key(inside)
-                value = inside[key] = self._value(line)
-            else:
-                value = self._value(self._line_here())
-                inside.append(value)
-        self._skip_space()
-        if self._position < len(self._text):
-            raise self._error("there is more text after the end of the JSON value")
-        return whole
-
-    def _goes_on(self, inside: list[Value] | dict[str, Value]) -> bool:
-        """Move to the next member of an open value, or behind its closing bracket."""
-        self._skip_space()
-        closing = "}" if isinstance(inside, dict) else "]"
-        if self._text.startswith(closing, self._position):
-            self._position += 1
-            return False
-        if inside:
-            self._expect(",", f"',' or {closing!r}")
-        return True
-
-    def _key(self, members: dict[str, Value]) -> tuple[str, int]:
-        """Read a key and its colon; return the key and its line."""
-        line = self._line_here()
-        if not self._text.startswith('"', self._position):
-            raise self._error("expected a key in double quotes")
-        key = self._string()
-        if key in members:
-            raise self._source.error(
-                f"the key {key!r} occurs twice in one object, first (line {members[key].line})",
-                line,
-                "delete or rename one of the two",
-            )
-        self._skip_space()
-        self._expect(":", "':'")
-        return key, line
-
-    def _value(self, line: int) -> Value:
-        """Read a string, number or word, or the opening bracket of a list or object."""
-        first = self._text[self._position : self._position + 1]
-        if first == '"':
-            return Value(self._string(), line)
-        if first and first in "{[":
-            self._position += 1
-            return Value({} if first == "{" else [], line)
-        if number := NUMBER.match(self._text, self._position):
-            self._position = number.end()
-            return Value(float(number[0]), line)
-        for word, content in WORDS.items():
-            if self._text.startswith(word, self._position):
-                self._position += len(word)
-                return Value(content, line)
-        raise self._error("expected a value")
-
-    def _string(self) -> str:
-        """Read the string whose opening quote is here."""
-        try:
-            text, self._position = scanstring(self._text, self._position + 1, True)
-        except JSONDecodeError as error:
-            raise self._source.error(f"broken JSON: {error.msg}", error.lineno, REMEDY) from None
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise self._error(f"half a surrogate pair in {text!a}")
-        return str(text)
-
-    def _expect(self, sign: str, described: str) -> None:
-        """Move behind ``sign`` and the space after it."""
-        if not self._text.startswith(sign, self._position):
-            raise self._error(f"expected {described}")
-        self._position += 1
-        self._skip_space()
-
-    def _skip_space(self) -> None:
-        if self._text[self._position : self._position + 1] in SPACES and (
-            space := SPACE.match(self._text, self._position)
-        ):
-            self._position = space.end()
-
-    def _line_here(self) -> int:
-        """Return the line of the cursor, counting on from where it was last asked."""
-        self._line += self._text.count("\n", self._counted, self._position)
-        self._counted = self._position
-        return self._line
-
-    def _error(self, what: str) -> InputError:
-        found = self._text[self._position : self._position + 1]
-        return self._source.error(
-            f"broken JSON: {what}, found {found!r}" if found else f"broken JSON: {what}, but the text ends",
-            self._line_here(),
-            REMEDY,
-        )
-
-
 NODE_KEYS = ("name", "id", "description", "children")
 FLAT_KEYS = ("id", "name", "parent", "description")
+RECURSION = 5_000
+"""How deep Python may call itself while it reads JSON: a tree of a thousand levels takes two thousand brackets."""
 
 
 class _Node(NamedTuple):
     """A label whose children are still to be read."""
 
     name: str
-    id: str | None
-    children: Value | None
-    line: int
+    children: object
+    id: str | None = None
     description: str = ""
+
+
+def parse_json(source: Source) -> Any:
+    """Return the one value that the text holds."""
+
+    def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members: dict[str, object] = {}
+        for key, value in pairs:
+            if key in members:
+                raise source.error(f"the key {key!r} occurs twice in one object", None, "delete or rename one of them")
+            members[key] = value
+        return members
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        return json.loads(source.text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        raise source.error(f"broken JSON: {error.msg}", error.lineno, REMEDY) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise source.error(f"broken JSON: {error}", None, REMEDY) from None
+    except RecursionError:
+        raise source.error("the JSON is nested too deep", None, "list the labels with their parents instead") from None
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def read_json(source: Source, separator: str) -> Labels:
@@ -176,34 +62,37 @@ def read_json(source: Source, separator: str) -> Labels:
 
     In the last two a label may have a ``description``. In the nested forms a label's id is its path, the names joined
     by ``separator``, unless it is given.
-
-    Raises:
-        InputError: with the line, for broken JSON or anything that makes no tree.
     """
     whole = parse_json(source)
-    labels = _flat_labels(whole)
-    if labels is not None:
-        return link_flat(((_members(source, label), label.line) for label in labels), source)
-    draft = Draft(source, separator)
-    pending = [(node, -1) for node in reversed(_nodes(source, whole))]
+    if isinstance(whole, dict) and list(whole) == ["labels"]:
+        labels = whole["labels"]
+        # A list of plain strings here is a top label called "labels" with its leaves.
+        if isinstance(labels, list) and not (labels and all(isinstance(label, str) for label in labels)):
+            return link_flat(labels, source)
+    entries: list[LabelEntry] = []
+    pending: list[tuple[_Node, str | None, str]] = [(node, None, "") for node in reversed(_nodes(source, whole, None))]
     while pending:
-        node, parent = pending.pop()
-        index = draft.add(node.name, parent, node.line, node.id, node.description)
-        if node.children is not None:
-            pending += [(child, index) for child in reversed(_nodes(source, node.children))]
-    return draft.labels()
+        node, parent, above = pending.pop()
+        if not node.name.strip():
+            what = f"empty label name {'at the top' if parent is None else f'under {parent!r}'}"
+            raise source.error(what, None, "fill in the name or delete the entry")
+        path = node.name if parent is None else above + separator + node.name
+        identifier = path if node.id is None else node.id
+        entries.append(LabelEntry(identifier, node.name, parent, None, node.description))
+        pending += [(child, identifier, path) for child in reversed(_nodes(source, node.children, identifier))]
+    return link(entries, source)
 
 
-def link_flat(labels: Iterable[tuple[Mapping[str, object], int | None]], source: Source) -> Labels:
-    """Link the labels of the flat form, each given as its members and its line."""
+def link_flat(labels: Iterable[object], source: Source) -> Labels:
+    """Link the labels of the flat form."""
     entries = []
-    for members, line in labels:
-        _refuse_other_keys(source, members, FLAT_KEYS, line)
-        identifier = _text(source, members, "id", line)
-        name = _text(source, members, "name", line) if "name" in members else identifier
-        parent = _optional_text(source, members, "parent", line)
-        description = _optional_text(source, members, "description", line) or ""
-        entries.append(Entry(identifier, name, parent, line, description))
+    for number, label in enumerate(labels, 1):
+        where = f"label {number}"
+        members = _members(source, label, FLAT_KEYS, where)
+        identifier = _text(source, members, "id", where)
+        name = _text(source, members, "name", where) if "name" in members else identifier
+        parent, description = (_optional_text(source, members, key, where) for key in ("parent", "description"))
+        entries.append(LabelEntry(identifier, name, parent, None, description or ""))
     return link(entries, source)
 
 
@@ -213,69 +102,47 @@ def write_json(labels: Sequence[Mapping[str, object]]) -> str:
     return f'{{"labels": [\n{lines}\n]}}\n'
 
 
-def _flat_labels(whole: Value) -> list[Value] | None:
-    """Return the labels of the flat form, or None if this is a nested form.
-
-    A list of plain strings under ``"labels"`` is a top label of that name with its leaves.
-    """
-    if not isinstance(whole.content, dict) or list(whole.content) != ["labels"]:
-        return None
-    labels = whole.content["labels"].content
-    if not isinstance(labels, list) or (labels and all(isinstance(label.content, str) for label in labels)):
-        return None
-    return labels
-
-
-def _nodes(source: Source, children: Value) -> list[_Node]:
+def _nodes(source: Source, children: object, parent: str | None) -> list[_Node]:
     """Return the nodes that a value describes: of an object its keys, of a list its members, of null none."""
-    if children.content is None:
+    if children is None:
         return []
-    if isinstance(children.content, dict):
-        return [_Node(name, None, value, value.line) for name, value in children.content.items()]
-    if isinstance(children.content, list):
-        return [_node(source, member) for member in children.content]
+    if isinstance(children, dict):
+        return [_Node(name, value) for name, value in children.items()]
+    if isinstance(children, list):
+        place = "at the top" if parent is None else f"under {parent!r}"
+        return [_node(source, member, f"label {number} {place}") for number, member in enumerate(children, 1)]
     raise source.error(
-        f"expected the children of a label, found {children.content!r}",
-        children.line,
+        f"expected {'labels' if parent is None else f'the children of {parent!r}'}, found {children!r}",
+        None,
         "give an object, a list or null; a tree that is a single node goes into a list: [{...}]",
     )
 
 
-def _node(source: Source, member: Value) -> _Node:
-    """Return the node that a list's member describes."""
-    if isinstance(member.content, str):
-        return _Node(member.content, None, None, member.line)
-    members = _members(source, member)
-    _refuse_other_keys(source, members, NODE_KEYS, member.line)
-    identifier = _optional_text(source, members, "id", member.line)
-    description = _optional_text(source, members, "description", member.line) or ""
-    children = member.content.get("children") if isinstance(member.content, dict) else None
-    return _Node(_text(source, members, "name", member.line), identifier, children, member.line, description)
+def _node(source: Source, member: object, where: str) -> _Node:
+    if isinstance(member, str):
+        return _Node(member, None)
+    members = _members(source, member, NODE_KEYS, where)
+    identifier, description = (_optional_text(source, members, key, where) for key in ("id", "description"))
+    return _Node(_text(source, members, "name", where), members.get("children"), identifier, description or "")
 
 
-def _members(source: Source, value: Value) -> Mapping[str, object]:
-    """Return the plain members of an object."""
-    if not isinstance(value.content, dict):
-        raise source.error("expected a label", value.line, 'write it as an object, {"name": ...}')
-    return {key: member.content for key, member in value.content.items()}
-
-
-def _refuse_other_keys(source: Source, members: Mapping[str, object], known: Sequence[str], line: int | None) -> None:
-    """Refuse a key we do not know: a misspelt one would drop part of the tree without a word."""
-    for key in members:
+def _members(source: Source, value: object, known: Sequence[str], where: str) -> Mapping[str, object]:
+    """Return the members of an object; refuse unknown keys, for a misspelt one would drop part of the tree."""
+    if not isinstance(value, Mapping):
+        raise source.error(f"{where} is {value!r}", None, 'write it as an object, {"name": ...}')
+    for key in value:
         if key not in known:
-            raise source.error(f"a label has the unknown key {key!r}", line, f"the keys are {', '.join(known)}")
-
-
-def _text(source: Source, members: Mapping[str, object], key: str, line: int | None) -> str:
-    """Return a member that must be a string."""
-    value = members.get(key)
-    if not isinstance(value, str):
-        found = "is missing" if key not in members else "is not a string"
-        raise source.error(f"the {key} of a label {found}", line, f'write it as "{key}": "..."')
+            raise source.error(f"{where} has the unknown key {key!r}", None, f"the keys are {', '.join(known)}")
     return value
 
 
-def _optional_text(source: Source, members: Mapping[str, object], key: str, line: int | None) -> str | None:
-    """Return a member that must be a string where it is there and not null."""
-    return None if members.get(key) is None else _text(source, members, key, line)
+def _text(source: Source, members: Mapping[str, object], key: str, where: str) -> str:
+    value = members.get(key)
+    if not isinstance(value, str):
+        found = "is missing" if key not in members else "is not a string"
+        raise source.error(f"the {key} of {where} {found}", None, f'write it as "{key}": "..."')
+    return value
+
+
+def _optional_text(source: Source, members: Mapping[str, object], key: str, where: str) -> str | None:
+    return None if members.get(key) is None else _text(source, members, key, where)

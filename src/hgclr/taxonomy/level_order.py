@@ -1,11 +1,11 @@
 """The columns of a label matrix level by level, so that what goes down or up the tree is done in slices.
 
-Work is done on blocks of documents that fit the processor's cache.
+Work is done on blocks of documents that fit the cache of the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ class LevelOrder:
 
     Attributes:
         labels: the label at each place, (K,).
+        places: the place of each label, (K,).
         parents: the place of the parent of the label at each place, -1 for a top label, (K,).
         sizes: the labels in the subtree of the label at each place, itself included, (K,).
         steps: when the label at each place is met on a depth-first walk: right before all that is below it, (K,).
@@ -48,28 +49,26 @@ class LevelOrder:
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         count = len(taxonomy)
-        self._places = np.full(count, -1, dtype=np.int64)
+        self.places = np.full(count, -1, dtype=np.int64)
         self.parents = np.full(count, -1, dtype=np.int64)
         self._below: list[Level] = []
         self.spans: list[slice] = []
         end = 0
         for level in taxonomy.levels:
-            parents = self._places[taxonomy.parents[level]] if end else np.full(len(level), -1, dtype=np.int64)
+            parents = self.places[taxonomy.parents[level]] if end else np.full(len(level), -1, dtype=np.int64)
             by_parent = np.argsort(parents, kind="stable")
             places = slice(end, end + len(level))
-            self._places[level[by_parent]] = np.arange(places.start, places.stop)
+            self.places[level[by_parent]] = np.arange(places.start, places.stop)
             self.parents[places] = parents[by_parent]
             self.spans.append(places)
             if end:
                 families, starts = np.unique(self.parents[places], return_index=True)
                 self._below.append(Level(places, self.parents[places], families, starts))
             end = places.stop
-        self.labels = np.argsort(self._places)
-        self.sizes = np.ones(count, dtype=np.int32)
-        for below in reversed(self._below):
-            self.sizes[below.families] += np.add.reduceat(self.sizes[below.places], below.starts)
+        self.labels = np.argsort(self.places)
+        self.sizes = taxonomy.branch_sizes[self.labels].astype(np.int32)
         self.steps = np.empty(count, dtype=np.int32)
-        self.steps[self._places[taxonomy.walk]] = np.arange(count)
+        self.steps[self.places[taxonomy.walk]] = np.arange(count)
 
     def arrange(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """Return a copy of a label matrix, (N, K), with its columns in level order."""
@@ -77,7 +76,7 @@ class LevelOrder:
 
     def restore(self, arranged: NDArray[Any]) -> NDArray[Any]:
         """Return a copy of an arranged matrix with its columns in the taxonomy's order."""
-        return np.take(arranged, self._places, axis=1)
+        return np.take(arranged, self.places, axis=1)
 
     def carry_down(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
         """Put ``combine(label, its parent)`` in the place of every label, from the top, in place."""
@@ -100,24 +99,24 @@ def level_order(taxonomy: Taxonomy) -> LevelOrder:
 
 def monotone(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
     """Return p'_k = min(p_k, p'_parent(k)), (N, K): no label is more probable than its parent."""
-    tree = level_order(taxonomy)
-    lowered = np.empty_like(probabilities)
-    for rows in blocks(probabilities):
-        arranged = tree.arrange(probabilities[rows])
-        tree.carry_down(arranged, np.minimum)
-        lowered[rows] = tree.restore(arranged)
-    return lowered
+    return _carried(probabilities, taxonomy, lambda tree, block: tree.carry_down(block, np.minimum))
 
 
 def raised(probabilities: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
     """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
+    return _carried(probabilities, taxonomy, lambda tree, block: tree.carry_up(block, np.maximum))
+
+
+def _carried(
+    matrix: NDArray[np.float32], taxonomy: Taxonomy, carry: Callable[[LevelOrder, NDArray[np.float32]], None]
+) -> NDArray[np.float32]:
     tree = level_order(taxonomy)
-    highest = np.empty_like(probabilities)
-    for rows in blocks(probabilities):
-        arranged = tree.arrange(probabilities[rows])
-        tree.carry_up(arranged, np.maximum)
-        highest[rows] = tree.restore(arranged)
-    return highest
+    carried = np.empty_like(matrix)
+    for rows in blocks(matrix):
+        arranged = tree.arrange(matrix[rows])
+        carry(tree, arranged)
+        carried[rows] = tree.restore(arranged)
+    return carried
 
 
 def blocks(matrix: NDArray[Any]) -> Iterator[slice]:

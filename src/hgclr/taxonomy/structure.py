@@ -12,6 +12,7 @@ from hgclr.errors import InputError
 __all__ = [
     "Children",
     "LowestCommonAncestor",
+    "branch_sums",
     "check_labels",
     "checked_descriptions",
     "checked_parents",
@@ -29,11 +30,7 @@ def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Children:
-    """The children of every node, in index order, as slices of one sorted array.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-    """
+    """The children of every node, in index order, as slices of one sorted array; (K,) parents, -1 for a top node."""
 
     def __init__(self, parents: NDArray[np.int64]) -> None:
         self._nodes = read_only(np.argsort(parents, kind="stable").astype(np.int64, copy=False))
@@ -69,16 +66,19 @@ def levels_from_top(children: Children) -> list[NDArray[np.int64]]:
     return levels
 
 
-def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-        levels: the nodes of each level, top nodes first.
-    """
-    sizes = np.ones(len(parents) + 1, dtype=np.int64)  # of the subtrees; the last entry is the virtual root
+def branch_sums(
+    parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]], values: NDArray[np.generic]
+) -> NDArray[np.int64]:
+    """Return for each node the sum of the values, (K,), of its branch: its own and those of all below it, (K,)."""
+    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
     for level in reversed(levels):
-        np.add.at(sizes, parents[level], sizes[level])
+        np.add.at(sums, parents[level], sums[level])
+    return sums[:-1]
+
+
+def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index."""
+    sizes = branch_sums(parents, levels, np.ones(len(parents), dtype=np.int64))
     place = np.empty(len(parents) + 1, dtype=np.int64)
     place[-1] = -1
     for level in levels:
@@ -92,12 +92,7 @@ def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]])
 
 
 def find_cycle(parents: Sequence[int], start: int) -> list[int]:
-    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent.
-
-    Args:
-        parents: index of each node's parent, -1 for a top node.
-        start: a node from which no top node can be reached.
-    """
+    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent."""
     seen: dict[int, int] = {}
     node = start
     while node not in seen:
@@ -111,10 +106,6 @@ class LowestCommonAncestor:
 
     Row j of the table holds every node's ancestor 2^j steps up. The virtual root is -1, which as an index is
     the last column, so that lifting past the top stays there.
-
-    Args:
-        parents: (K,) index of each node's parent, -1 for a top node.
-        depths: (K,) depth of each node, 1 for a top node.
     """
 
     def __init__(self, parents: NDArray[np.int64], depths: NDArray[np.int64]) -> None:
@@ -142,11 +133,7 @@ class LowestCommonAncestor:
 
 
 def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the parents of ``count`` labels as a read-only copy.
-
-    Raises:
-        InputError: if there are no labels, or not one parent in -1 ... count - 1 for each.
-    """
+    """Return the parents of ``count`` labels as a read-only copy."""
     if count == 0:
         raise InputError("the label tree is empty", remedy="add at least one label")
     array = np.array(parents)
@@ -162,11 +149,7 @@ def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> N
 
 
 def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.int64]) -> None:
-    """Refuse empty or repeated ids, empty names, siblings of one name, and text that no file can hold.
-
-    Raises:
-        InputError: naming the first label that is wrong.
-    """
+    """Refuse empty or repeated ids, empty names, siblings of one name, and text that no file can hold."""
     if len(names) != len(ids):
         raise InputError(f"{len(ids)} ids but {len(names)} names", remedy="give one name for each id")
     seen: set[str] = set()
@@ -188,11 +171,7 @@ def check_labels(ids: Sequence[str], names: Sequence[str], parents: NDArray[np.i
 
 
 def checked_descriptions(descriptions: Sequence[str | None] | None, ids: Sequence[str]) -> tuple[str, ...]:
-    """Return one description for each label with white space made single, "" for a label without one.
-
-    Raises:
-        InputError: if there are more or fewer than labels, or one is no text that a file can hold.
-    """
+    """Return one description for each label with white space made single, "" for a label without one."""
     if descriptions is None:
         return ("",) * len(ids)
     if len(descriptions) != len(ids):

@@ -1,4 +1,4 @@
-"""The literature's format: a line ``parent<TAB>child<TAB>child...`` per parent, with ``Root`` above all."""
+"""Label trees in text: the literature's lines, lists of paths, and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.drafts import Draft, Entry, Labels, Source, empty_tree, link
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, empty_tree, link
 
 __all__ = [
     "ROOT",
@@ -24,6 +24,10 @@ __all__ = [
 
 ROOT = "Root"
 """What stands for the virtual root; it is no label."""
+LABEL_COLUMNS = ("child", "id", "code")
+NAME_COLUMNS = ("name", "description")
+LONGEST_CELL = 131_072  # what any reader of the csv module takes
+REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
 
 
 def read_literature(source: Source) -> Labels:
@@ -33,11 +37,8 @@ def read_literature(source: Source) -> Labels:
     every label below the top has its parent's id and a slash at the beginning of its own (``Top/News/Health``
     under ``Top/News``), ids are paths. A name is then what follows the parent's id and slash (``Health``); of
     a top label, what follows the folder that all top labels share (``News``).
-
-    Raises:
-        InputError: with the line, for anything that makes no tree.
     """
-    entries: list[Entry] = []
+    entries: list[LabelEntry] = []
     lines_of_root = 0
     for number, line in source.lines():
         parent, *children = line.split("\t")
@@ -50,7 +51,7 @@ def read_literature(source: Source) -> Labels:
             raise source.error(
                 f"{ROOT!r} is a child", number, f"rename it: {ROOT!r} stands for what is above the top labels"
             )
-        entries += [Entry(child, child, None if parent == ROOT else parent, number) for child in children]
+        entries += [LabelEntry(child, child, None if parent == ROOT else parent, number) for child in children]
     if entries and not lines_of_root:
         raise source.error(
             f"no line begins with {ROOT!r}", remedy=f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
@@ -60,7 +61,7 @@ def read_literature(source: Source) -> Labels:
     return link(_named_by_path(entries), source)
 
 
-def _named_by_path(entries: list[Entry]) -> list[Entry]:
+def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
     """Give every label the last part of its id as name, if the ids are paths."""
     below = [entry for entry in entries if entry.parent is not None]
     if not below or not all(_continues(entry.id, entry.parent) for entry in below):
@@ -83,9 +84,6 @@ def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[
     Args:
         ids: the label ids.
         families: pairs of a parent (-1: the virtual root, which comes first) and its children.
-
-    Raises:
-        InputError: if an id cannot be written in this format.
     """
     for identifier in ids:
         if identifier == ROOT or any(character in identifier for character in "\t\n\r"):
@@ -104,50 +102,37 @@ def read_paths(source: Source, separator: str) -> Labels:
 
     A label's id is its path; its index follows the order in which the labels first occur. Spaces around a
     name are dropped.
-
-    Raises:
-        InputError: with the line, for an empty name, a path listed twice, or an empty file.
     """
-    draft = Draft(source, separator)
-    listed: dict[int, int] = {}
+    entries: dict[str, LabelEntry] = {}
+    listed: dict[str, int] = {}
     for number, line in source.lines():
         names = [name.strip() for name in line.split(separator)]
-        _check_spacing(source, names, separator, number)
-        # Most paths are new below a known one; climbing from the top each time would cost the depth squared.
-        if (label := draft.find(separator.join(names))) is None:
-            label = draft.find(separator.join(names[:-1]))
-            missing = names if label is None else names[-1:]
-            label = -1 if label is None else label
-            for name in missing:
-                child = draft.child(label, name)
-                label = draft.add(name, label, number) if child is None else child
-        if (first := listed.setdefault(label, number)) != number:
+        _check_names(source, names, separator, number)
+        path = separator.join(names)
+        if (first := listed.setdefault(path, number)) != number:
             raise source.error(
-                f"the path {line.strip()!r} is listed twice, first (line {first})",
-                number,
-                "delete or rename one of the two",
+                f"the path {path!r} is listed twice, first (line {first})", number, "delete or rename one of the two"
             )
-    return draft.labels()
+        # Most paths are new below a known one; joining all above each time would cost the depth squared.
+        known = separator.join(names[:-1]) in entries
+        for depth in range(len(names) if known else 1, len(names) + 1):
+            above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
+            entries.setdefault(here, LabelEntry(here, names[depth - 1], above or None, number))
+    return link(list(entries.values()), source)
 
 
-def _check_spacing(source: Source, names: list[str], separator: str, line: int) -> None:
-    """Refuse ``A >B`` and ``A >`` where the separator is ``" > "``: the sign would become part of a name."""
+def _check_names(source: Source, names: list[str], separator: str, line: int) -> None:
+    """Refuse empty names, and ``A >B`` where the separator is ``" > "``: the sign would become part of a name."""
     sign = separator.strip()
-    if sign == separator or not sign:
-        return
     for name in names:
-        if name.startswith(sign) or name.endswith(sign):
+        if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
             raise source.error(
                 f"a name begins or ends with {sign!r}: {name!r}",
                 line,
                 f"write the separator as {separator!r}, with nothing missing on either side",
             )
-
-
-LABEL_COLUMNS = ("child", "id", "code")
-NAME_COLUMNS = ("name", "description")
-LONGEST_CELL = 131_072  # what any reader of the csv module takes
-REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
+        if not name:
+            raise source.error("empty label name", line, "fill in the name or delete the entry")
 
 
 class Columns(NamedTuple):
@@ -189,9 +174,6 @@ def read_table(source: Source) -> Labels:
     The column ``child`` (or ``id``, or ``code``) holds the id, ``parent`` the parent's id. ``name`` and ``description``
     are optional; a ``description`` without a ``name`` beside it is the name. A top label's parent is empty or
     ``Root``. Spaces around a cell are dropped, other columns ignored.
-
-    Raises:
-        InputError: with the line, for a bad header or row, or anything that makes no tree.
     """
     first, header = next(source.lines())
     columns = find_columns(header)
@@ -202,11 +184,7 @@ def read_table(source: Source) -> Labels:
 
 
 def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
-    """Return a comma-separated table of labels given by ``id``, ``name``, ``parent`` and perhaps ``description``.
-
-    Raises:
-        InputError: if an id, name or description could not be read again as it is.
-    """
+    """Return a comma-separated table of labels given by ``id``, ``name``, ``parent`` and perhaps ``description``."""
     for label in labels:
         for what in ("id", "name", "description"):
             text = label.get(what) or ""
@@ -227,11 +205,7 @@ def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
 
 
 def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins.
-
-    Raises:
-        InputError: with the line, for broken quotes, or a row with more or fewer cells than the first.
-    """
+    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins."""
     reader = csv.reader(io.StringIO(source.text, newline=""), delimiter=delimiter, strict=True)
     begins, width = 1, 0
     try:
@@ -251,7 +225,7 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
         raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
 
 
-def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> Entry:
+def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> LabelEntry:
     """Return the label of one row."""
     label, parent = row[columns.label], row[columns.parent]
     if label == ROOT:
@@ -260,4 +234,4 @@ def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> E
         )
     name = label if columns.name is None else row[columns.name]
     description = "" if columns.description is None else row[columns.description]
-    return Entry(label, name, None if parent in ("", ROOT) else parent, line, description)
+    return LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description)

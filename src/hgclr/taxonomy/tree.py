@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
-from hgclr.taxonomy.drafts import LabelIndex, Labels, Source, empty_tree
+from hgclr.taxonomy.entries import Labels, Source, empty_tree
 from hgclr.taxonomy.json_files import link_flat, read_json, write_json
+from hgclr.taxonomy.label_index import LabelIndex
 from hgclr.taxonomy.structure import (
     Children,
     LowestCommonAncestor,
+    branch_sums,
     check_labels,
     checked_descriptions,
     checked_parents,
@@ -43,16 +44,7 @@ FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 
 
 def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
-    """Read the labels of a tree.
-
-    Args:
-        path: a UTF-8 text file.
-        file_format: ``auto`` finds the format by the content, whatever the file is called.
-        separator: stands between the names of a path.
-
-    Raises:
-        InputError: with file, line and remedy.
-    """
+    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
     formats = get_args(FileFormat)
     if file_format not in formats:
         raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
@@ -62,13 +54,9 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
     if not source.text.strip():
         raise empty_tree(source)
     chosen = _detect(source, separator) if file_format == "auto" else file_format
-    if chosen == "literature":
-        return read_literature(source)
-    if chosen == "table":
-        return read_table(source)
-    if chosen == "json":
-        return read_json(source, separator)
-    return read_paths(source, separator)
+    if chosen in ("json", "paths"):
+        return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
+    return read_table(source) if chosen == "table" else read_literature(source)
 
 
 def _detect(source: Source, separator: str) -> FileFormat:
@@ -130,6 +118,7 @@ class Taxonomy:
         self._parents = checked_parents(parents, len(self._ids))
         check_labels(self._ids, self._names, self._parents)
         self._descriptions = checked_descriptions(descriptions, self._ids)
+        self._indexes: dict[str, LabelIndex] = {}
         self._children = Children(self._parents)
         self._levels = tuple(levels_from_top(self._children))
         depths = np.zeros(len(self._ids), dtype=np.int64)
@@ -189,6 +178,11 @@ class Taxonomy:
         """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
         return depth_first(self._parents, self._levels)
 
+    @cached_property
+    def branch_sizes(self) -> NDArray[np.int64]:
+        """The number of labels in the branch of each label, itself included; shape (K,), read-only."""
+        return read_only(self.branch_sums(np.ones(len(self), dtype=np.int64)))
+
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -221,9 +215,35 @@ class Taxonomy:
         """Return the labels from the top down to and including this one."""
         return np.array(self._climb(index)[::-1], dtype=np.int64)
 
+    def path_names(self, index: int) -> tuple[str, ...]:
+        """Return the names from the top down to and including this label's."""
+        return tuple(self._names[node] for node in reversed(self._climb(index)))
+
     def path_name(self, index: int, separator: str = " > ") -> str:
         """Return the names on the path to a label, joined by ``separator``."""
-        return separator.join(self._names[node] for node in reversed(self._climb(index)))
+        return separator.join(self.path_names(index))
+
+    def branch_sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
+        """Return for each label the sum of the values, (K,), of itself and all labels below it, (K,)."""
+        return branch_sums(self._parents, self._levels, values)
+
+    def path_ends(self, labels: Iterable[int]) -> list[int]:
+        """Return the labels of a document that none of its other labels is below of, in their order."""
+        labels = list(labels)
+        above = {self._parent_list[label] for label in labels}
+        return [label for label in labels if label not in above]
+
+    def ends_inside(self, labels: Iterable[int]) -> bool:
+        """Tell whether a path of a document ends at a label that has children."""
+        return any(end not in self._leaf_set for end in self.path_ends(labels))
+
+    def path_end_matrix(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a copy of a label matrix, (N, K), that keeps the labels of which no child is given."""
+        ends = matrix.copy()
+        rows, labels = np.nonzero(matrix)
+        parents = self._parents[labels]
+        ends[rows[parents >= 0], parents[parents >= 0]] = False
+        return ends
 
     def lca(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
         """Return the lowest common ancestors, -1 where only the virtual root is shared.
@@ -257,14 +277,7 @@ class Taxonomy:
         return np.array(sorted(closed), dtype=np.int64)
 
     def close(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a copy of a label matrix in which every label brings its ancestors.
-
-        Args:
-            matrix: (N, K) bool, one row per document.
-
-        Returns:
-            (N, K) bool.
-        """
+        """Return a copy of a label matrix, (N, K), one row per document, in which every label brings its ancestors."""
         if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
             raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
         closed = matrix.copy()
@@ -310,7 +323,11 @@ class Taxonomy:
         Raises:
             InputError: with file, line and remedy, if the file is no tree.
         """
-        return cls(*read_labels(path, format, separator))
+        labels = read_labels(path, format, separator)
+        try:
+            return cls(*labels)
+        except InputError as error:  # what no reader looks for, such as half a surrogate pair
+            raise InputError(error.what, path=path, remedy=error.remedy) from None
 
     def write(self, path: str | Path) -> None:
         """Write the tree, whole or not at all: JSON to ``.json``, a table to ``.csv``, else the tab format.
@@ -344,7 +361,7 @@ class Taxonomy:
         labels = tree.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, Mapping) for label in labels):
             raise InputError("not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}')
-        return cls(*link_flat(((label, None) for label in labels), Source("")))
+        return cls(*link_flat(labels, Source("")))
 
     def to_json(self) -> dict[str, object]:
         """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None.
@@ -356,12 +373,11 @@ class Taxonomy:
     def _families(self) -> list[tuple[int, list[int]]]:
         """Return every node that has children, with them: the virtual root, then breadth first."""
         families = []
-        waiting = deque([-1])
-        while waiting:
-            node = waiting.popleft()
+        order = [-1]
+        for node in order:  # which grows
             if below := self._children.of(node).tolist():
                 families.append((node, below))
-                waiting += below
+                order += below
         return families
 
     def _flat(self) -> list[dict[str, str | None]]:
@@ -378,6 +394,10 @@ class Taxonomy:
         return parents
 
     @cached_property
+    def _leaf_set(self) -> frozenset[int]:
+        return frozenset(self._leaves.tolist())
+
+    @cached_property
     def _lowest(self) -> LowestCommonAncestor:
         return LowestCommonAncestor(self._parents, self._depths)
 
@@ -387,12 +407,8 @@ class Taxonomy:
 
     def _index(self, separator: str) -> LabelIndex:
         if separator not in self._indexes:
-            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator)
+            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator, self.path_name)
         return self._indexes[separator]
-
-    @cached_property
-    def _indexes(self) -> dict[str, LabelIndex]:
-        return {}
 
     def _climb(self, index: int) -> list[int]:
         """Return a label and its ancestors, nearest first."""

@@ -1,0 +1,330 @@
+"""``hgclr data prepare``: turn what publishers hand out into a data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from hgclr.cli.options import AddAncestors, options_from
+
+if TYPE_CHECKING:
+    from hgclr.data.folder_writer import CorpusSummary, Progress
+
+__all__ = ["app", "build_icd10cm_with_bar", "show_summary"]
+
+app = typer.Typer(no_args_is_help=True, help="Turn a corpus as its publisher hands it out into a data folder.")
+PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"
+Output = Annotated[Path, typer.Option(metavar="DIR", help="Data folder to write; an earlier build is replaced.")]
+
+
+@app.command(rich_help_panel=PAPER)
+def wos(
+    source: Annotated[
+        Path,
+        typer.Option(
+            metavar="PATH",
+            help="Data.xlsx, the same saved as tab-separated Data.txt, the literature's wos_total.json, "
+            "or a folder with one of these or with wos_train.json, wos_val.json and wos_test.json.",
+        ),
+    ],
+    output: Output,
+    labels: Annotated[
+        Literal["literature", "original"],
+        typer.Option(
+            help="literature: merge areas that share a code, as in the published figures (141 labels); "
+            "original: keep every area's own name."
+        ),
+    ] = "literature",
+) -> None:
+    """Web of Science (WOS-46985): abstracts of papers, sorted into 7 domains and their areas.
+
+    Nothing is downloaded: get WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split
+    is the literature's, 30,070 / 7,518 / 9,397.
+    """
+    from hgclr.corpora.wos import build_wos
+
+    _prepare("rows", build_wos, source, output, labels=labels)
+
+
+@app.command(rich_help_panel=PAPER)
+def nyt(
+    source: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder nyt_corpus of LDC2008T19, with data/YYYY/MM.tgz; also with the archives unpacked.",
+        ),
+    ],
+    output: Output,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the literature's lists idnewnyt_train.json, idnewnyt_val.json, idnewnyt_test.json; "
+            "default: --source.",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The literature's label list, one path such as Top/News/Sports a line; "
+            "default: nyt_label.vocab in the folder of --ids.",
+        ),
+    ] = None,
+    text: Annotated[
+        Literal["full", "literature"],
+        typer.Option(
+            help="full: all paragraphs, joined by spaces; literature: as published results were computed, "
+            "without the first paragraph and without spaces between the others."
+        ),
+    ] = "full",
+) -> None:
+    """Turn the New York Times Annotated Corpus into a data folder: articles in, sections out.
+
+    The archives are read as they are; nothing is unpacked.
+    """
+    from hgclr.corpora.nyt import build_nyt
+
+    _prepare("files", build_nyt, source, output, ids=ids, labels=labels, text=text)
+
+
+@app.command(rich_help_panel=PAPER)
+def rcv1(
+    source: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the Reuters disks anywhere below it: zip files of news items, or folders of XML files.",
+        ),
+    ],
+    output: Output,
+    train_ids: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] below the source.",
+        ),
+    ] = None,
+    topics: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The topic tree; default: rcv1.topics.hier.orig below the source."),
+    ] = None,
+    label_names: Annotated[
+        Literal["codes", "descriptions"],
+        typer.Option(
+            help="What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT), "
+            "from which a model that embeds the names learns more. Their ids are the codes in both cases."
+        ),
+    ] = "codes",
+    text: Annotated[
+        Literal["full", "literature"],
+        typer.Option(
+            help="full puts a space between paragraphs; literature puts nothing, as the published preparations do."
+        ),
+    ] = "full",
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take the documents of this list (rcv1v2-ids.dat[.gz], one id a line) instead of all that have a "
+            "topic and a region.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that read; default: one for each core, at most 4.")
+    ] = None,
+) -> None:
+    """Prepare RCV1-V2: Reuters news, 103 topics in a tree of four levels."""
+    from hgclr.corpora.rcv1 import build_rcv1
+
+    options = {"train_ids": train_ids, "topics": topics, "label_names": label_names, "text": text, "ids": ids}
+    _prepare("archives", build_rcv1, source, output, workers=workers, **options)
+
+
+def _day_option(help_text: str) -> Any:
+    return typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help=help_text)
+
+
+@app.command(rich_help_panel=OPEN)
+def arxiv(
+    source: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="arxiv-metadata-oai-snapshot.json; .gz, or .zip as Kaggle hands it out, will do."
+        ),
+    ],
+    output: Output,
+    since: Annotated[datetime | None, _day_option("First day to take papers of.")] = None,
+    until: Annotated[datetime | None, _day_option("Last day to take papers of.")] = None,
+    per_category: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Take at most so many papers of one primary category, picked by hash. Reads the file twice."
+        ),
+    ] = None,
+    primary_only: Annotated[
+        bool, typer.Option("--primary-only", help="One path a paper: that of its primary category.")
+    ] = False,
+    dev_share: Annotated[
+        float | None, typer.Option(help="Share of papers drawn for dev, by hash of the id; default 0.1.")
+    ] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of papers drawn for test; default 0.1.")] = None,
+    dev_from: Annotated[
+        datetime | None,
+        _day_option("Split by date, not by hash: earlier papers are for training, later ones for dev."),
+    ] = None,
+    test_from: Annotated[datetime | None, _day_option("First day of test, with --dev-from.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides what is drawn and picked by hash.")] = 0,
+) -> None:
+    """Turn arXiv's metadata into a data folder: title and abstract in, group, archive and category out.
+
+    Dates are those of a paper's first version.
+    """
+    from hgclr.corpora.arxiv import build_arxiv
+
+    days = {"since": since, "until": until, "dev_from": dev_from, "test_from": test_from}
+    _prepare(
+        "megabytes",
+        build_arxiv,
+        source,
+        output,
+        per_category=per_category,
+        primary_only=primary_only,
+        dev_share=dev_share,
+        test_share=test_share,
+        seed=seed,
+        **{name: None if day is None else day.date() for name, day in days.items()},
+    )
+
+
+@app.command(rich_help_panel=OPEN)
+def icd10cm(
+    output: Output,
+    levels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.",
+        ),
+    ] = 2,
+    seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
+) -> None:
+    """Build ICD-10-CM, the code book of diagnoses: wording of a diagnosis in, its place in the book out.
+
+    The book is in the package simple-icd-10-cm: pip install 'hgclr[icd10cm]'.
+    """
+    show_summary(build_icd10cm_with_bar(output, levels=levels, seed=seed))
+
+
+def build_icd10cm_with_bar(output: Path, *, levels: int, seed: int = 0) -> CorpusSummary:
+    """Build ICD-10-CM, with a progress bar on standard error where that is a terminal."""
+    from hgclr.corpora.icd10cm import build_icd10cm
+
+    return _with_bar("chapters", lambda progress: build_icd10cm(output, levels=levels, seed=seed, progress=progress))
+
+
+@dataclass(frozen=True)
+class FormatFiles:
+    """The files of a corpus in one of the literature's formats: options that its commands share."""
+
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder whose files are called like splits, as x_train, x_val and x_test; or one file, all for"
+            " training.",
+        ),
+    ] = None
+    train: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file for training, whatever its name. If --train, --dev or --test is given, only the files named"
+            " so are read.",
+        ),
+    ] = None
+    dev: Annotated[Path | None, typer.Option(metavar="FILE", help="The development (validation) file.")] = None
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test file.")] = None
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The label tree, if it is not the one .taxonomy file beside the documents."),
+    ] = None
+    add_ancestors: AddAncestors = False
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def hiagm(output: Output, files: FormatFiles) -> None:
+    """Read HiAGM's JSON lines (token, label) and .taxonomy file.
+
+    Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
+    """
+    _prepare_format("hiagm", output, files)
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def neuralclassifier(output: Output, files: FormatFiles) -> None:
+    """Read NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
+
+    Without a label tree, the tree is drawn from the paths of all splits.
+    """
+    _prepare_format("neuralclassifier", output, files)
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def fasttext(
+    output: Output,
+    files: FormatFiles,
+    path_separator: Annotated[
+        str, typer.Option(help="Between the names of a label that is a path; 'none' if labels are plain names.")
+    ] = "/",
+    label_prefix: Annotated[str, typer.Option(help="What marks a word as a label.")] = "__label__",
+) -> None:
+    """Read fastText's lines (\\_\\_label\\_\\_A/B text).
+
+    Without a label tree, the tree is drawn from the paths of all splits.
+    """
+    separator = None if path_separator == "none" else path_separator
+    _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)
+
+
+def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any) -> None:
+    from hgclr.corpora.formats import prepare_format
+
+    _prepare("lines", prepare_format, name, output=output, **vars(files), **options)
+
+
+def _prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> None:
+    show_summary(_with_bar(unit, lambda progress: build(*arguments, progress=progress, **options)))
+
+
+def _with_bar(unit: str, build: Callable[[Progress], CorpusSummary]) -> CorpusSummary:
+    """Build a corpus with a progress bar; ``unit`` is what the progress counts, where megabytes come as bytes."""
+    from hgclr.cli.console import progress_bar
+
+    size = 10**6 if unit == "megabytes" else 1
+    with progress_bar() as bar:
+        task = bar.add_task(unit, total=None)
+        return build(lambda done, total: bar.update(task, completed=done // size, total=total and total // size))
+
+
+def show_summary(summary: CorpusSummary) -> None:
+    """Print what was written and, on standard error, what was left out."""
+    from rich.console import Console
+
+    from hgclr.cli.console import standard_error
+    from hgclr.data.folder_writer import LEFT_OUT
+
+    counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)
+    Console().print(f"wrote {summary.output}: {counts}", highlight=False, markup=False, soft_wrap=True)
+    for reason, count in summary.left_out.most_common():
+        line = f"left out {count:,} document{'s' * (count > 1)}: {reason}; see {summary.output / LEFT_OUT}"
+        standard_error().print(line, style="yellow", markup=False, soft_wrap=True)

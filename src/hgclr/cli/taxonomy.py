@@ -1,0 +1,433 @@
+"""``hgclr taxonomy``: check, show, convert and compare label trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hgclr.cli.options import JsonFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.changes import TreeChanges
+    from hgclr.taxonomy.descriptions import Described
+    from hgclr.taxonomy.suggestions import Suggestions
+
+__all__ = ["app", "check", "convert", "diff", "show"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="""Check, show, convert and compare label trees.
+
+    A label tree is a UTF-8 file in one of these formats, told apart by their content:
+
+    - [bold]literature[/bold]: lines 'parent TAB child TAB child', first that of 'Root'
+
+    - [bold]table[/bold]: CSV or TSV with columns 'child' and 'parent', perhaps 'name', 'description'
+
+    - [bold]json[/bold]: {"Science": {"Physics": {}, "Biology": {}}}, or nodes in lists
+
+    - [bold]paths[/bold]: one 'Science > Physics > Optics' per line
+    """,
+)
+# The library's formats, repeated so that the help page needs no numpy.
+FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.", show_default=False)]
+Format = Annotated[FileFormat, typer.Option("--format", help="The file's format; auto looks at the content.")]
+Separator = Annotated[str, typer.Option(help="What stands between the names of a path.")]
+LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 50
+"""How many levels are counted, labels drawn, cells of a table that name no label and changes of a kind listed."""
+GUIDES = 16
+"""How many branches are drawn before a label; further in, its depth is written instead."""
+
+
+@app.command()
+def check(file: File, format: Format = "auto", separator: Separator = " > ") -> None:  # noqa: A002
+    """Say whether FILE is a valid label tree, and what is in it.
+
+    What makes no tree is refused with its line and a remedy (exit code 2):
+    a cycle, two parents, an unknown parent, an empty or a repeated label.
+
+    Example: hgclr taxonomy check labels.tsv
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from hgclr.taxonomy import Taxonomy
+
+    taxonomy = Taxonomy.read(file, format=format, separator=separator)
+    console = Console()
+    console.print(Text(f"{file}: a valid label tree", style="bold"), soft_wrap=True)
+    for subject, finding in _summary(taxonomy):
+        console.print(Text(f"  {subject:<16}", style="dim").append(finding, style="default"), soft_wrap=True)
+
+
+def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
+    """Yield what is worth knowing about a tree."""
+    yield "labels", f"{len(taxonomy):,}"
+    yield "depth", f"{taxonomy.depth:,}"
+    counts = [f"{len(level):,}" for level in taxonomy.levels]
+    more = f" and {len(counts) - LEVELS:,} more levels" if len(counts) > LEVELS else ""
+    yield "per level", " · ".join(counts[:LEVELS]) + more
+    yield "leaves", f"{len(taxonomy.leaves):,}"
+    repeated = [(name, count) for name, count in Counter(taxonomy.names).most_common() if count > 1]
+    if repeated:
+        labels = sum(count for _, count in repeated)
+        (name, count), *_ = repeated
+        yield "repeated names", f"{len(repeated):,} on {labels:,} labels, such as {name!r} on {count:,}"
+    else:
+        yield "repeated names", "none"
+    having = sum(map(bool, taxonomy.descriptions))
+    yield "descriptions", f"{having:,} of {len(taxonomy):,} labels" if having else "none"
+    ((widest, count),) = Counter(taxonomy.parents.tolist()).most_common(1)
+    place = "the virtual root" if widest < 0 else repr(taxonomy.ids[widest])
+    yield "widest node", f"{place} with {count:,} {'child' if count == 1 else 'children'}"
+
+
+@app.command()
+def show(
+    file: File,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many levels.", show_default="as many as fit")
+    ] = None,
+    under: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL", help="Draw only what is under this label (id, name or path).", show_default=False
+        ),
+    ] = None,
+    format: Format = "auto",  # noqa: A002
+    separator: Separator = " > ",
+) -> None:
+    """Draw the label tree, with the ids beside the names where they differ.
+
+    Of a large tree the upper levels are drawn; '+12' counts what is hidden.
+
+    Example: hgclr taxonomy show labels.tsv --under Physics --depth 2
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from hgclr.taxonomy import Taxonomy
+
+    taxonomy = Taxonomy.read(file, format=format, separator=separator)
+    top = -1 if under is None else taxonomy.resolve(under, separator)
+    total = len(taxonomy) if under is None else int(taxonomy.branch_sizes[top]) - 1
+    shown = _levels_that_fit(taxonomy, top) if depth is None else depth
+    console = Console()
+    console.print(Text(file.name, "bold") if under is None else _label(taxonomy, top, separator), soft_wrap=True)
+    drawn = 0
+    for row in _rows(taxonomy, top, shown, separator, ascii_only=console.options.ascii_only):
+        if depth is None and drawn == ROWS:
+            break
+        console.print(row, soft_wrap=True)
+        drawn += 1
+    notes = []
+    if drawn < total:
+        remedy = f"--depth {taxonomy.depth} shows all, --under LABEL one branch"
+        notes.append(f"{total - drawn:,} of {total:,} labels are not shown: {remedy}")
+    if having := sum(map(bool, taxonomy.descriptions)):
+        notes.append(f"{having:,} of {len(taxonomy):,} labels have a description")
+    for note in notes:
+        console.print(Text(note, "italic"), soft_wrap=True)
+
+
+def _levels_that_fit(taxonomy: Taxonomy, top: int) -> int:
+    """Return how many levels under ``top`` can be drawn in :data:`ROWS` rows, at least one."""
+    level = taxonomy.children(top).tolist()
+    rows, levels = len(level), 1
+    while level:
+        level = [child for node in level for child in taxonomy.children(node).tolist()]
+        rows += len(level)
+        if rows > ROWS:
+            break
+        levels += 1
+    return levels
+
+
+def _rows(taxonomy: Taxonomy, top: int, levels: int, separator: str, *, ascii_only: bool) -> Iterator[Text]:
+    """Yield a row per label under ``top``, depth first; no recursion, a tree may be 1,000 levels deep."""
+    from rich.text import Text
+
+    fork, end, line = ("+-- ", "`-- ", "|   ") if ascii_only else ("├── ", "└── ", "│   ")
+
+    def pending(node: int, guides: tuple[str, ...], depth: int) -> list[tuple[int, tuple[str, ...], bool, int]]:
+        children = taxonomy.children(node).tolist()
+        return [(child, guides, child == children[-1], depth) for child in reversed(children)]
+
+    stack = pending(top, (), 1)
+    while stack:
+        node, guides, last, depth = stack.pop()
+        row = Text(style="default")
+        if depth > GUIDES:
+            row.append(f"{depth:>4} ", style="dim")
+        row.append("".join(guides) + (end if last else fork), style="dim")
+        row.append_text(_label(taxonomy, node, separator))
+        if depth < levels:
+            stack += pending(node, (*guides, "    " if last else line)[-GUIDES:], depth + 1)
+        elif hidden := int(taxonomy.branch_sizes[node]) - 1:
+            row.append(f"  +{hidden:,}", style="dim")
+        yield row
+
+
+@app.command()
+def convert(
+    file: File,
+    output: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="The file to write: .json for JSON, .csv for a table, else the literature's format.",
+            show_default=False,
+        ),
+    ],
+    descriptions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A CSV or TSV file that describes labels, given by id, name or path.",
+            show_default=False,
+        ),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Title or number of the column of labels in that table.",
+            show_default="the one that names most labels",
+        ),
+    ] = None,
+    description_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Title or number of the column of descriptions in that table.",
+            show_default="'description', or the other one of two",
+        ),
+    ] = None,
+    format: Format = "auto",  # noqa: A002
+    separator: Separator = " > ",
+) -> None:
+    """Write the label tree in FILE to OUTPUT in another format.
+
+    JSON and tables keep ids, names, descriptions and the order of the labels.
+    The literature's tab format keeps ids and structure.
+
+    Example: hgclr taxonomy convert labels.csv labels.json
+
+    Example: hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from hgclr.errors import InputError
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.descriptions import join_descriptions
+
+    taxonomy = Taxonomy.read(file, format=format, separator=separator)
+    lines: list[str] = []
+    if descriptions is not None:
+        columns = {"label_column": label_column, "description_column": description_column}
+        described = join_descriptions(taxonomy, descriptions, **columns, separator=separator)
+        taxonomy = described.taxonomy
+        lines += [f"{descriptions}: {line}" for line in _joined(described)]
+    elif label_column is not None or description_column is not None:
+        raise InputError("a column is named, but no table", remedy="give --descriptions TABLE, too")
+    taxonomy.write(output)
+    written = Taxonomy.read(output)
+    having = sum(map(bool, written.descriptions))
+    lines.append(f"{output}: {len(taxonomy):,} labels written" + (f", {having:,} with a description" if having else ""))
+    if lost := _lost(taxonomy, written):
+        listed = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
+        lines.append(f"note: this format does not keep {listed}; .json does")
+    console = Console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _joined(described: Described) -> Iterator[str]:
+    """Yield what came of joining a table of descriptions, a line each."""
+    yield (
+        f"{described.matched:,} of {described.rows:,} rows name a label of the tree,"
+        f" {described.labels:,} {'label has' if described.labels == 1 else 'labels have'} a description there"
+    )
+    for cells, problem in ((described.unknown, "no label"), (described.ambiguous, "several labels")):
+        if cells:
+            shown = ", ".join(f"{cell!r} (line {line})" for cell, line in cells[:CELLS])
+            more = f" and {len(cells) - CELLS:,} more" if len(cells) > CELLS else ""
+            yield f"what names {problem} is left out: {shown}{more}"
+
+
+def _lost(taxonomy: Taxonomy, written: Taxonomy) -> list[str]:
+    """Return what the file that was written does not hold."""
+    texts = dict(zip(written.ids, zip(written.names, written.descriptions, strict=True), strict=True))
+    names, descriptions = zip(*(texts[identifier] for identifier in taxonomy.ids), strict=True)
+    kept = {
+        "the order of the labels": taxonomy.ids == written.ids,
+        "the names": taxonomy.names == names,
+        "the descriptions": taxonomy.descriptions == descriptions,
+    }
+    return [what for what, same in kept.items() if not same]
+
+
+TREE = "file, data folder, or folder of a model."
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help=f"The label tree as it was: {TREE}", show_default=False)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help=f"The label tree as it is: {TREE}", show_default=False)],
+    changes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What became of labels, where ids do not show it: lines 'old TAB new' below that header, or JSON."
+            " Several old with one new were merged, one old with several new was split.",
+        ),
+    ] = None,
+    suggestions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write what perhaps belongs together here, to correct and give as --changes."
+        ),
+    ] = None,
+    json_file: JsonFile = None,
+    format: Format = "auto",  # noqa: A002
+    separator: Separator = " > ",
+) -> None:
+    """Say which labels were added, removed, renamed, moved, merged and split between two trees.
+
+    A label is the same if its id is, or else its path of names. What two trees cannot show is
+    listed as 'perhaps' and counts only if --changes says so. A model that was trained on OLD
+    goes over to NEW with 'hgclr train --from', which takes the same file of changes.
+
+    Example: hgclr taxonomy diff runs/first/model labels.tsv
+    """
+    import json
+
+    from rich.console import Console
+
+    from hgclr.files import atomic_file
+    from hgclr.taxonomy.changes import compare, read_changes, write_changes
+    from hgclr.taxonomy.suggestions import suggest
+
+    before, after = _open(old, format, separator), _open(new, format, separator)
+    found = compare(before, after, None if changes is None else read_changes(changes, before, after))
+    perhaps = suggest(found)
+    if json_file is not None:
+        with atomic_file(json_file) as temporary:
+            tree = found.to_json() | {"perhaps": perhaps.to_json(found)}
+            temporary.write_text(json.dumps(tree, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if suggestions is not None and perhaps:
+        write_changes(suggestions, perhaps.mapping(found))
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", style="bold")
+    kept = [pair.old for pair in found.kept]  # in the order of the new tree
+    console.print(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", style="dim")
+    for kind, colour, rows in _changes(found, separator):
+        _print_changes(console, kind, colour, rows)
+    if perhaps:
+        _print_changes(console, "perhaps", "cyan", _perhaps(found, perhaps, separator))
+        where = "--suggestions FILE writes these down" if suggestions is None else f"{suggestions} has these"
+        console.print(f"{where}: keep what is so and give it as --changes", style="italic")
+    elif suggestions is not None:
+        console.print(f"nothing to suggest: {suggestions} is not written", style="italic")
+
+
+def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
+    """Read the label tree of a file, a model or a data folder."""
+    from hgclr.data.folder import DataFolder
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.tree import read_model_tree
+
+    if path.name == "config.json" or (path / "config.json").is_file():
+        return read_model_tree(path.parent if path.name == "config.json" else path)
+    if path.is_dir():
+        return DataFolder(path, path_separator=separator).taxonomy
+    return Taxonomy.read(path, format=file_format, separator=separator)
+
+
+def _changes(changes: TreeChanges, separator: str) -> list[tuple[str, str, list[Text]]]:
+    """Return each kind of change, its colour, and a row for each label."""
+
+    def place(tree: Taxonomy, label: int) -> str:
+        parent = int(tree.parents[label])
+        return "the top" if parent < 0 else repr(_printable(tree.names[parent]))
+
+    old, new = changes.old, changes.new
+    moves = [(place(old, pair.old), place(new, pair.new)) for pair in changes.moved]
+    return [
+        ("added", "green", [_paths(new, [label], separator) for label in changes.added]),
+        ("removed", "red", [_paths(old, [label], separator) for label in changes.removed]),
+        ("renamed", "yellow", [_arrow(changes, [one], [other], separator) for one, other in changes.renamed]),
+        (
+            "moved",
+            "blue",
+            [
+                _paths(new, [pair.new], separator).append(f"  from {origin} to {target}", style="dim")
+                for pair, (origin, target) in zip(changes.moved, moves, strict=True)
+            ],
+        ),
+        ("merged", "magenta", [_arrow(changes, labels, [one], separator) for labels, one in changes.merged]),
+        ("split", "magenta", [_arrow(changes, [one], labels, separator) for one, labels in changes.split]),
+    ]
+
+
+def _perhaps(changes: TreeChanges, perhaps: Suggestions, separator: str) -> list[Text]:
+    from rich.text import Text
+
+    pairs = [
+        *(("renamed", [one], [other]) for one, other in perhaps.renamed),
+        *(("merged", labels, [one]) for labels, one in perhaps.merged),
+        *(("split", [one], labels) for one, labels in perhaps.split),
+    ]
+    return [
+        Text(f"{kind}: ", style="dim").append_text(_arrow(changes, before, after, separator))
+        for kind, before, after in pairs
+    ]
+
+
+def _print_changes(console: Console, kind: str, colour: str, rows: Sequence[Text]) -> None:
+    from rich.text import Text
+
+    if rows:
+        console.print(f"{kind:<9} {len(rows):,}", style=f"bold {colour}")
+    for row in rows[:CHANGES]:
+        console.print(Text("  ", style=colour).append_text(row))
+    if len(rows) > CHANGES:
+        console.print(f"  and {len(rows) - CHANGES:,} more: --json FILE writes all", style="italic")
+
+
+def _arrow(changes: TreeChanges, before: Sequence[int], after: Sequence[int], separator: str) -> Text:
+    became = _paths(changes.new, after, separator)
+    return _paths(changes.old, before, separator).append(" → ", style="dim").append_text(became)
+
+
+def _paths(tree: Taxonomy, labels: Sequence[int], separator: str) -> Text:
+    from rich.text import Text
+
+    return Text(" + ").join(_label(tree, label, separator, whole_path=True) for label in labels)
+
+
+def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool = False) -> Text:
+    """Return a label's name or path of names, and its id where that says more than these."""
+    from rich.text import Text
+
+    name, path, identifier = taxonomy.names[index], taxonomy.path_name(index, separator), taxonomy.ids[index]
+    text = Text(_printable(path if whole_path else name))
+    if identifier not in (name, path):
+        text.append(f"  {_printable(identifier)}", style="cyan")
+    return text
+
+
+def _printable(text: str) -> str:
+    """Return text without line ends and without the control characters that would steer the terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
