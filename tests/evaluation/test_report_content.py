@@ -108,9 +108,9 @@ def test_every_rule_is_scored_with_the_models_thresholds(scored: Scored) -> None
         assert (row["inconsistency_rate"] == 0) == (row["rule"] != "threshold")
 
 
-@pytest.mark.parametrize("sure", [None, 0.7])
+@pytest.mark.parametrize("abstain_below", [None, 0.7])
 def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Scored, abstain_below: float | None) -> None:
-    """What --sure takes away is on the curve all the same, which is about what it might take away."""
+    """What --abstain-below takes away is on the curve all the same, which is about what it might take away."""
     curve = scored.content(rule="drop-orphans", abstain_below=abstain_below)["risk_coverage"]
     given_labels = Decoder(scored.taxonomy, "drop-orphans")(scored.probabilities)
     sureness = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)

@@ -361,8 +361,8 @@ def decision_facts(content: Content) -> list[tuple[str, str]]:
     if rule in ("best-path", "top-k-paths"):
         text += ", down to a leaf or not" if decisions["allow_inner_nodes"] else ", down to a leaf"
     facts = [("Decoding rule", text), ("Thresholds", _thresholds(decisions["thresholds"]))]
-    if decisions["sure"] is not None:
-        facts.append(("Left out", f"labels that are less than {decisions['sure']:.1%} sure, and all below them"))
+    if decisions["abstain_below"] is not None:
+        facts.append(("Left out", f"labels that are less than {decisions['abstain_below']:.1%} sure, and all below them"))
     calibration = decisions["calibration"]
     facts.append(("Calibration", f"{calibration['method']}, one for each level" if calibration else "none"))
     return facts
