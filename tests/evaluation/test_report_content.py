@@ -116,7 +116,7 @@ def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Score
     sureness = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)
     assert curve["labels_given"] == given_labels.sum()
     for point in curve["points"]:
-        kept = given_labels & (sureness >= point["sure"])
+        kept = given_labels & (sureness >= point["abstain_below"])
         assert point["coverage"] == pytest.approx(kept.sum() / given_labels.sum())
         assert point["risk"] == pytest.approx((kept & ~scored.gold).sum() / kept.sum())
     assert curve["points"][-1]["coverage"] == 1
@@ -282,7 +282,7 @@ def test_documents_without_predictions_and_a_single_label_are_no_trouble() -> No
     gold = np.ones((3, 1), dtype=np.bool_)
     content = Scored(taxonomy, ["a", "b", "c"], np.zeros((3, 1), dtype=np.float32), gold).content()
     assert content["risk_coverage"]["points"] == []
-    assert {chosen["sure"] for chosen in content["risk_coverage"]["chosen"]} == {None}
+    assert {chosen["abstain_below"] for chosen in content["risk_coverage"]["chosen"]} == {None}
     assert content["confusions"] == []
     assert [worst["id"] for worst in content["worst_labels"]] == ["only"]
 

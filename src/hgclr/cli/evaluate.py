@@ -1,4 +1,4 @@
-"""``hgclr evaluate``: score a model on a data folder."""
+"""``hgclr evaluate`` and ``hgclr compare``: score a model on a data folder, put reports side by side."""
 
 from __future__ import annotations
 
@@ -65,13 +65,7 @@ def evaluate(
         task = bar.add_task(split, total=None)
         progress = partial(bar.advance, task)
         if report is None:
-            scores = score(
-                classifier,
-                folder,
-                split,
-                decisions=decisions,
-                progress=progress,
-            ).to_json()
+            scores = score(classifier, folder, split, decisions=decisions, progress=progress).to_json()
         else:
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line
@@ -127,9 +121,6 @@ def compare(
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
-    import json
-    import sys
-
     from rich.console import Console
 
     from hgclr.evaluation.comparison import compare as compare_reports

@@ -1,4 +1,4 @@
-"""How strongly a model contradicts the labels that a document is given: the one formula, and kinds of contradiction."""
+"""How strongly a model contradicts the gold labels of documents: the one formula, and what errors have in common."""
 
 from __future__ import annotations
 
@@ -23,21 +23,34 @@ __all__ = [
     "confused_pairs",
     "contradictions",
     "document_scores",
-    "doubtful_labels",
     "kinds",
     "parting",
+    "suspect_labels",
 ]
 
+Kind = Literal["other path", "missing label", "extra label", "too shallow", "too deep"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SMALLEST = 1e-4
+"""No probability counts as less: of what happens once in 10,000 documents, no model knows how rare it is."""
+SHRINKAGE = 10.0
+"""Documents' worth of the level's mean in the mean of a label: one with a few documents has no mean of its own."""
+SURE = 1.0
+"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
+EXAMPLES = 2
+"""Documents that are shown for a pair of labels."""
+PAIRS_OF_DOCUMENT = 100
+"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Documents that are given other labels than the model suggests, with all labels of either.
+    """Documents whose gold labels are not those that the model predicts, with all labels of either.
 
-    An *entry* is a label that a document is given, or that is suggested for it, or both. Entries are in the order of
-    the documents, and those of a document in the order of the labels.
+    An *entry* is a gold or predicted label of a document. Entries are in the order of the documents, and those of a
+    document in the order of the labels.
 
     Args:
         taxonomy: the label tree.
@@ -45,27 +58,27 @@ class Differences:
         documents: the document of each entry, counted from 0, (E,).
         labels: the label of each entry, (E,).
         probabilities: what the model thinks of it, (E,).
-        given: the annotation has it, (E,).
-        suggested: the model would give it, (E,).
+        gold: the annotation has it, (E,).
+        predicted: the model would give it, (E,).
     """
 
     taxonomy: Taxonomy
     rows: Indices
     documents: Indices
     labels: Indices
-    probabilities: NDArray[np.float64]
-    given: Marks
-    suggested: Marks
+    probabilities: Floats
+    gold: Marks
+    predicted: Marks
 
-    @property
+    @cached_property
     def extra(self) -> Marks:
-        """Entries that are given and not suggested, (E,)."""
-        return self.given & ~self.suggested
+        """Entries that are gold and not predicted, (E,)."""
+        return self.gold & ~self.predicted
 
-    @property
+    @cached_property
     def missing(self) -> Marks:
-        """Entries that are suggested and not given, (E,)."""
-        return self.suggested & ~self.given
+        """Entries that are predicted and not gold, (E,)."""
+        return self.predicted & ~self.gold
 
     @cached_property
     def starts(self) -> Indices:
@@ -79,7 +92,7 @@ class Differences:
             return np.zeros(0, dtype=np.int64)
         keys = self.documents * len(self.taxonomy) + self.labels  # ascending
         above = self.taxonomy.parents[self.labels]
-        # Every label of a document comes with its parent, in the annotation as in what is suggested.
+        # Every label of a document comes with its parent, whether gold or predicted.
         places = np.searchsorted(keys, self.documents * len(self.taxonomy) + above)
         return np.where(above < 0, -1, places)
 
@@ -98,6 +111,11 @@ class Differences:
         """Return the entries of a document."""
         return range(int(self.starts[document]), int(self.starts[document + 1]))
 
+    def tops(self, document: int) -> tuple[list[int], list[int]]:
+        """Return the top-most entries of the extra and of the missing branches of a document."""
+        tops = [entry for entry in self.entries(document) if self.branches[entry] == entry]
+        return [entry for entry in tops if self.extra[entry]], [entry for entry in tops if self.missing[entry]]
+
 
 class DifferenceLog:
     """Remember the documents that differ, batch by batch, by 14 bytes for each of their labels; no other is kept.
@@ -109,80 +127,98 @@ class DifferenceLog:
     def __init__(self, taxonomy: Taxonomy) -> None:
         self.taxonomy = taxonomy
         self._differing = 0
-        self._rows: list[Indices] = []
-        self._entries: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], Marks, Marks]] = []
+        nothing = np.zeros(0, dtype=np.int32)
+        self._rows: list[Indices] = [nothing.astype(np.int64)]
+        self._entries: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], Marks, Marks]] = [
+            (nothing, nothing, nothing.astype(np.float32), nothing.astype(np.bool_), nothing.astype(np.bool_))
+        ]
 
-    def update(
-        self, rows: Sequence[int], probabilities: NDArray[np.float32], gold: NDArray[np.bool_], suggested: Marks
-    ) -> None:
-        """Add documents: places in the file, and probabilities, given and suggested labels, each (N, K)."""
-        differing = np.flatnonzero((gold != suggested).any(axis=1))
-        if not len(differing):
-            return
-        documents, labels = np.nonzero(gold[differing] | suggested[differing])
+    def update(self, rows: Sequence[int], probabilities: NDArray[np.float32], gold: Marks, predicted: Marks) -> None:
+        """Add documents: places in the file, and probabilities, gold and predicted labels, each (N, K)."""
+        differing = np.flatnonzero((gold != predicted).any(axis=1))
+        documents, labels = np.nonzero(gold[differing] | predicted[differing])
         which = differing[documents], labels
         self._rows.append(np.array(rows, dtype=np.int64)[differing])
+        places = (documents + self._differing).astype(np.int32)
         self._entries.append(
-            (
-                (documents + self._differing).astype(np.int32),
-                labels.astype(np.int32),
-                probabilities[which],
-                gold[which],
-                suggested[which],
-            )
+            (places, labels.astype(np.int32), probabilities[which], gold[which], predicted[which]),
         )
         self._differing += len(differing)
 
     def differences(self) -> Differences:
         """Return what was remembered."""
-        if not self._rows:
-            nothing = np.zeros(0, dtype=np.int64)
-            marks = np.zeros(0, dtype=np.bool_)
-            return Differences(self.taxonomy, nothing, nothing, nothing, np.zeros(0), marks, marks)
-        documents, labels, probabilities, given, suggested = zip(*self._entries, strict=True)
+        documents, labels, probabilities, gold, predicted = map(np.concatenate, zip(*self._entries, strict=True))
         return Differences(
             self.taxonomy,
             np.concatenate(self._rows),
-            np.concatenate(documents).astype(np.int64),
-            np.concatenate(labels).astype(np.int64),
-            np.concatenate(probabilities).astype(np.float64),
-            np.concatenate(given),
-            np.concatenate(suggested),
+            documents.astype(np.int64),
+            labels.astype(np.int64),
+            probabilities.astype(np.float64),
+            gold,
+            predicted,
         )
 
 
-Kind = Literal["other path", "missing label", "extra label", "too shallow", "too deep"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-SMALLEST = 1e-4
-"""No probability counts as less: of what happens once in 10,000 documents, no model knows how rare it is."""
-Floats = NDArray[np.float64]
+class Agreement:
+    """Average, for each label, the probability of what the annotation says; memory O(labels).
 
+    The agreement with a decision of the annotation is a_ik = p_ik if label k is a gold label of document i, and
+    1 - p_ik if not. Its mean over the documents with the same decision on the same label, g = 1 or 0, is the *usual*
+    agreement
 
-def level_weights(depths: NDArray[np.int64]) -> Floats:
-    """Return w_k = (2 + 1 / depth) / 3: 1 for a top label, down towards two thirds."""
-    weights: Floats = (2 + 1 / depths) / 3
-    return weights
+        m_k(g) = (∑_i a_ik + 10 M(g)) / (n_k(g) + 10)      M(g): mean over all labels of k's level
+
+    For g = 1 this is the label's mean self-confidence, the threshold of confident learning (Northcutt et al., 2021).
+
+    Args:
+        taxonomy: the label tree; column k of every array is its label k.
+    """
+
+    def __init__(self, taxonomy: Taxonomy) -> None:
+        self.taxonomy = taxonomy
+        self.documents = 0
+        self.gold = np.zeros(len(taxonomy), dtype=np.int64)
+        """Gold documents of each label, (K,)."""
+        self._all = np.zeros(len(taxonomy))
+        self._of_gold = np.zeros(len(taxonomy))
+
+    def update(self, probabilities: NDArray[np.float32], gold: Marks) -> None:
+        """Add documents: probabilities and gold labels, both (N, K)."""
+        self.documents += len(gold)
+        self.gold += np.count_nonzero(gold, axis=0)
+        self._all += probabilities.sum(axis=0, dtype=np.float64)
+        self._of_gold += probabilities.sum(axis=0, dtype=np.float64, where=gold)
+
+    def usual(self) -> Floats:
+        """Return m_k(g) for g = 0, labels that are not gold, and g = 1, (2, K)."""
+        without = self.documents - self.gold
+        counts = np.stack([without, self.gold]).astype(np.float64)
+        sums = np.stack([without - (self._all - self._of_gold), self._of_gold])
+        means = np.empty_like(sums)
+        for level in self.taxonomy.levels:
+            whole = sums[:, level].sum(axis=1) / np.maximum(counts[:, level].sum(axis=1), 1)
+            means[:, level] = (sums[:, level] + SHRINKAGE * whole[:, None]) / (counts[:, level] + SHRINKAGE)
+        return means
 
 
 def contradictions(differences: Differences, usual: Floats) -> Floats:
     """Return how strongly each entry is contradicted, (E,).
 
-        c_ik = w_k max(0, log10 m_k(g) / max(a_ik, 0.0001))
+        c_ik = w_k max(0, log10 m_k(g) / max(a_ik, 0.0001))      w_k = (2 + 1 / depth_k) / 3
 
-    with the agreement a_ik, its mean m_k(g) of :class:`~hgclr.auditing.agreement.Agreement`, and the weight w_k of the
-    label's level. A contradiction of 2 at a top label says: the model finds this decision of the annotation 100 times
-    less probable than such decisions about this label usually are. A label of which the model is never sure is
-    contradicted only where it is even less sure than usual.
+    with the agreement a_ik and its mean m_k(g) of :class:`Agreement`. A contradiction of 2 at a top label says: the
+    model finds this decision of the annotation 100 times less probable than such decisions about this label usually
+    are. A label of which the model is never sure is contradicted only where it is even less sure than usual.
 
     Args:
         differences: the entries; those that annotation and model agree on are not contradicted, 0.
         usual: m_k(g), (2, K).
     """
-    agreement = np.where(differences.given, differences.probabilities, 1 - differences.probabilities)
-    usually = usual[differences.given.astype(np.int64), differences.labels]
+    agreement = np.where(differences.gold, differences.probabilities, 1 - differences.probabilities)
+    usually = usual[differences.gold.astype(np.int64), differences.labels]
     orders = np.log10(np.maximum(usually, SMALLEST) / np.maximum(agreement, SMALLEST))
-    weights = level_weights(differences.taxonomy.depths[differences.labels])
-    differ = differences.given != differences.suggested
+    weights = (2 + 1 / differences.taxonomy.depths[differences.labels]) / 3
+    differ = differences.gold != differences.predicted
     strength: Floats = np.where(differ, weights * np.maximum(orders, 0), 0.0)
     return strength
 
@@ -192,7 +228,7 @@ def document_scores(differences: Differences, strengths: Floats) -> Floats:
 
         score_i = max over extra branches b of mean_{k in b} c_ik  +  the same over missing branches
 
-    A branch is a label that is given and not suggested (extra), or suggested and not given (missing), whose parent is
+    A branch is a label that is gold and not predicted (extra), or predicted and not gold (missing), whose parent is
     not, and all such labels below it. The labels of a branch say the same thing, so that their mean counts; of several
     branches the worst counts, so that one sure error among many labels is not lost.
 
@@ -215,16 +251,18 @@ def kinds(differences: Differences) -> list[Kind]:
     """Return in which way each document is contradicted, D of them.
 
     - ``other path``: some labels are extra and others missing;
-    - ``too shallow``: labels are missing, all of them below the end of a given path;
+    - ``too shallow``: labels are missing, all of them below the end of a gold path;
     - ``missing label``: labels are missing, and some begin a path of their own;
-    - ``too deep``: labels are extra, all of them below the end of a suggested path;
+    - ``too deep``: labels are extra, all of them below the end of a predicted path;
     - ``extra label``: labels are extra, and some begin a path of their own.
     """
-    extra, missing = (_occurs(differences, side) for side in (differences.extra, differences.missing))
-    shallow, deep = (
-        ~_occurs(differences, _own_path(differences, *sides))
-        for sides in ((differences.missing, differences.given), (differences.extra, differences.suggested))
-    )
+
+    def occurs(entries: Marks) -> Marks:
+        return np.bincount(differences.documents[entries], minlength=len(differences.rows)) > 0
+
+    extra, missing = occurs(differences.extra), occurs(differences.missing)
+    shallow = ~occurs(_own_path(differences, differences.missing, differences.gold))
+    deep = ~occurs(_own_path(differences, differences.extra, differences.predicted))
     found = np.select(
         [extra & missing, missing & shallow, missing, deep],
         [KINDS.index("other path"), KINDS.index("too shallow"), KINDS.index("missing label"), KINDS.index("too deep")],
@@ -233,106 +271,55 @@ def kinds(differences: Differences) -> list[Kind]:
     return [KINDS[number] for number in found.tolist()]
 
 
-def _occurs(differences: Differences, entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell which documents have one of some entries, (D,)."""
-    return np.bincount(differences.documents[entries], minlength=len(differences.rows)) > 0
-
-
-def _own_path(differences: Differences, side: NDArray[np.bool_], others: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _own_path(differences: Differences, side: Marks, others: Marks) -> Marks:
     """Mark the top-most entries of a side that do not go on from the end of a path of the others, (E,)."""
     above, count = differences.parents, len(side)
     goes_on = np.bincount(above[others & (above >= 0)], minlength=count) > 0  # an entry with a child among the others
     tops = side & (differences.branches == np.arange(count))
-    own: NDArray[np.bool_] = tops & ((above < 0) | goes_on[above])
+    own: Marks = tops & ((above < 0) | goes_on[above])
     return own
 
 
-SHRINKAGE = 10.0
-"""Documents' worth of the level's mean in the mean of a label: one with a few documents has no mean of its own."""
-
-
-class Agreement:
-    """Average, for each label, the probability of what the annotation says; memory O(labels).
-
-    The agreement with a decision of the annotation is a_ik = p_ik if document i is given label k, and 1 - p_ik if not.
-    Its mean over the documents with the same decision on the same label, g = 1 or 0, is the *usual* agreement
-
-        m_k(g) = (∑_i a_ik + 10 M(g)) / (n_k(g) + 10)      M(g): mean over all labels of k's level
-
-    For g = 1 this is the label's mean self-confidence, the threshold of confident learning (Northcutt et al., 2021).
+def parting(differences: Differences, document: int, strengths: Floats) -> int:
+    """Return the label after which the gold and the predicted path part, the nearest to their ends; -1 for the top.
 
     Args:
-        taxonomy: the label tree; column k of every array is its label k.
+        differences: the documents.
+        document: one with extra and missing labels.
+        strengths: of the contradiction of each entry, (E,); decides between pairs that part at the same depth.
     """
+    extra, missing = differences.tops(document)
+    pairs = [(one, other) for one in extra for other in missing]
+    labels, taxonomy = differences.labels, differences.taxonomy
+    common = taxonomy.lca([labels[one] for one, _ in pairs], [labels[other] for _, other in pairs]).tolist()
 
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        self.taxonomy = taxonomy
-        self.documents = 0
-        self.given = np.zeros(len(taxonomy), dtype=np.int64)
-        """Documents that are given each label, (K,)."""
-        self._all = np.zeros(len(taxonomy))
-        self._given = np.zeros(len(taxonomy))
+    def closeness(place: int) -> tuple[int, float]:
+        one, other = pairs[place]
+        depth = 0 if common[place] < 0 else int(taxonomy.depths[common[place]])
+        return depth, float(strengths[one] + strengths[other])
 
-    def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Add documents: probabilities and given labels, both (N, K)."""
-        self.documents += len(gold)
-        self.given += np.count_nonzero(gold, axis=0)
-        self._all += probabilities.sum(axis=0, dtype=np.float64)
-        self._given += probabilities.sum(axis=0, dtype=np.float64, where=gold)
-
-    def usual(self) -> NDArray[np.float64]:
-        """Return m_k(g) of labels that are not given, g = 0, and of given ones, g = 1, (2, K)."""
-        without = self.documents - self.given
-        counts = np.stack([without, self.given]).astype(np.float64)
-        sums = np.stack([without - (self._all - self._given), self._given])
-        means = np.empty_like(sums)
-        for level in self.taxonomy.levels:
-            whole = sums[:, level].sum(axis=1) / np.maximum(counts[:, level].sum(axis=1), 1)
-            means[:, level] = (sums[:, level] + SHRINKAGE * whole[:, None]) / (counts[:, level] + SHRINKAGE)
-        return means
-
-
-SURE = 1.0
-"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
-EXAMPLES = 2
-"""Documents that are shown for a pair of labels."""
-PAIRS_OF_DOCUMENT = 100
-"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+    return int(common[max(range(len(pairs)), key=closeness)])
 
 
 @dataclass(slots=True)
 class PairCounts:
-    """Two labels that are taken for each other.
+    """Two labels, by index, that are taken for each other.
 
     Args:
-        first, second: the labels, by index.
-        first_given: documents that are given the first, and the second is suggested.
-        second_given: documents the other way round.
+        first, second: the labels.
+        first_gold: documents of which the first is gold and the second predicted.
+        second_gold: documents the other way round.
         examples: the documents of these that are contradicted most.
     """
 
     first: int
     second: int
-    first_given: int = 0
-    second_given: int = 0
+    first_gold: int = 0
+    second_gold: int = 0
     examples: list[int] = field(default_factory=list)
 
-    @property
-    def documents(self) -> int:
-        """Documents in all."""
-        return self.first_given + self.second_given
 
-
-@dataclass(frozen=True, slots=True)
-class LabelCounts:
-    """A label by index, documents that should surely not be given it, and those that should."""
-
-    label: int
-    wrong: int
-    missing: int
-
-
-def confused_pairs(differences: Differences, order: NDArray[np.int64], number: int) -> list[PairCounts]:
+def confused_pairs(differences: Differences, order: Indices, number: int) -> list[PairCounts]:
     """Return the pairs of labels that most documents confuse.
 
     A document with another path confuses the two siblings at which its paths part and, where these go on further, the
@@ -346,60 +333,21 @@ def confused_pairs(differences: Differences, order: NDArray[np.int64], number: i
     found: dict[tuple[int, int], PairCounts] = {}
     for document in order.tolist():
         pairs = set(islice(_pairs(differences, document), PAIRS_OF_DOCUMENT))
-        for given, suggested in sorted(pairs):
-            first, second = min(given, suggested), max(given, suggested)
+        for gold, predicted in sorted(pairs):
+            first, second = min(gold, predicted), max(gold, predicted)
             counts = found.setdefault((first, second), PairCounts(first, second))
-            counts.first_given += given == first
-            counts.second_given += given == second
+            counts.first_gold += gold == first
+            counts.second_gold += gold == second
             if len(counts.examples) < EXAMPLES:
                 counts.examples.append(document)
-    return sorted(found.values(), key=lambda pair: (-pair.documents, pair.first, pair.second))[:number]
-
-
-def parting(differences: Differences, document: int, strengths: NDArray[np.float64]) -> int:
-    """Return the label after which the given and the suggested path part, the nearest to their ends; -1 for the top.
-
-    Args:
-        differences: the documents.
-        document: one with extra and missing labels.
-        strengths: of the contradiction of each entry, (E,); decides between pairs that part at the same depth.
-    """
-    extra, missing = _tops(differences, document)
-    depths = differences.taxonomy.depths
-    pairs = [(one, other) for one in extra for other in missing]
-    labels = differences.labels
-    common = differences.taxonomy.lca([labels[one] for one, _ in pairs], [labels[other] for _, other in pairs]).tolist()
-
-    def closeness(place: int) -> tuple[int, float]:
-        one, other = pairs[place]
-        depth = 0 if common[place] < 0 else int(depths[common[place]])
-        return depth, float(strengths[one] + strengths[other])
-
-    return int(common[max(range(len(pairs)), key=closeness)])
-
-
-def doubtful_labels(
-    differences: Differences, strengths: NDArray[np.float64], agreement: Agreement, number: int
-) -> list[LabelCounts]:
-    """Return the labels with the highest estimated error rate among their documents.
-
-    The rate is the share of the documents given a label that are contradicted by at least :data:`SURE` there. Labels
-    are in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of
-    100.
-    """
-    labels = len(differences.taxonomy)
-    sure = strengths >= SURE
-    wrong = np.bincount(differences.labels[sure & differences.extra], minlength=labels)
-    missing = np.bincount(differences.labels[sure & differences.missing], minlength=labels)
-    low = np.array([_wilson(int(part), int(whole)) for part, whole in zip(wrong, agreement.given, strict=True)])
-    order = np.lexsort((np.arange(labels), -wrong, -low))[:number]
-    return [LabelCounts(label, int(wrong[label]), int(missing[label])) for label in order.tolist() if wrong[label]]
+    ranked = sorted(found.values(), key=lambda pair: (-pair.first_gold - pair.second_gold, pair.first, pair.second))
+    return ranked[:number]
 
 
 def _pairs(differences: Differences, document: int) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a given and a suggested label that a document confuses."""
+    """Yield pairs of a gold and a predicted label that a document confuses."""
     labels, parents = differences.labels, differences.parents
-    extra, missing = _tops(differences, document)
+    extra, missing = differences.tops(document)
     for one in extra:
         for other in missing:
             if parents[one] != parents[other]:
@@ -410,19 +358,31 @@ def _pairs(differences: Differences, document: int) -> Iterator[tuple[int, int]]
                 yield int(labels[ends[0][0]]), int(labels[ends[1][0]])
 
 
-def _tops(differences: Differences, document: int) -> tuple[list[int], list[int]]:
-    """Return the top-most entries of the extra and of the missing branches of a document."""
-    tops = [entry for entry in differences.entries(document) if differences.branches[entry] == entry]
-    given, suggested = differences.given, differences.suggested
-    extra = [entry for entry in tops if given[entry] and not suggested[entry]]
-    return extra, [entry for entry in tops if suggested[entry] and not given[entry]]
-
-
 def _ends(differences: Differences, document: int, top: int) -> list[int]:
     """Return the entries of a branch that no other one of it is below of."""
     branch = [entry for entry in differences.entries(document) if differences.branches[entry] == top]
     inner = {int(differences.parents[entry]) for entry in branch}
     return [entry for entry in branch if entry not in inner]
+
+
+def suspect_labels(
+    differences: Differences, strengths: Floats, agreement: Agreement, number: int
+) -> list[tuple[int, int, int]]:
+    """Return the labels with the highest estimated error rate among their gold documents.
+
+    The rate is the share of a label's gold documents that are contradicted by at least :data:`SURE` there. Labels are
+    in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of 100.
+
+    Returns:
+        Labels, by index, each with the documents that surely should not have it, and those that surely should.
+    """
+    labels = len(differences.taxonomy)
+    sure = strengths >= SURE
+    wrong = np.bincount(differences.labels[sure & differences.extra], minlength=labels)
+    missing = np.bincount(differences.labels[sure & differences.missing], minlength=labels)
+    low = np.array([_wilson(int(part), int(whole)) for part, whole in zip(wrong, agreement.gold, strict=True)])
+    order = np.lexsort((np.arange(labels), -wrong, -low))[:number]
+    return [(label, int(wrong[label]), int(missing[label])) for label in order.tolist() if wrong[label]]
 
 
 def _wilson(part: int, whole: int, normal: float = 1.96) -> float:

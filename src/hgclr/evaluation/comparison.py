@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hgclr.errors import InputError
 from hgclr.evaluation.report_content import HEADLINES, read_report, shown_difference, shown_score
-from hgclr.metrics.intervals import Difference, Resampled, paired_difference
+from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
 
 __all__ = ["PLAUSIBLE", "Comparison", "LabelChange", "Line", "compare", "level_lines", "score_lines"]
 
@@ -47,12 +47,12 @@ class Comparison:
         names: how to call them.
         contents: what each report.json holds.
         tests: for every report but the first, by the name of the score, by how much it is larger than in the first, as
-            :func:`~hgclr.evaluation.intervals.paired_difference` has it.
+            :func:`~hgclr.metrics.intervals.paired_difference` has it.
     """
 
     names: tuple[str, ...]
     contents: tuple[dict[str, Any], ...]
-    tests: tuple[dict[str, Difference], ...]
+    tests: tuple[dict[str, ScoreDifference], ...]
 
     def changes(self, other: int) -> tuple[list[LabelChange], list[LabelChange]]:
         """Return the labels that gained most and those that lost most in report ``other``, counted from 0."""
@@ -228,7 +228,7 @@ def level_lines(comparison: Comparison) -> list[Line]:
     return lines
 
 
-def _cells(value: str, difference: str, test: Difference | None) -> Cells:
+def _cells(value: str, difference: str, test: ScoreDifference | None) -> Cells:
     if test is None:
         return Cells(value, difference, "", None)
     clear = test.p_value < PLAUSIBLE

@@ -142,13 +142,13 @@ class RiskCoverage:
         given, right = np.cumsum(self._given[bins]), np.cumsum(self._right[bins])
         total = int(given[-1]) if len(given) else 0
         points = [
-            {"sure": lowest / BINS, "coverage": ratio(count, total), "risk": 1 - hits / count}
+            {"abstain_below": lowest / BINS, "coverage": ratio(count, total), "risk": 1 - hits / count}
             for lowest, count, hits in zip(bins.tolist(), given.tolist(), right.tolist(), strict=True)
         ]
         chosen = []
         for risk in RISKS:
             within = [point for point in points if point["risk"] <= risk]
-            best = within[-1] if within else {"sure": None, "coverage": 0.0, "risk": None}
+            best = within[-1] if within else {"abstain_below": None, "coverage": 0.0, "risk": None}
             chosen.append({"wanted_risk": risk, **best})
         return {"labels_given": total, "points": points, "chosen": chosen}
 

@@ -131,11 +131,16 @@ def _risk_coverage(axes: Axes, content: Content) -> str:
     axes.fill_between(coverage, risk, color=COLOURS[0], alpha=0.12, linewidth=0)
     top = max([*risk, 0.01]) * 1.15
     for chosen in curve["chosen"]:
-        if chosen["sure"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
+        if chosen["abstain_below"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
             place = chosen["coverage"], chosen["risk"]
             axes.plot(*place, marker="o", markersize=5, color=COLOURS[1])
             axes.annotate(
-                f"{chosen['sure']:.0%} sure", place, (-6, 6), textcoords="offset points", ha="right", fontsize=8
+                f"{chosen['abstain_below']:.0%} sure",
+                place,
+                (-6, 6),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
             )
     axes.set(
         title="What leaving out the unsure labels gains",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.metrics.intervals import Interval, Resampled
+from hgclr.metrics.intervals import Resampled
 from hgclr.metrics.scores import check_decisions
 from hgclr.taxonomy import Taxonomy
 
@@ -76,7 +76,7 @@ MARKS = 251
 class BootstrapScores:
     """Score B resamples of the documents, in which each occurs Poisson(1) times; memory O(B · labels).
 
-    With ``w_i`` the weight of document ``i``, every count of :class:`~hgclr.evaluation.metrics.MultiLabelScores` is a
+    With ``w_i`` the weight of document ``i``, every count of :class:`~hgclr.metrics.scores.MultiLabelScores` is a
     sum of weights, and F1 = 2 TP / (P + G) as there. The scores are ``micro_f1``, ``macro_f1``, ``hierarchical_f1``,
     and for each depth d ``micro_f1_level_d`` and ``macro_f1_level_d``.
 
@@ -84,19 +84,16 @@ class BootstrapScores:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
         resamples: B.
         seed: chooses the resamples. Models are compared on the same documents in the same order with the same seed and
-            B, and then share their resamples; see :func:`~hgclr.evaluation.intervals.paired_difference`.
-        first: number of the first document that comes, where another object scores those before it; see :meth:`merge`.
+            B, and then share their resamples; see :func:`~hgclr.metrics.intervals.paired_difference`.
 
     Raises:
         ValueError: if a number is out of range.
     """
 
-    def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0, *, first: int = 0) -> None:
-        if first < 0:
-            raise ValueError(f"the first document cannot have the number {first}")
+    def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0) -> None:
         self.taxonomy = taxonomy
         self._weights = PoissonWeights(resamples, seed)
-        self._first, self._documents = first, 0
+        self._documents = 0
         # The last column of every array weighs each document once: the data themselves.
         shape = (len(taxonomy), resamples + 1)
         self._true = np.zeros(shape, dtype=np.int32)
@@ -120,7 +117,7 @@ class BootstrapScores:
 
     def _count(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
         weights = np.ones((len(gold), self._weights.resamples + 1), dtype=np.float32)
-        weights[:, :-1] = self._weights.of(self._first + self._documents, len(gold))
+        weights[:, :-1] = self._weights.of(self._documents, len(gold))
         self._documents += len(gold)
         # Of many labels most are on no document of the block.
         present = np.flatnonzero((predicted | gold).any(axis=0))
@@ -135,30 +132,6 @@ class BootstrapScores:
         numbers = np.array([closed_right, closed_given, marks], dtype=np.float64)
         self._per_document += (numbers @ weights).astype(np.int64)
 
-    def merge(self, other: BootstrapScores) -> None:
-        """Add the counts of ``other``, which scored the documents right behind these, for example in another process.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree or other resamples, or if its first document
-                does not have the number after the last one here.
-        """
-        if self.taxonomy != other.taxonomy:
-            raise ValueError("cannot merge scores over two different label trees")
-        mine, others = ((scores._weights.resamples, scores._weights.seed) for scores in (self, other))
-        if mine != others:
-            raise ValueError(f"cannot merge {mine[0]} resamples of seed {mine[1]} with {others[0]} of seed {others[1]}")
-        following = self._first + self._documents
-        if other._first != following:
-            raise ValueError(f"the other scores begin with document {other._first}, but {following} is the next")
-        self._documents += other._documents
-        self._true += other._true
-        self._given += other._given
-        self._per_document += other._per_document
-
-    def samples(self) -> dict[str, NDArray[np.float64]]:
-        """Return the scores of every resample by name, each of the shape (B,)."""
-        return {name: values[:-1] for name, values in self._scores().items()}
-
     def resampled(self) -> Resampled:
         """Return scores and samples as one object that can be kept and compared with that of another model."""
         scores = self._scores()
@@ -169,10 +142,6 @@ class BootstrapScores:
             scores={name: float(values[-1]) for name, values in scores.items()},
             samples={name: values[:-1] for name, values in scores.items()},
         )
-
-    def intervals(self, confidence: float = 0.95) -> dict[str, Interval]:
-        """Return the interval of every score by name; see :meth:`~hgclr.evaluation.intervals.Resampled.intervals`."""
-        return self.resampled().intervals(confidence)
 
     def _scores(self) -> dict[str, NDArray[np.float64]]:
         """Return the scores of the B resamples and of the data themselves, shape (B + 1,)."""

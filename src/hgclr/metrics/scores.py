@@ -168,7 +168,7 @@ class PackedTree:
 
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
 
 
 class MultiLabelScores:
@@ -238,25 +238,6 @@ class MultiLabelScores:
         predicted, gold = self._tree.close(predicted), self._tree.close(gold)
         self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
 
-    def merge(self, other: MultiLabelScores) -> None:
-        """Add the counts of ``other``, which scored further documents, for example in another process.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree.
-        """
-        if self.taxonomy != other.taxonomy:
-            raise ValueError("cannot merge scores over two different label trees")
-        self._true += other._true
-        self._predicted += other._predicted
-        self._gold += other._gold
-        self._constrained += other._constrained
-        self._predicted_paths += other._predicted_paths
-        self._gold_paths += other._gold_paths
-        self._closed += other._closed
-        self._orphans += other._orphans
-        self._exact += other._exact
-        self._documents += other._documents
-
     def micro(self, depth: int | None = None) -> Score:
         """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
         return self._scores(self._level(depth)).micro
@@ -270,7 +251,7 @@ class MultiLabelScores:
         return self._scores(self._present()).macro
 
     def group(self, labels: ArrayLike) -> GroupScores:
-        """Score some labels only, such as one of :func:`~hgclr.evaluation.frequency.frequency_thirds`.
+        """Score some labels only, such as one of :func:`~hgclr.metrics.frequency.frequency_thirds`.
 
         Args:
             labels: their indices, each once, in any order; none score 0.
