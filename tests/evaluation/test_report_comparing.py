@@ -10,7 +10,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.evaluation.comparison import CHANGES, Comparison, compare, level_lines, score_lines
-from hgclr.evaluation.report_content import HEADLINES, shown_difference
+from hgclr.evaluation.headlines import HEADLINES, shown_difference
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import score, write
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, hamming_loss, precision_recall_fscore_support
 
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.evaluation import report_data as confusions_module
-from hgclr.evaluation.report_content import HEADLINES, worst_labels
-from hgclr.evaluation.report_data import EXCERPT, GRID, KEPT, PATHS, RISKS, Confusion, Examples, SiblingConfusions
+from hgclr.evaluation import report_errors as confusions_module
+from hgclr.evaluation.headlines import HEADLINES
+from hgclr.evaluation.report_content import worst_labels
+from hgclr.evaluation.report_data import GRID, RISKS
+from hgclr.evaluation.report_errors import EXCERPT, KEPT, PATHS, Confusion, Examples, SiblingConfusions
 from hgclr.metrics.scores import score_labels
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import Scored, content_of, score
@@ -185,8 +187,8 @@ def test_examples_are_the_first_documents_that_are_wrong(scored: Scored) -> None
         examples.update(scored.texts[rows], predicted[rows], scored.gold[rows])
     for label in range(len(scored.taxonomy)):
         for found, wrong in (
-            (examples.missed(label), scored.gold & ~predicted),
-            (examples.false(label), predicted & ~scored.gold),
+            (examples.missed[label], scored.gold & ~predicted),
+            (examples.false[label], predicted & ~scored.gold),
         ):
             first = np.flatnonzero(wrong[:, label])[:KEPT]
             assert [example.text for example in found] == [scored.texts[row] for row in first]
@@ -204,7 +206,7 @@ def test_an_example_keeps_the_beginning_of_a_text_and_a_few_paths() -> None:
     examples = Examples(taxonomy)
     predicted, gold = np.ones((1, 50), dtype=np.bool_), np.zeros((1, 50), dtype=np.bool_)
     examples.update(["word\n" * 10_000], predicted, gold)
-    (example,) = examples.false(3)
+    (example,) = examples.false[3]
     assert len(example.text) <= EXCERPT
     assert example.text.startswith("word word word")
     assert example.text.endswith("…")

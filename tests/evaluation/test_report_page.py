@@ -19,8 +19,8 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.evaluation.comparison import compare
 from hgclr.evaluation.comparison_page import write_comparison
+from hgclr.evaluation.headlines import HEADLINES
 from hgclr.evaluation.report import report
-from hgclr.evaluation.report_content import HEADLINES
 from hgclr.evaluation.report_page import report_page
 from hgclr.evaluation.report_plots import draw_plots, json_file
 from hgclr.presentation import Html, Section, page, paragraph

@@ -241,7 +241,7 @@ class _ResultMaker:
         )
 
     def _ends(self, labels: Sequence[int], entries: dict[int, int]) -> tuple[PredictedLabel, ...]:
-        return tuple(self._label(label, entries[label]) for label in path_ends(labels, self.taxonomy))
+        return tuple(self._label(label, entries[label]) for label in path_ends(tuple(labels), self.taxonomy))
 
     def _label(self, label: int, entry: int) -> PredictedLabel:
         return PredictedLabel(self.taxonomy.ids[label], self.path(label), float(self.differences.probabilities[entry]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +104,7 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
     return LabelSurvey(documents, one_path, ends_inside)
 
 
-def path_ends(labels: Sequence[int], taxonomy: Taxonomy) -> list[int]:
+def path_ends(labels: tuple[int, ...], taxonomy: Taxonomy) -> list[int]:
     """Return the labels of a document that none of its other labels is below of."""
     parents = taxonomy.parents
     inner = {int(parents[label]) for label in labels}

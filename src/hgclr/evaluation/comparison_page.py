@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
-from hgclr.evaluation.report_content import HEADLINES, shown_difference, shown_score
+from hgclr.evaluation.headlines import HEADLINES, shown_difference, shown_score
 from hgclr.evaluation.report_page import LabelNames, decision_facts
 from hgclr.evaluation.report_plots import Plot, check_output, draw, json_file
 from hgclr.files import write_files

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hgclr.evaluation.report_content import ENOUGH, HEADLINES, shown_score
+from hgclr.evaluation.headlines import HEADLINES, shown_score
+from hgclr.evaluation.report_content import ENOUGH
 from hgclr.evaluation.report_plots import Plot
 from hgclr.presentation import render_page
 
