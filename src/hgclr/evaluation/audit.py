@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from hgclr.data.folder import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
 from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, path_ends, survey_labels, texts_of
-from hgclr.evaluation.audit_scores import (
-    KINDS,
-    Agreement,
-    DifferenceLog,
-    confused_pairs,
-    contradictions,
-    document_scores,
-    kinds,
-    parting,
-    suspect_labels,
-)
+from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
 from hgclr.inference.outputs import scored_windows
+from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Auditor", "audit", "audit_decisions"]
 
 logger = logging.getLogger(__name__)
 LISTED = 20
 """Pairs of labels, and labels, that are listed."""
+SURE = 1.0
+"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
+EXAMPLES = 2
+"""Documents that are shown for a pair of labels."""
+PAIRS_OF_DOCUMENT = 100
+"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
 
 
 def audit(
@@ -111,7 +107,7 @@ class Auditor:
     def __init__(self, folder: DataFolder, split: str) -> None:
         self.folder, self.split = folder, split
         self._agreement = Agreement(folder.taxonomy)
-        self._log = DifferenceLog(folder.taxonomy)
+        self._log = ContradictionLog()
 
     def read(
         self,
@@ -137,111 +133,139 @@ class Auditor:
 
     def result(self, top: int) -> Audit:
         """Return what was found, with the ``top`` documents that are contradicted most; equal ones by their place."""
-        maker = _ResultMaker(self._log, self._agreement)
-        total, contradicted = self._agreement.documents, len(maker.kinds)
-        if 2 * contradicted > total:
+        log, taxonomy = self._log, self.folder.taxonomy
+        scorer = Scorer(taxonomy, self._agreement.usual())
+        if 2 * len(log) > self._agreement.documents:
             logger.warning(
                 "the model would label %d of %d documents otherwise: this may say more about the model than about them",
-                contradicted,
-                total,
+                len(log),
+                self._agreement.documents,
             )
-        counted = Counter(maker.kinds)
-        pairs = confused_pairs(maker.differences, maker.order, LISTED)
-        chosen = maker.order[:top].tolist()
-        shown = {*chosen, *(document for pair in pairs for document in pair.examples)}
-        texts = texts_of(self.folder, self.split, {maker.row(document) for document in shown})
+        scores = [scorer.score(document) for document in log]
+        kinds = Counter(scorer.kind(document) for document in log)
+        order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
+        pairs = _confused_pairs(scorer, (log[place] for place in order))
+        shown = {log.rows[place] for place in order[:top]}.union(*(pair.examples for pair in pairs))
+        texts = texts_of(self.folder, self.split, shown)
+        places = reading_order(taxonomy)
         return Audit(
             data=self.folder.path.resolve().name,
             file=str(self.folder.split_path(self.split)),
             split=self.split,
-            documents=total,
-            kinds={kind: counted[kind] for kind in KINDS if counted[kind]},
-            findings=tuple(maker.finding(document, texts) for document in chosen),
+            documents=self._agreement.documents,
+            kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
+            findings=tuple(
+                _finding(log[place], scores[place], scorer, places, texts[log.rows[place]]) for place in order[:top]
+            ),
             pairs=tuple(
                 ConfusedPair(
-                    maker.taxonomy.ids[pair.first],
-                    maker.taxonomy.ids[pair.second],
-                    (maker.path(pair.first), maker.path(pair.second)),
+                    taxonomy.ids[pair.first],
+                    taxonomy.ids[pair.second],
+                    (_path(taxonomy, pair.first), _path(taxonomy, pair.second)),
                     pair.first_gold,
                     pair.second_gold,
-                    tuple((row, texts[row]) for row in map(maker.row, pair.examples)),
+                    tuple((row, texts[row]) for row in pair.examples),
                 )
                 for pair in pairs
             ),
-            suspect_labels=maker.suspect_labels(),
+            suspect_labels=_suspect_labels(scorer, log, self._agreement),
         )
 
 
-class _ResultMaker:
-    """Score the documents that differ, and make of label numbers what an audit shows."""
+@dataclass(slots=True)
+class _PairCounts:
+    """Two labels, documents that have one in the place of the other, and the rows of the most contradicted ones."""
 
-    def __init__(self, log: DifferenceLog, agreement: Agreement) -> None:
-        self.differences, self.taxonomy = log.differences(), log.taxonomy
-        self.kinds = kinds(self.differences)
-        self._agreement, self._usual = agreement, agreement.usual()
-        self._strengths = contradictions(self.differences, self._usual)
-        self._scores = document_scores(self.differences, self._strengths)
-        self.order: NDArray[np.int64] = np.lexsort((self.differences.rows, -self._scores))
-        """The documents, those that are contradicted most first, (D,)."""
-        self._places = reading_order(self.taxonomy)
+    first: int
+    second: int
+    first_gold: int = 0
+    second_gold: int = 0
+    examples: list[int] = field(default_factory=list)
 
-    def row(self, document: int) -> int:
-        return int(self.differences.rows[document])
 
-    def path(self, label: int) -> tuple[str, ...]:
-        return tuple(self.taxonomy.names[node] for node in self.taxonomy.path(label).tolist())
+def _confused_pairs(scorer: Scorer, documents: Iterable[ContradictedDocument]) -> list[_PairCounts]:
+    """Return the pairs of labels that most documents confuse; the most contradicted documents come first."""
+    found: dict[tuple[int, int], _PairCounts] = {}
+    for document in documents:
+        for gold, predicted in sorted(set(islice(scorer.confused_pairs(document), PAIRS_OF_DOCUMENT))):
+            pair = min(gold, predicted), max(gold, predicted)
+            counts = found.setdefault(pair, _PairCounts(*pair))
+            counts.first_gold += gold == counts.first
+            counts.second_gold += gold == counts.second
+            if len(counts.examples) < EXAMPLES:
+                counts.examples.append(document.row)
+    ranked = sorted(found.values(), key=lambda pair: (-pair.first_gold - pair.second_gold, pair.first, pair.second))
+    return ranked[:LISTED]
 
-    def finding(self, document: int, texts: dict[int, str]) -> AuditFinding:
-        differences, kind = self.differences, self.kinds[document]
-        entries = {int(differences.labels[entry]): entry for entry in differences.entries(document)}
-        order = sorted(entries, key=self._places.__getitem__)
-        gold, predicted = (
-            [label for label in order if marks[entries[label]]] for marks in (differences.gold, differences.predicted)
+
+def _suspect_labels(
+    scorer: Scorer, documents: Iterable[ContradictedDocument], agreement: Agreement
+) -> tuple[SuspectLabel, ...]:
+    """Return the labels with the highest estimated error rate among their gold documents.
+
+    The rate is the share of a label's gold documents that are contradicted by at least :data:`SURE` there. Labels are
+    in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of 100.
+    """
+    wrong, missing = Counter[int](), Counter[int]()
+    for document in documents:
+        for label, strength in scorer.strengths(document).items():
+            if strength >= SURE:
+                (wrong if label in document.gold else missing)[label] += 1
+    gold, taxonomy = agreement.gold.tolist(), scorer.taxonomy
+    order = sorted(wrong, key=lambda label: (-_wilson(wrong[label], gold[label]), -wrong[label], label))
+    return tuple(
+        SuspectLabel(
+            taxonomy.ids[label],
+            _path(taxonomy, label),
+            gold[label],
+            wrong[label],
+            missing[label],
+            scorer.usual[True][label],
         )
-        contradicted = [label for label in order if (label in gold) != (label in predicted)]
-        level = min(int(self.taxonomy.depths[label]) for label in contradicted)
-        common: tuple[str, ...] = ()
-        if kind == "other path":
-            last = parting(differences, document, self._strengths)
-            level = 1 if last < 0 else int(self.taxonomy.depths[last]) + 1
-            common = () if last < 0 else self.path(last)
-        row = self.row(document)
-        return AuditFinding(
-            row=row,
-            text=texts[row],
-            gold=self._ends(gold, entries),
-            predicted=self._ends(predicted, entries),
-            kind=kind,
-            level=level,
-            common=common,
-            score=float(self._scores[document]),
-            contradictions=tuple(
-                Contradiction(
-                    self._label(label, entries[label]),
-                    label in gold,
-                    float(self._usual[int(label in gold), label]),
-                    float(self._strengths[entries[label]]),
-                )
-                for label in contradicted
-            ),
-        )
+        for label in order[:LISTED]
+    )
 
-    def suspect_labels(self) -> tuple[SuspectLabel, ...]:
-        found = suspect_labels(self.differences, self._strengths, self._agreement, LISTED)
-        return tuple(
-            SuspectLabel(
-                self.taxonomy.ids[label],
-                self.path(label),
-                int(self._agreement.gold[label]),
-                wrong,
-                missing,
-                float(self._usual[1, label]),
-            )
-            for label, wrong, missing in found
-        )
 
-    def _ends(self, labels: Sequence[int], entries: dict[int, int]) -> tuple[PredictedLabel, ...]:
-        return tuple(self._label(label, entries[label]) for label in path_ends(tuple(labels), self.taxonomy))
+def _wilson(part: int, whole: int, normal: float = 1.96) -> float:
+    """Return the lower end of the 95 % interval of a share."""
+    share, square = part / whole, normal**2
+    spread = normal * math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
+    return (share + square / (2 * whole) - spread) / (1 + square / whole)
 
-    def _label(self, label: int, entry: int) -> PredictedLabel:
-        return PredictedLabel(self.taxonomy.ids[label], self.path(label), float(self.differences.probabilities[entry]))
+
+def _finding(
+    document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], text: str
+) -> AuditFinding:
+    taxonomy, kind = scorer.taxonomy, scorer.kind(document)
+
+    def shown(labels: Iterable[int]) -> list[PredictedLabel]:
+        ordered = sorted(labels, key=places.__getitem__)
+        probabilities = document.probabilities
+        return [PredictedLabel(taxonomy.ids[each], _path(taxonomy, each), probabilities[each]) for each in ordered]
+
+    strengths = scorer.strengths(document)
+    contradicted = sorted(strengths, key=places.__getitem__)
+    level = min(int(taxonomy.depths[label]) for label in contradicted)
+    common: tuple[str, ...] = ()
+    if kind == "other path":
+        last = scorer.parting(document)
+        level = 1 if last < 0 else int(taxonomy.depths[last]) + 1
+        common = () if last < 0 else _path(taxonomy, last)
+    return AuditFinding(
+        row=document.row,
+        text=text,
+        gold=tuple(shown(path_ends(tuple(document.gold), taxonomy))),
+        predicted=tuple(shown(path_ends(tuple(document.predicted), taxonomy))),
+        kind=kind,
+        level=level,
+        common=common,
+        score=score,
+        contradictions=tuple(
+            Contradiction(one, label in document.gold, scorer.usual[label in document.gold][label], strengths[label])
+            for label, one in zip(contradicted, shown(contradicted), strict=True)
+        ),
+    )
+
+
+def _path(taxonomy: Taxonomy, label: int) -> tuple[str, ...]:
+    return tuple(taxonomy.names[node] for node in taxonomy.path(label).tolist())

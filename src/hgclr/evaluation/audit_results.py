@@ -43,7 +43,7 @@ class Contradiction:
         label: the label, with its probability.
         gold: whether it is a gold label of the document; the model would decide otherwise.
         usual: the model's mean agreement with such decisions about this label.
-        strength: of the contradiction; see :func:`~hgclr.evaluation.audit_scores.contradictions`.
+        strength: of the contradiction; see :meth:`~hgclr.evaluation.audit_scores.Scorer.strengths`.
     """
 
     label: PredictedLabel
@@ -66,11 +66,11 @@ class AuditFinding:
         text: the text.
         gold: the ends of the paths of its gold labels.
         predicted: the ends of the paths that the model would give it.
-        kind: in which way the two differ; see :func:`~hgclr.evaluation.audit_scores.kinds`.
+        kind: in which way the two differ; see :meth:`~hgclr.evaluation.audit_scores.Scorer.kind`.
         level: the level, 1 for the top, at which they part: the first at which a label is another, missing or extra.
         common: the path down to the label after which ``other path`` parts, their lowest common ancestor; empty where
             paths have nothing in common, and for other kinds.
-        score: how strong the contradiction is; see :func:`~hgclr.evaluation.audit_scores.document_scores`.
+        score: how strong the contradiction is; see :meth:`~hgclr.evaluation.audit_scores.Scorer.score`.
         contradictions: the labels about which they differ, parents before their children.
     """
 

@@ -19,6 +19,10 @@ DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
 VALUES = 2**16
 """How many values such a number has."""
+BLOCK = 1024
+"""Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
+MARKS = 251
+"""Documents are told apart by a number below this one that is made of their gold labels."""
 
 
 def _limits() -> NDArray[np.uint16]:
@@ -67,12 +71,6 @@ class PoissonWeights:
         return weights
 
 
-BLOCK = 1024
-"""Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
-MARKS = 251
-"""Documents are told apart by a number below this one that is made of their gold labels."""
-
-
 class BootstrapScores:
     """Score B resamples of the documents, in which each occurs Poisson(1) times; memory O(B · labels).
 
@@ -102,11 +100,7 @@ class BootstrapScores:
         self._per_document = np.zeros((3, resamples + 1), dtype=np.int64)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch; the documents are numbered as they come.
-
-        Args:
-            predicted: whether each document is given each label, shape (documents, labels).
-            gold: whether it should be, same shape.
+        """Count one batch, predicted and gold labels, both bool (N, K); the documents are numbered as they come.
 
         Raises:
             ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.

@@ -68,11 +68,7 @@ class CalibrationScores:
         self._first_bins = (taxonomy.depths - 1) * bins  # of the label's level, in the flat arrays
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            probabilities: of each label for each document, shape (documents, labels).
-            gold: whether the document has the label, same shape.
+        """Count one batch: probabilities and gold labels of the documents, both (N, K).
 
         Raises:
             ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.

@@ -61,11 +61,7 @@ class RankingScores:
         self._gain = np.zeros(len(self.ks))
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            probabilities: of each label for each document, shape (documents, labels), as the model gives them.
-            gold: whether the document has the label, same shape.
+        """Count one batch: probabilities as the model gives them, and gold labels, both (N, K).
 
         Raises:
             ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.

@@ -24,6 +24,11 @@ __all__ = [
     "score_labels",
 ]
 
+BLOCK = 2**18
+"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
+WORD = 8
+"""Bytes in a word of packed bits."""
+Bits = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
 
@@ -117,11 +122,6 @@ def _check_shapes(taxonomy: Taxonomy, given: tuple[int, ...], gold: tuple[int, .
         raise ValueError(f"expected two arrays (N, {len(taxonomy)}), got {given} and {gold}")
 
 
-Bits = NDArray[np.uint64]
-WORD = 8
-"""Bytes in a word."""
-
-
 def pack(matrix: NDArray[np.bool_]) -> Bits:
     """Return the bits of a label matrix by label, (K, ⌈N / 64⌉), from (N, K); the last bits of a row may be unused, 0.
 
@@ -167,10 +167,6 @@ class PackedTree:
         return kept
 
 
-BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
-
-
 class MultiLabelScores:
     """Count right, predicted and gold labels over any number of batches and score them at the end.
 
@@ -207,11 +203,7 @@ class MultiLabelScores:
         self._tree = PackedTree(taxonomy)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            predicted: whether each document is given each label, shape (documents, labels).
-            gold: whether it should be, same shape.
+        """Count one batch: predicted and gold labels of the documents, both bool (N, K).
 
         Raises:
             ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
