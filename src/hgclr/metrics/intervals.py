@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -69,14 +69,7 @@ class Resampled:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in plain Python types."""
-        samples = {name: values.tolist() for name, values in self.samples.items()}
-        return {
-            "documents": self.documents,
-            "seed": self.seed,
-            "gold": self.gold,
-            "scores": dict(self.scores),
-            "samples": samples,
-        }
+        return asdict(self) | {"samples": {name: values.tolist() for name, values in self.samples.items()}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Resampled:
