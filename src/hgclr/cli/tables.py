@@ -229,9 +229,8 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
             console.print(Text(explanation.text.translate(HARMLESS), "bold"))
         console.print(Text(METHODS[explanation.method], "dim"))
         if explanation.unread:
-            console.print(
-                Text(f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further", "yellow")
-            )
+            unread = f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further"
+            console.print(Text(unread, "yellow"))
         for label in explanation.labels:
             console.print()
             console.print(_heading(label))
@@ -239,13 +238,9 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
                 console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
             console.print(Padding(_numbers(label, explanation), (0, 0, 0, 2)))
         if explanation.unexplained:
+            left_out = f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label"
             console.print()
-            console.print(
-                Text(
-                    f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label",
-                    "yellow",
-                )
-            )
+            console.print(Text(left_out, "yellow"))
         console.print()
         console.print(_stability(explanation))
         console.print()
