@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hgclr.metrics.bootstrap import BootstrapScores, PoissonWeights
+from hgclr.metrics.bootstrap import BootstrapScores, poisson_weights
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, batches
@@ -44,7 +44,7 @@ def point_scores(taxonomy: Taxonomy, predicted: Matrix, gold: Matrix) -> dict[st
 
 
 def test_weights_are_poisson() -> None:
-    weights = PoissonWeights(500, seed=3).of(0, 2000).astype(np.int64)
+    weights = poisson_weights(500, 3, 0, 2000).astype(np.int64)
     for value in range(7):
         probability = math.exp(-1) / math.factorial(value)
         spread = math.sqrt(probability * (1 - probability) / weights.size)
@@ -54,7 +54,7 @@ def test_weights_are_poisson() -> None:
 
 
 def test_weights_are_independent_between_resamples_and_between_documents() -> None:
-    weights = PoissonWeights(40, seed=0).of(0, 4000).astype(np.float64)
+    weights = poisson_weights(40, 0, 0, 4000).astype(np.float64)
     for columns in (weights, weights[:2000, :].reshape(40, -1).T):
         correlations = np.corrcoef(columns, rowvar=False)[np.triu_indices(40, 1)]
         assert np.abs(correlations).max() < 4.5 / math.sqrt(len(columns))
@@ -62,12 +62,11 @@ def test_weights_are_independent_between_resamples_and_between_documents() -> No
 
 @pytest.mark.parametrize("resamples", [1, 16, 17, 100])
 def test_weights_depend_on_the_number_of_the_document_alone(resamples: int) -> None:
-    weights = PoissonWeights(resamples, seed=7)
-    whole = weights.of(0, 50)
+    whole = poisson_weights(resamples, 7, 0, 50)
     assert whole.shape == (50, resamples)
-    assert np.array_equal(weights.of(20, 30), whole[20:])
-    assert np.array_equal(PoissonWeights(resamples, seed=7).of(49, 1), whole[49:])
-    assert not np.array_equal(PoissonWeights(resamples, seed=8).of(0, 50), whole)
+    assert np.array_equal(poisson_weights(resamples, 7, 20, 30), whole[20:])
+    assert np.array_equal(poisson_weights(resamples, 7, 49, 1), whole[49:])
+    assert not np.array_equal(poisson_weights(resamples, 8, 0, 50), whole)
 
 
 @FAST
@@ -75,7 +74,7 @@ def test_weights_depend_on_the_number_of_the_document_alone(resamples: int) -> N
 def test_samples_by_repeating_documents(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
     taxonomy, predicted, gold = batch
     samples = scored(predicted, gold, 5, seed=2, tree=taxonomy).resampled().samples
-    weights = PoissonWeights(5, seed=2).of(0, len(gold))
+    weights = poisson_weights(5, 2, 0, len(gold))
     for number in range(5):
         rows = np.repeat(np.arange(len(gold)), weights[:, number])
         for name, value in point_scores(taxonomy, predicted[rows], gold[rows]).items():
@@ -110,7 +109,7 @@ def test_sums_stay_exact_where_float32_is_not() -> None:
     gold = predicted.copy()
     gold[0, 0] = False
     samples = scored(predicted, gold, 16, tree=taxonomy).resampled().samples
-    weights = PoissonWeights(16, seed=0).of(0, documents).astype(np.int64)
+    weights = poisson_weights(16, 0, 0, documents).astype(np.int64)
     total, missing = weights.sum(axis=0), weights[0]
     assert missing.any()
     assert (

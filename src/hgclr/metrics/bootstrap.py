@@ -13,7 +13,7 @@ from hgclr.metrics.intervals import Resampled
 from hgclr.metrics.scores import check_decisions
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["BootstrapScores", "PoissonWeights"]
+__all__ = ["BootstrapScores", "poisson_weights"]
 
 DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
@@ -27,18 +27,16 @@ MARKS = 251
 
 def _limits() -> NDArray[np.uint16]:
     """Return for w = 1, 2, … the first number that stands for a weight of at least w: VALUES · P(weight < w)."""
-    limits = []
-    below = math.exp(-1)
-    weight = 1
-    while (limit := round(VALUES * below)) < VALUES:
-        limits.append(limit)
-        below += math.exp(-1) / math.factorial(weight)
-        weight += 1
-    return np.array(limits, dtype=np.uint16)
+    below = np.cumsum([math.exp(-1) / math.factorial(weight) for weight in range(16)])
+    limits = np.round(VALUES * below)
+    return limits[limits < VALUES].astype(np.uint16)
 
 
-class PoissonWeights:
-    """Draw the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits.
+LIMITS = _limits()
+
+
+def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArray[np.uint8]:
+    """Return the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits, (count, B).
 
     A bootstrap draws N documents with replacement, which gives each a Binomial(N, 1/N) weight and needs N beforehand;
     Poisson(1) is its limit and needs no N. The weights of document ``i`` come from its own stretch of a counter-based
@@ -48,27 +46,16 @@ class PoissonWeights:
     Args:
         resamples: B.
         seed: chooses the resamples.
-
-    Raises:
-        ValueError: if there is no resample or the seed is negative.
+        first, count: the documents, numbered from ``first`` to ``first + count - 1``.
     """
-
-    def __init__(self, resamples: int, seed: int) -> None:
-        if resamples < 1 or seed < 0:
-            raise ValueError(f"expected at least one resample and a seed from 0, got {resamples} and {seed}")
-        self.resamples, self.seed = resamples, seed
-        self._steps = -(-resamples // DRAWS)
-        self._limits = _limits()
-
-    def of(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return the weights of the documents ``first`` to ``first + count - 1``, shape (count, B)."""
-        generator = np.random.Philox(self.seed, counter=first * self._steps)
-        numbers = generator.random_raw(count * self._steps * 4).astype("<u8", copy=False).view("<u2")
-        numbers = numbers.reshape(count, self._steps * DRAWS)[:, : self.resamples]
-        weights = np.zeros(numbers.shape, dtype=np.uint8)
-        for limit in self._limits:
-            weights += numbers >= limit
-        return weights
+    steps = -(-resamples // DRAWS)
+    generator = np.random.Philox(seed, counter=first * steps)
+    numbers = generator.random_raw(count * steps * 4).astype("<u8", copy=False).view("<u2")
+    numbers = numbers.reshape(count, steps * DRAWS)[:, :resamples]
+    weights = np.zeros(numbers.shape, dtype=np.uint8)
+    for limit in LIMITS:
+        weights += numbers >= limit
+    return weights
 
 
 class BootstrapScores:
@@ -90,7 +77,9 @@ class BootstrapScores:
 
     def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0) -> None:
         self.taxonomy = taxonomy
-        self._weights = PoissonWeights(resamples, seed)
+        if resamples < 1 or seed < 0:
+            raise ValueError(f"expected at least one resample and a seed from 0, got {resamples} and {seed}")
+        self.resamples, self.seed = resamples, seed
         self._documents = 0
         # The last column of every array weighs each document once: the data themselves.
         shape = (len(taxonomy), resamples + 1)
@@ -110,8 +99,8 @@ class BootstrapScores:
             self._count(predicted[start : start + BLOCK], gold[start : start + BLOCK])
 
     def _count(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        weights = np.ones((len(gold), self._weights.resamples + 1), dtype=np.float32)
-        weights[:, :-1] = self._weights.of(self._documents, len(gold))
+        weights = np.ones((len(gold), self.resamples + 1), dtype=np.float32)
+        weights[:, :-1] = poisson_weights(self.resamples, self.seed, self._documents, len(gold))
         self._documents += len(gold)
         # Of many labels most are on no document of the block.
         present = np.flatnonzero((predicted | gold).any(axis=0))
@@ -131,7 +120,7 @@ class BootstrapScores:
         scores = self._scores()
         return Resampled(
             documents=self._documents,
-            seed=self._weights.seed,
+            seed=self.seed,
             gold=hashlib.sha256(self._per_document[2].astype("<i8").tobytes()).hexdigest()[:16],
             scores={name: float(values[-1]) for name, values in scores.items()},
             samples={name: values[:-1] for name, values in scores.items()},
