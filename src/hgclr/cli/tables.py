@@ -1,4 +1,4 @@
-"""What commands print: predictions, scores, audits, decisions, explanations."""
+"""What commands print: predictions, scores, comparisons, audits, decisions, explanations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ from rich.tree import Tree
 
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit_results import Audit, AuditFinding
+from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
 from hgclr.inference.classifier import PredictedLabel, Prediction
 
-__all__ = ["candidate_table", "prediction_tree", "print_audit", "print_calibrated", "score_table", "show_explanations"]
+__all__ = [
+    "candidate_table",
+    "comparison_table",
+    "prediction_tree",
+    "print_audit",
+    "print_calibrated",
+    "score_table",
+    "show_explanations",
+]
 
 BAR = 10
 """Characters of the bar of a probability."""
@@ -93,17 +102,34 @@ def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{scores['inconsistency_rate']:.1%}",
         )
     table.caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
-    table.caption_justify = "left"
+    return table
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return the scores of reports side by side; differences that chance hardly explains are in colour."""
+    first = comparison.contents[0]
+    title = f"{first['data']}, {first['split']}: {first['documents']:,} documents"
+    others = (heading for name in comparison.names[1:] for heading in (name, "difference", "p"))
+    table = _numbers_table(title, ("",), (comparison.names[0], *others))
+    colours = {"better": "bold green", "worse": "bold red", None: ""}
+    for lines in (score_lines(comparison), level_lines(comparison)):
+        for line in lines:
+            cells: list[str | Text] = [line.name, line.first]
+            for other in line.others:
+                cells += [other.value, Text(other.difference, colours[other.verdict]), other.p_value]
+            table.add_row(*cells)
+        table.add_section()
+    table.caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
     return table
 
 
 def _numbers_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
-    """Return an empty table with columns of text, then of numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    """Return an empty table with columns of text, then of numbers; brackets in names are no markup."""
+    table = Table(title=Text(title), title_justify="left", title_style="bold", caption_justify="left")
     for heading in texts:
-        table.add_column(heading)
+        table.add_column(Text(heading))
     for heading in numbers:
-        table.add_column(heading, justify="right")
+        table.add_column(Text(heading), justify="right")
     return table
 
 
