@@ -76,7 +76,9 @@ def test_labels_with_words_and_numbers_are_shown(folder: Path, monkeypatch: pyte
     result = run("explain", folder / "model", TEXT, "--decode", "closure", "--label", "law", "--label", "physics")
     assert result.exit_code == 0, result.output
     classifier = HierarchicalClassifier.from_pretrained(folder / "model")
-    expected = explain(classifier, TEXT, labels=["law", "physics"], decode="closure")
+    expected = explain(
+        classifier, TEXT, labels=["law", "physics"], decisions=classifier.decisions.changed(rule="closure")
+    )
     lines = result.stdout.splitlines()
     assert lines[0] == TEXT  # without colours the text is shown once
     assert lines[1].startswith("integrated gradients: gradient × input")

@@ -51,7 +51,7 @@ def test_the_table_comes_back_as_it_was(found: Audit, tmp_path: Path) -> None:
     assert [float(row["score"]) for row in rows] == pytest.approx([one.score for one in found.findings], abs=5e-5)
     assert {row["verdict"] for row in rows} == {""}
     first = next(row for row in rows if row["text"] == TEXTS[0])
-    assert (first["given"], first["suggested"]) == ("Biology; R&D <lab> > one", "R&D <lab> > two")
+    assert (first["gold"], first["predicted"]) == ("Biology; R&D <lab> > one", "R&D <lab> > two")
 
 
 def test_json_has_everything(found: Audit, tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_json_has_everything(found: Audit, tmp_path: Path) -> None:
     assert content["kinds"] == {"other path": 4}
     assert content["data"] == "data"
     finding = content["findings"][0]
-    assert finding["suggested"][0] == {"id": "a2", "path": ["R&D <lab>", "two"], "probability": pytest.approx(0.9)}
-    assert {one["id"]: one["given"] for one in finding["contradictions"]} == {"B": True, "a1": True, "a2": False}
+    assert finding["predicted"][0] == {"id": "a2", "path": ["R&D <lab>", "two"], "probability": pytest.approx(0.9)}
+    assert {one["id"]: one["gold"] for one in finding["contradictions"]} == {"B": True, "a1": True, "a2": False}
     assert content["pairs"][0]["documents"] == 4
-    assert content["labels"][0]["error_rate"] == 1.0
+    assert content["suspect_labels"][0]["error_rate"] == 1.0
 
 
 class Page(HTMLParser):

@@ -157,8 +157,8 @@ def test_a_label_of_which_the_model_is_never_sure_does_not_fill_the_list(tmp_pat
     folder = write_folder(tmp_path / "data", taxonomy, documents)
     found = audit(KnownClassifier(taxonomy, answers), folder, top=31)
     assert found.contradicted == 31
-    assert found.findings[0].text == "b7"  # though its given label is twice as probable as that of all others
-    assert {finding.given[0].id for finding in found.findings[1:]} == {"c"}
+    assert found.findings[0].text == "b7"  # though its gold label is twice as probable as that of all others
+    assert {finding.gold[0].id for finding in found.findings[1:]} == {"c"}
 
 
 def test_a_wrong_top_label_is_worse(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an audit says: paths, pairs, labels, suggestions, places in files; and what it refuses."""
+"""What an audit says: paths, pairs, labels, predictions, places in files; and what it refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import audit, suggesting
+from hgclr.evaluation.audit import audit, audit_decisions
 from hgclr.evaluation.audit_rows import LabelSurvey, survey_labels
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import KnownClassifier, write_folder
@@ -37,15 +37,15 @@ def test_a_finding_names_both_paths_and_where_they_part(tmp_path: Path) -> None:
     found = run(tmp_path, ("x", {"A", "a1"}, row(A=0.9, a2=0.8)), ("y", {"A", "a1"}, row(A=0.9, a1=0.9)))
     (finding,) = found.findings
     assert (finding.row, finding.kind, finding.level, finding.common) == (1, "other path", 2, ("Art",))
-    assert [(label.id, label.path) for label in finding.given] == [("a1", ("Art", "one"))]
-    assert [(label.id, label.path) for label in finding.suggested] == [("a2", ("Art", "two"))]
-    assert finding.suggested[0].probability == pytest.approx(0.8)
-    assert [(one.label.id, one.given) for one in finding.contradictions] == [("a1", True), ("a2", False)]
+    assert [(label.id, label.path) for label in finding.gold] == [("a1", ("Art", "one"))]
+    assert [(label.id, label.path) for label in finding.predicted] == [("a2", ("Art", "two"))]
+    assert finding.predicted[0].probability == pytest.approx(0.8)
+    assert [(one.label.id, one.gold) for one in finding.contradictions] == [("a1", True), ("a2", False)]
     assert found.kinds == {"other path": 1}
 
 
 def test_several_paths_part_where_they_are_nearest(tmp_path: Path) -> None:
-    """Given A > a1 and B, suggested A > a2 and B > b1: a1 and a2 part below A, b1 is below B."""
+    """Gold A > a1 and B, predicted A > a2 and B > b1: a1 and a2 part below A, b1 is below B."""
     documents = [
         ("x", {"A", "a1", "B"}, row(A=0.9, a2=0.9, B=0.9, b1=0.9)),
         ("far", {"A", "a1", "B"}, row(A=0.9, B=0.9, b1=0.9)),
@@ -54,7 +54,7 @@ def test_several_paths_part_where_they_are_nearest(tmp_path: Path) -> None:
     near, far = sorted(found.findings, key=lambda finding: finding.row)
     assert (near.level, near.common) == (2, ("Art",))
     assert (far.level, far.common) == (1, ())  # a1 is extra, b1 is missing: they have nothing in common
-    assert [label.id for label in near.suggested] == ["a2", "b1"]
+    assert [label.id for label in near.predicted] == ["a2", "b1"]
     assert [(pair.first, pair.second) for pair in found.pairs] == [("a1", "a2")]  # b1 is no sibling of a1
 
 
@@ -67,7 +67,7 @@ def test_pairs_are_counted_in_both_directions_where_paths_part_and_at_their_ends
         ("4", {"B", "b1"}, row(A=0.9, a2=0.9)),
         ("5", {"A", "a1"}, row(A=0.9, a2=0.9)),
     )
-    counts = {(pair.first, pair.second): (pair.first_given, pair.second_given) for pair in found.pairs}
+    counts = {(pair.first, pair.second): (pair.first_gold, pair.second_gold) for pair in found.pairs}
     assert counts == {("A", "B"): (1, 3), ("a1", "b1"): (1, 2), ("a2", "b1"): (0, 1), ("a1", "a2"): (1, 0)}
     assert [pair.documents for pair in found.pairs] == [4, 3, 1, 1]
     assert found.pairs[1].paths == (("Art", "one"), ("Biology", "one"))
@@ -83,10 +83,10 @@ def test_labels_are_ranked_by_what_is_sure_to_be_wrong(tmp_path: Path) -> None:
     documents += [(f"a2 {n}", {"A", "a2"}, right["b1"] if n < 1 else right["a2"]) for n in range(2)]
     documents += [(f"b1 {n}", {"B", "b1"}, row(A=0.5, a1=0.5, B=0.4, b1=0.4)) for n in range(10)]
     found = run(tmp_path, *documents)
-    counts = {label.id: (label.wrong, label.given, label.missing) for label in found.labels}
+    counts = {label.id: (label.wrong, label.gold, label.missing) for label in found.suspect_labels}
     assert counts == {"A": (11, 42, 0), "a1": (10, 40, 0), "a2": (1, 2, 0)}
-    assert [label.id for label in found.labels] == ["A", "a1", "a2"]
-    assert found.labels[1].error_rate == 0.25
+    assert [label.id for label in found.suspect_labels] == ["A", "a1", "a2"]
+    assert found.suspect_labels[1].error_rate == 0.25
     assert found.contradicted == 21
 
 
@@ -94,13 +94,13 @@ def test_labels_are_ranked_by_what_is_sure_to_be_wrong(tmp_path: Path) -> None:
     ("one_path", "ends_inside", "expected"),
     [(True, False, ("best-path", False)), (True, True, ("best-path", True)), (False, True, ("closure", True))],
 )
-def test_suggestions_are_whole_paths(one_path: bool, ends_inside: bool, expected: tuple[str, bool]) -> None:
+def test_predictions_are_whole_paths(one_path: bool, ends_inside: bool, expected: tuple[str, bool]) -> None:
     survey = LabelSurvey(9, one_path, ends_inside)
-    decisions = suggesting(Decisions(TREE, thresholds=0.3, abstain_below=0.9), survey)
+    decisions = audit_decisions(Decisions(TREE, thresholds=0.3, abstain_below=0.9), survey)
     assert (decisions.rule, decisions.allow_inner_nodes) == expected
     assert (decisions.thresholds, decisions.abstain_below) == (0.3, None)
     own = Decisions(TREE, rule="min-parent", abstain_below=0.9)
-    assert suggesting(own, survey).to_json() == replace(own, abstain_below=None).to_json()
+    assert audit_decisions(own, survey).to_json() == replace(own, abstain_below=None).to_json()
 
 
 def test_the_survey_sees_paths(tmp_path: Path) -> None:
@@ -162,13 +162,19 @@ def test_a_model_that_contradicts_most_of_the_data_is_doubted_itself(
 
 def test_nothing_is_found_where_all_agree(tmp_path: Path) -> None:
     found = run(tmp_path, ("x", {"A", "a1"}, row(A=0.9, a1=0.9)))
-    assert (found.documents, found.contradicted, found.findings, found.pairs, found.labels) == (1, 0, (), (), ())
+    assert (found.documents, found.contradicted, found.findings, found.pairs, found.suspect_labels) == (
+        1,
+        0,
+        (),
+        (),
+        (),
+    )
     assert json.loads(json.dumps(found.to_json()))["kinds"] == {}
 
 
-def test_a_document_without_a_suggestion_is_found(tmp_path: Path) -> None:
+def test_a_document_without_a_predicted_label_is_found(tmp_path: Path) -> None:
     (finding,) = run(tmp_path, ("x", {"A"}, row()), rule="closure").findings
-    assert (finding.kind, finding.suggested, finding.level) == ("extra label", (), 1)
+    assert (finding.kind, finding.predicted, finding.level) == ("extra label", (), 1)
 
 
 def test_the_audit_needs_no_torch() -> None:

@@ -25,30 +25,33 @@ def sigmoid(value: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.asarray(value, dtype=np.float64)))
 
 
+def changed(classifier: HierarchicalClassifier, decode=None, **options) -> Decisions:
+    return classifier.decisions.changed(rule=decode, **options)
+
+
 def test_the_labels_are_those_that_are_predicted_in_the_same_order(classifier: HierarchicalClassifier) -> None:
     for options in ({}, {"decode": "closure"}, {"threshold": 0.9}, {"decode": "top-k-paths", "paths": 2}):
         expected = classifier.predict([TEXT], **options)[0].labels
-        found = explain(classifier, TEXT, method="gradient", **options).labels
+        found = explain(classifier, TEXT, method="gradient", decisions=changed(classifier, **options)).labels
         assert [one.label.id for one in found] == [label.id for label in expected]
         assert [one.label.path for one in found] == [label.path for label in expected]
         assert [one.label.probability for one in found] == pytest.approx([label.probability for label in expected])
         assert {one.status for one in found} == {"given"}
 
 
-def test_doubtful_labels_are_explained_and_called_so(classifier: HierarchicalClassifier) -> None:
+def test_abstained_labels_are_explained_and_called_so(classifier: HierarchicalClassifier) -> None:
     prediction = classifier.predict([TEXT], decode="closure", abstain_below=0.97)[0]
     assert prediction.labels
     assert prediction.abstained
-    status = {
-        one.label.id: one.status for one in explain(classifier, TEXT, decode="closure", abstain_below=0.97).labels
-    }
+    decisions = changed(classifier, decode="closure", abstain_below=0.97)
+    status = {one.label.id: one.status for one in explain(classifier, TEXT, decisions=decisions).labels}
     assert status == {label.id: "given" for label in prediction.labels} | {
         label.id: "abstained" for label in prediction.abstained
     }
 
 
 def test_without_any_label_the_most_probable_is_explained(classifier: HierarchicalClassifier, taxonomy) -> None:
-    (label,) = explain(classifier, TEXT, threshold=1.0).labels
+    (label,) = explain(classifier, TEXT, decisions=changed(classifier, threshold=1.0)).labels
     probabilities = classifier.predict_proba([TEXT])[0]
     assert (label.label.id, label.status) == (taxonomy.ids[int(probabilities.argmax())], "not given")
 
@@ -57,16 +60,23 @@ def test_of_many_labels_the_most_probable_are_explained(classifier: Hierarchical
     monkeypatch.setattr("hgclr.evaluation.explanation.MOST_LABELS", 2)
     labels = classifier.predict([TEXT], threshold=0.0)[0].labels
     assert len(labels) == 9
-    explanation = explain(classifier, TEXT, threshold=0.0)
+    explanation = explain(classifier, TEXT, decisions=changed(classifier, threshold=0.0))
     best = sorted(labels, key=lambda label: -label.probability)[:2]
     assert {one.label.id for one in explanation.labels} == {label.id for label in best}
     assert explanation.unexplained == 7
-    named = explain(classifier, TEXT, threshold=0.0, labels=[label.id for label in labels])
+    named = explain(
+        classifier, TEXT, decisions=changed(classifier, threshold=0.0), labels=[label.id for label in labels]
+    )
     assert (len(named.labels), named.unexplained) == (9, 0)
 
 
 def test_labels_can_be_asked_for_by_id_name_and_path(classifier: HierarchicalClassifier) -> None:
-    found = explain(classifier, TEXT, labels=["society > sports > tennis", "law", "law"], threshold=1.0).labels
+    found = explain(
+        classifier,
+        TEXT,
+        labels=["society > sports > tennis", "law", "law"],
+        decisions=changed(classifier, threshold=1.0),
+    ).labels
     assert [one.label.path for one in found] == [("society", "law"), ("society", "sports", "tennis")]
     assert {one.status for one in found} == {"not given"}
     with pytest.raises(InputError, match=r"tenis.*did you mean 'tennis'"):
@@ -188,7 +198,6 @@ def test_methods_fit_the_model(classifier: HierarchicalClassifier, additive: Hie
         ("a\ud800", {}, "lone surrogate at character 2"),
         ("a", {"keep": 0.0}, r"the share of words to keep is 0\.0; give a share above 0, up to 1"),
         ("a", {"keep": 1.5}, r"the share of words to keep is 1\.5"),
-        ("a", {"decode": "magic"}, "unknown decoding rule 'magic'"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(classifier, text: object, options: dict, message: str) -> None:

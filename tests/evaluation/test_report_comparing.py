@@ -10,7 +10,8 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.evaluation.comparison import CHANGES, Comparison, compare, level_lines, score_lines
-from hgclr.evaluation.report_content import HEADLINES, shown_difference
+from hgclr.evaluation.headlines import HEADLINES, shown_difference
+from hgclr.evaluation.report_page import decision_facts
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import score, write
 
@@ -139,6 +140,14 @@ def test_other_resamples_are_refused(taxonomy, reports: dict[str, Path], tmp_pat
     fewer = write(tmp_path / "fewer", score(taxonomy, noise=0.4).content(resamples=100))
     with pytest.raises(InputError, match="have different resamples: 200 of seed 0 and 100 of seed 0; write both"):
         compare([reports["base"], fewer])
+
+
+def test_reports_with_the_keys_of_version_0_1_can_be_compared(reports: dict[str, Path], tmp_path: Path) -> None:
+    content = json.loads((reports["base"] / "report.json").read_text())
+    former = {"abstain_below": "sure", "allow_inner_nodes": "stop_inside", "provenance": "found"}
+    content["decisions"] = {former.get(key, key): value for key, value in content["decisions"].items()}
+    comparison = compare([reports["base"], write(tmp_path / "old", content)])
+    assert decision_facts(comparison.contents[1]) == decision_facts(comparison.contents[0])
 
 
 def test_one_report_is_no_comparison(reports: dict[str, Path]) -> None:

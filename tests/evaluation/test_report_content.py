@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, hamming_loss, precision_recall_fscore_support
 
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.evaluation import report_data as confusions_module
-from hgclr.evaluation.report_content import HEADLINES, worst_labels
-from hgclr.evaluation.report_data import EXCERPT, GRID, KEPT, PATHS, RISKS, Confusion, Examples, SiblingConfusions
+from hgclr.evaluation import report_errors as confusions_module
+from hgclr.evaluation.headlines import HEADLINES
+from hgclr.evaluation.report_content import worst_labels
+from hgclr.evaluation.report_data import GRID, RISKS
+from hgclr.evaluation.report_errors import EXCERPT, KEPT, PATHS, Confusion, Examples, SiblingConfusions
 from hgclr.metrics.scores import score_labels
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import Scored, content_of, score
@@ -108,15 +110,15 @@ def test_every_rule_is_scored_with_the_models_thresholds(scored: Scored) -> None
         assert (row["inconsistency_rate"] == 0) == (row["rule"] != "threshold")
 
 
-@pytest.mark.parametrize("sure", [None, 0.7])
+@pytest.mark.parametrize("abstain_below", [None, 0.7])
 def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Scored, abstain_below: float | None) -> None:
-    """What --sure takes away is on the curve all the same, which is about what it might take away."""
+    """What --abstain-below takes away is on the curve all the same, which is about what it might take away."""
     curve = scored.content(rule="drop-orphans", abstain_below=abstain_below)["risk_coverage"]
     given_labels = Decoder(scored.taxonomy, "drop-orphans")(scored.probabilities)
     sureness = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)
     assert curve["labels_given"] == given_labels.sum()
     for point in curve["points"]:
-        kept = given_labels & (sureness >= point["sure"])
+        kept = given_labels & (sureness >= point["abstain_below"])
         assert point["coverage"] == pytest.approx(kept.sum() / given_labels.sum())
         assert point["risk"] == pytest.approx((kept & ~scored.gold).sum() / kept.sum())
     assert curve["points"][-1]["coverage"] == 1
@@ -185,8 +187,8 @@ def test_examples_are_the_first_documents_that_are_wrong(scored: Scored) -> None
         examples.update(scored.texts[rows], predicted[rows], scored.gold[rows])
     for label in range(len(scored.taxonomy)):
         for found, wrong in (
-            (examples.missed(label), scored.gold & ~predicted),
-            (examples.false(label), predicted & ~scored.gold),
+            (examples.missed[label], scored.gold & ~predicted),
+            (examples.false[label], predicted & ~scored.gold),
         ):
             first = np.flatnonzero(wrong[:, label])[:KEPT]
             assert [example.text for example in found] == [scored.texts[row] for row in first]
@@ -204,7 +206,7 @@ def test_an_example_keeps_the_beginning_of_a_text_and_a_few_paths() -> None:
     examples = Examples(taxonomy)
     predicted, gold = np.ones((1, 50), dtype=np.bool_), np.zeros((1, 50), dtype=np.bool_)
     examples.update(["word\n" * 10_000], predicted, gold)
-    (example,) = examples.false(3)
+    (example,) = examples.false[3]
     assert len(example.text) <= EXCERPT
     assert example.text.startswith("word word word")
     assert example.text.endswith("…")
@@ -282,7 +284,7 @@ def test_documents_without_predictions_and_a_single_label_are_no_trouble() -> No
     gold = np.ones((3, 1), dtype=np.bool_)
     content = Scored(taxonomy, ["a", "b", "c"], np.zeros((3, 1), dtype=np.float32), gold).content()
     assert content["risk_coverage"]["points"] == []
-    assert {chosen["sure"] for chosen in content["risk_coverage"]["chosen"]} == {None}
+    assert {chosen["abstain_below"] for chosen in content["risk_coverage"]["chosen"]} == {None}
     assert content["confusions"] == []
     assert [worst["id"] for worst in content["worst_labels"]] == ["only"]
 

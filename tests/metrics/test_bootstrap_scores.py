@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from hgclr.metrics.bootstrap import BootstrapScores, PoissonWeights
+from hgclr.metrics.bootstrap import BootstrapScores, poisson_weights
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, batches
@@ -45,7 +44,7 @@ def point_scores(taxonomy: Taxonomy, predicted: Matrix, gold: Matrix) -> dict[st
 
 
 def test_weights_are_poisson() -> None:
-    weights = PoissonWeights(500, seed=3).of(0, 2000).astype(np.int64)
+    weights = poisson_weights(500, 3, 0, 2000).astype(np.int64)
     for value in range(7):
         probability = math.exp(-1) / math.factorial(value)
         spread = math.sqrt(probability * (1 - probability) / weights.size)
@@ -55,7 +54,7 @@ def test_weights_are_poisson() -> None:
 
 
 def test_weights_are_independent_between_resamples_and_between_documents() -> None:
-    weights = PoissonWeights(40, seed=0).of(0, 4000).astype(np.float64)
+    weights = poisson_weights(40, 0, 0, 4000).astype(np.float64)
     for columns in (weights, weights[:2000, :].reshape(40, -1).T):
         correlations = np.corrcoef(columns, rowvar=False)[np.triu_indices(40, 1)]
         assert np.abs(correlations).max() < 4.5 / math.sqrt(len(columns))
@@ -63,20 +62,19 @@ def test_weights_are_independent_between_resamples_and_between_documents() -> No
 
 @pytest.mark.parametrize("resamples", [1, 16, 17, 100])
 def test_weights_depend_on_the_number_of_the_document_alone(resamples: int) -> None:
-    weights = PoissonWeights(resamples, seed=7)
-    whole = weights.of(0, 50)
+    whole = poisson_weights(resamples, 7, 0, 50)
     assert whole.shape == (50, resamples)
-    assert np.array_equal(weights.of(20, 30), whole[20:])
-    assert np.array_equal(PoissonWeights(resamples, seed=7).of(49, 1), whole[49:])
-    assert not np.array_equal(PoissonWeights(resamples, seed=8).of(0, 50), whole)
+    assert np.array_equal(poisson_weights(resamples, 7, 20, 30), whole[20:])
+    assert np.array_equal(poisson_weights(resamples, 7, 49, 1), whole[49:])
+    assert not np.array_equal(poisson_weights(resamples, 8, 0, 50), whole)
 
 
 @FAST
 @given(batches())
 def test_samples_by_repeating_documents(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
     taxonomy, predicted, gold = batch
-    samples = scored(predicted, gold, 5, seed=2, tree=taxonomy).samples()
-    weights = PoissonWeights(5, seed=2).of(0, len(gold))
+    samples = scored(predicted, gold, 5, seed=2, tree=taxonomy).resampled().samples
+    weights = poisson_weights(5, 2, 0, len(gold))
     for number in range(5):
         rows = np.repeat(np.arange(len(gold)), weights[:, number])
         for name, value in point_scores(taxonomy, predicted[rows], gold[rows]).items():
@@ -93,15 +91,13 @@ def test_the_scores_are_those_of_the_documents(batch: tuple[Taxonomy, Matrix, Ma
 
 
 @pytest.mark.parametrize("bounds", [(0, 0), (1, 2), (700, 1024), (1025, 1499)])
-def test_batches_and_merging_give_exactly_what_one_update_gives(bounds: tuple[int, int]) -> None:
+def test_batches_give_exactly_what_one_update_gives(bounds: tuple[int, int]) -> None:
     predicted, gold = decisions(1500, seed=1)
     first, second = bounds
     chunked = BootstrapScores(TREE, 20)
     chunked.update(predicted[:first], gold[:first])
     chunked.update(predicted[first:second], gold[first:second])
-    rest = BootstrapScores(TREE, 20, first=second)
-    rest.update(predicted[second:], gold[second:])
-    chunked.merge(rest)
+    chunked.update(predicted[second:], gold[second:])
     whole = scored(predicted, gold).resampled()
     assert chunked.resampled().to_json() == whole.to_json()
 
@@ -112,8 +108,8 @@ def test_sums_stay_exact_where_float32_is_not() -> None:
     predicted = np.ones((documents, labels), dtype=bool)
     gold = predicted.copy()
     gold[0, 0] = False
-    samples = scored(predicted, gold, 16, tree=taxonomy).samples()
-    weights = PoissonWeights(16, seed=0).of(0, documents).astype(np.int64)
+    samples = scored(predicted, gold, 16, tree=taxonomy).resampled().samples
+    weights = poisson_weights(16, 0, 0, documents).astype(np.int64)
     total, missing = weights.sum(axis=0), weights[0]
     assert missing.any()
     assert (
@@ -126,7 +122,7 @@ def test_the_spread_is_that_of_drawing_with_replacement() -> None:
     predicted, gold = decisions(300, seed=4)
     random = np.random.default_rng(0)
     drawn = [point_scores(TREE, predicted[rows], gold[rows]) for rows in random.integers(300, size=(800, 300))]
-    for name, values in scored(predicted, gold, 800).samples().items():
+    for name, values in scored(predicted, gold, 800).resampled().samples.items():
         expected = np.array([sample[name] for sample in drawn])
         assert values.std() == pytest.approx(expected.std(), rel=0.12)
         assert values.mean() == pytest.approx(expected.mean(), abs=0.2 * expected.std())
@@ -134,18 +130,17 @@ def test_the_spread_is_that_of_drawing_with_replacement() -> None:
 
 def test_intervals_hold_the_middle_of_the_samples() -> None:
     predicted, gold = decisions(300, seed=4)
-    scores = scored(predicted, gold, 400)
-    assert scores.intervals() == scores.resampled().intervals(0.95)
-    for name, interval in scores.intervals(0.8).items():
-        values = scores.samples()[name]
+    resampled = scored(predicted, gold, 400).resampled()
+    for name, interval in resampled.intervals(0.8).items():
+        values = resampled.samples[name]
         moved = values - values.mean() + interval.score
         assert interval.low < interval.score < interval.high
         assert ((moved > interval.low) & (moved < interval.high)).mean() == pytest.approx(0.8, abs=0.005)
 
 
 def test_no_documents_score_zero() -> None:
-    scores = BootstrapScores(TREE, 10)
-    assert all((interval.low, interval.score, interval.high) == (0, 0, 0) for interval in scores.intervals().values())
+    intervals = BootstrapScores(TREE, 10).resampled().intervals()
+    assert all((interval.low, interval.score, interval.high) == (0, 0, 0) for interval in intervals.values())
 
 
 def test_only_gold_tells_documents_apart() -> None:
@@ -168,7 +163,6 @@ def test_only_gold_tells_documents_apart() -> None:
     [
         (lambda: BootstrapScores(TREE, 0), "at least one resample and a seed from 0, got 0 and 0"),
         (lambda: BootstrapScores(TREE, 5, -1), "at least one resample and a seed from 0, got 5 and -1"),
-        (lambda: BootstrapScores(TREE, 5, first=-2), "cannot have the number -2"),
     ],
 )
 def test_unfit_numbers_are_refused(make: object, message: str) -> None:
@@ -179,24 +173,3 @@ def test_unfit_numbers_are_refused(make: object, message: str) -> None:
 def test_unfit_arrays_are_refused() -> None:
     with pytest.raises(ValueError, match="booleans, got float64 and bool"):
         scored(np.zeros((2, 5)), np.zeros((2, 5), bool))
-
-
-@given(st.integers(0, 3))
-@FAST
-def test_merging_asks_for_the_documents_that_follow(first: int) -> None:
-    predicted, gold = decisions(2, seed=0)
-    scores, other = scored(predicted, gold), BootstrapScores(TREE, 20, first=first)
-    if first == 2:
-        scores.merge(other)
-    else:
-        with pytest.raises(ValueError, match=f"begin with document {first}, but 2 is the next"):
-            scores.merge(other)
-
-
-def test_different_resamples_do_not_merge() -> None:
-    with pytest.raises(ValueError, match="5 resamples of seed 0 with 6 of seed 0"):
-        BootstrapScores(TREE, 5).merge(BootstrapScores(TREE, 6))
-    with pytest.raises(ValueError, match="5 resamples of seed 0 with 5 of seed 1"):
-        BootstrapScores(TREE, 5).merge(BootstrapScores(TREE, 5, 1))
-    with pytest.raises(ValueError, match="two different label trees"):
-        BootstrapScores(TREE, 5).merge(BootstrapScores(Taxonomy(["A"], [-1]), 5))

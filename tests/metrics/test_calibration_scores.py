@@ -90,13 +90,13 @@ def test_bins_end_where_they_say(bins: int) -> None:
 
 @FAST
 @given(probability_batches(), st.integers(0, 9), st.integers(0, 9))
-def test_batches_and_merging_give_what_one_update_gives(batch: Batch, first: int, second: int) -> None:
+def test_batches_give_what_one_update_gives(batch: Batch, first: int, second: int) -> None:
     taxonomy, probabilities, gold = batch
     first, second = sorted((first, second))
     chunked = CalibrationScores(taxonomy)
     chunked.update(probabilities[:first], gold[:first])
     chunked.update(probabilities[first:second], gold[first:second])
-    chunked.merge(scored(taxonomy, probabilities[second:], gold[second:]))
+    chunked.update(probabilities[second:], gold[second:])
     whole = scored(taxonomy, probabilities, gold)
     assert [part.count for part in chunked.reliability()] == [part.count for part in whole.reliability()]
     assert (chunked.ece(), chunked.brier()) == pytest.approx((whole.ece(), whole.brier()))
@@ -168,6 +168,3 @@ def test_unfit_numbers_are_refused() -> None:
     for depth in (0, 3):
         with pytest.raises(ValueError, match=f"no label has depth {depth}; depths go from 1 to 2"):
             scores.ece(depth)
-    for other in (CalibrationScores(taxonomy, 10), CalibrationScores(Taxonomy(["A", "A1"], [-1, -1]))):
-        with pytest.raises(ValueError, match="different label trees or numbers of bins"):
-            scores.merge(other)

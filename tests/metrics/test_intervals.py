@@ -9,7 +9,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.metrics.bootstrap import BootstrapScores
-from hgclr.metrics.intervals import Difference, Resampled, paired_difference
+from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
 from hgclr.taxonomy import Taxonomy
 
 
@@ -40,8 +40,8 @@ def test_a_rare_label_does_not_move_the_interval_away_from_macro_f1() -> None:
     predicted[::3] = False  # a third of the labels is never found, the others have one document each
     scores = BootstrapScores(taxonomy, 300)
     scores.update(predicted, gold)
-    interval = scores.intervals()["macro_f1"]
-    assert scores.samples()["macro_f1"].max() < interval.score == pytest.approx(2 / 3)
+    interval = scores.resampled().intervals()["macro_f1"]
+    assert scores.resampled().samples["macro_f1"].max() < interval.score == pytest.approx(2 / 3)
     assert interval.low < interval.score < interval.high
 
 
@@ -67,7 +67,7 @@ def test_differences_are_moved_like_scores() -> None:
 
 def test_a_model_does_not_differ_from_itself() -> None:
     model = resampled(0.6, [0.5, 0.7, 0.6])
-    assert paired_difference(model, model)["micro_f1"] == Difference(0.0, 0.0, 0.0, 1.0)
+    assert paired_difference(model, model)["micro_f1"] == ScoreDifference(0.0, 0.0, 0.0, 1.0)
 
 
 def test_pairing_finds_a_small_difference_that_intervals_do_not_show() -> None:

@@ -185,15 +185,13 @@ def test_a_batch_larger_than_a_block_is_scored_whole(monkeypatch: pytest.MonkeyP
 
 @FAST
 @given(batches(), st.integers(0, 9), st.integers(0, 9))
-def test_batches_and_merging_give_what_one_update_gives(
-    batch: tuple[Taxonomy, Matrix, Matrix], first: int, second: int
-) -> None:
+def test_batches_give_what_one_update_gives(batch: tuple[Taxonomy, Matrix, Matrix], first: int, second: int) -> None:
     taxonomy, predicted, gold = batch
     first, second = sorted((first, second))
     chunked = MultiLabelScores(taxonomy)
     chunked.update(predicted[:first], gold[:first])
     chunked.update(predicted[first:second], gold[first:second])
-    chunked.merge(scored(taxonomy, predicted[second:], gold[second:]))
+    chunked.update(predicted[second:], gold[second:])
     assert chunked.to_json() == scored(taxonomy, predicted, gold).to_json()
 
 
@@ -292,12 +290,6 @@ def test_unfit_arrays_are_refused(predicted: Matrix, gold: Matrix, message: str)
     scores = MultiLabelScores(Taxonomy(["A", "A1"], [-1, 0]))
     with pytest.raises(ValueError, match=message):
         scores.update(predicted, gold)
-
-
-def test_scores_of_different_trees_do_not_merge() -> None:
-    scores = MultiLabelScores(Taxonomy(["A", "B"], [-1, 0]))
-    with pytest.raises(ValueError, match="two different label trees"):
-        scores.merge(MultiLabelScores(Taxonomy(["A", "B"], [-1, -1])))
 
 
 @pytest.mark.parametrize("depth", [0, 3, -1])

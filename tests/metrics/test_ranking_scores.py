@@ -116,13 +116,13 @@ def test_gold_labels_first_score_one(batch: Batch) -> None:
 
 @FAST
 @given(probability_batches(), st.integers(0, 9), st.integers(0, 9))
-def test_batches_and_merging_give_what_one_update_gives(batch: Batch, first: int, second: int) -> None:
+def test_batches_give_what_one_update_gives(batch: Batch, first: int, second: int) -> None:
     taxonomy, probabilities, gold = batch
     first, second = sorted((first, second))
     chunked = RankingScores(taxonomy)
     chunked.update(probabilities[:first], gold[:first])
     chunked.update(probabilities[first:second], gold[first:second])
-    chunked.merge(scored(taxonomy, probabilities[second:], gold[second:], (1, 3, 5)))
+    chunked.update(probabilities[second:], gold[second:])
     whole = scored(taxonomy, probabilities, gold, (1, 3, 5)).to_json()
     for name, value in chunked.to_json().items():
         assert value == pytest.approx(whole[name])
@@ -178,11 +178,3 @@ def test_a_number_of_places_that_was_not_scored_is_refused() -> None:
     for score in (scores.precision_at, scores.ndcg_at):
         with pytest.raises(ValueError, match=r"2 places were not scored, only \(1, 3\)"):
             score(2)
-
-
-@pytest.mark.parametrize(
-    "other", [RankingScores(Taxonomy(["A", "C"], [-1, 0])), RankingScores(Taxonomy(["A", "B"], [-1, 0]), (1,))]
-)
-def test_different_rankings_do_not_merge(other: RankingScores) -> None:
-    with pytest.raises(ValueError, match="different label trees or numbers of places"):
-        RankingScores(Taxonomy(["A", "B"], [-1, 0])).merge(other)

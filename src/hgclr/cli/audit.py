@@ -64,10 +64,10 @@ def audit(
     ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
 ) -> None:
-    """List the documents whose labels a model contradicts most, with the labels that it would give.
+    """List the documents whose labels a model contradicts most, with the labels that it predicts.
 
     There the annotation is wrong, or the tree is ambiguous, or the model has something to learn: look, then decide.
-    The score says by how many orders of magnitude the given labels are less probable than labels usually are.
+    The score says by how many orders of magnitude the gold labels are less probable than labels usually are.
 
     Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
 

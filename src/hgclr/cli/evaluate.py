@@ -1,4 +1,4 @@
-"""``hgclr evaluate``: score a model on a data folder."""
+"""``hgclr evaluate`` and ``hgclr compare``: score a model on a data folder, put reports side by side."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hgclr.cli.options import AbstainBelow, Decode, JsonFile, Model, Paths, Reading, Threshold, reading_options
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from hgclr.evaluation.comparison import Comparison
 
 __all__ = ["compare", "evaluate"]
 
@@ -65,13 +60,7 @@ def evaluate(
         task = bar.add_task(split, total=None)
         progress = partial(bar.advance, task)
         if report is None:
-            scores = score(
-                classifier,
-                folder,
-                split,
-                decisions=decisions,
-                progress=progress,
-            ).to_json()
+            scores = score(classifier, folder, split, decisions=decisions, progress=progress).to_json()
         else:
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line
@@ -127,11 +116,9 @@ def compare(
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
-    import json
-    import sys
-
     from rich.console import Console
 
+    from hgclr.cli.tables import comparison_table
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison_page import write_comparison
     from hgclr.evaluation.report_plots import check_output
@@ -145,35 +132,7 @@ def compare(
         with atomic_file(json_file) as path:
             path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     console = Console()
-    console.print(_table(comparison))
+    console.print(comparison_table(comparison))
     if output is not None:
         page = write_comparison(output, comparison, command=command_line(["hgclr", *sys.argv[1:]]))
         console.print(f"wrote {page}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _table(comparison: Comparison) -> Table:
-    """Return the scores side by side; differences that chance hardly explains are in colour."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from hgclr.evaluation.comparison import PLAUSIBLE, level_lines, score_lines
-
-    first = comparison.contents[0]
-    title = Text(f"{first['data']}, {first['split']}: {first['documents']:,} documents")
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("")
-    table.add_column(Text(comparison.names[0]), justify="right")
-    for name in comparison.names[1:]:
-        for heading in (name, "difference", "p"):
-            table.add_column(Text(heading), justify="right")
-    colours = {"better": "bold green", "worse": "bold red", None: ""}
-    for lines in (score_lines(comparison), level_lines(comparison)):
-        for line in lines:
-            cells: list[str | Text] = [line.name, line.first]
-            for other in line.others:
-                cells += [other.value, Text(other.difference, colours[other.verdict]), other.p_value]
-            table.add_row(*cells)
-        table.add_section()
-    table.caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
-    table.caption_justify = "left"
-    return table

@@ -75,21 +75,12 @@ def explain(
         raise InputError(f"texts are given {given}", remedy="give one of them")
     chosen = [(text, None) for text in texts] if texts else list(_lines(source))
     classifier = open_classifier(model)
+    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     how = AttentionRelevance.from_pretrained(model) if method == "attention" else method
     _check(chosen, classifier, source)
     with standard_error().status("reading the text with some of its words …"):
         explanations = [
-            explain_text(
-                classifier,
-                text,
-                method=how,
-                labels=labels or None,
-                keep=keep,
-                threshold=threshold,
-                decode=decode,
-                paths=paths,
-                abstain_below=abstain_below,
-            )
+            explain_text(classifier, text, method=how, labels=labels or None, keep=keep, decisions=decisions)
             for text, _ in chosen
         ]
     if str(json_file) != "-":
@@ -139,15 +130,10 @@ def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClas
 def _write(target: Path, content: str) -> None:
     """Write a file whole or not at all, or to standard output."""
     from hgclr.cli.console import standard_error
-    from hgclr.errors import InputError
-    from hgclr.files import atomic_file
+    from hgclr.files import write_files
 
     if str(target) == "-":
         sys.stdout.write(content)
         return
-    try:
-        with atomic_file(target) as path:
-            path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=target) from error
+    write_files(target.parent, {target.name: content.encode()})
     standard_error().print(f"written: {target}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Show predictions and scores to a person."""
+"""What commands print: predictions, scores, comparisons, audits, decisions, explanations."""
 
 from __future__ import annotations
 
@@ -13,29 +13,54 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from hgclr.decisions.tuning import Calibrated, Quality
-from hgclr.evaluation.audit_results import Audit, Finding
+from hgclr.decisions.tuning import Calibrated
+from hgclr.evaluation.audit_results import Audit, AuditFinding
+from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
 from hgclr.inference.classifier import PredictedLabel, Prediction
 
-__all__ = ["candidate_table", "prediction_tree", "print_audit", "print_calibrated", "score_table", "show_explanations"]
+__all__ = [
+    "candidate_table",
+    "comparison_table",
+    "prediction_tree",
+    "print_audit",
+    "print_calibrated",
+    "score_table",
+    "show_explanations",
+]
 
 BAR = 10
+"""Characters of the bar of a probability."""
+SHOWN_FINDINGS = 20
+"""Contradicted documents that are listed."""
+FEW = 5
+"""Pairs of labels, and labels, that are listed."""
+PATHS = 3
+"""Paths of a document that are listed for either side."""
+GAP = 3
+"""Columns of the terminal between two columns of a table."""
+LISTED_WORDS = 4
+"""Words that are listed with their numbers."""
+# Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
+# stands out by being lighter or darker. The strongest words are listed with their numbers, too.
+FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
+AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
+# Characters that a terminal would obey; one for one, because marks go by the places of characters.
+HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def prediction_tree(text: str, prediction: Prediction) -> Tree:
     """Return the labels of a text as a tree with a bar for each probability.
 
     A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar. Labels that
-    were left out for doubt are grey, with a question mark.
+    the model abstains from are grey, with a question mark.
     """
     tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
-    given = {label.path: _branch(label) for label in prediction.labels}
-    doubtful = {label.path: _doubtful_branch(label) for label in prediction.abstained}
+    known = {label.path: _branch(label) for label in prediction.labels}
+    known |= {label.path: _abstained_branch(label) for label in prediction.abstained}
     branches: dict[tuple[str, ...], Tree] = {(): tree}
-    if not given:
-        tree.add(Text("no label is sure enough" if doubtful else "no label above the threshold", "yellow"))
-    known = given | doubtful
+    if not prediction.labels:
+        tree.add(Text("no label is sure enough" if known else "no label above the threshold", "yellow"))
     for whole in known:
         for depth in range(1, len(whole) + 1):
             path = whole[:depth]
@@ -50,7 +75,7 @@ def _branch(label: PredictedLabel) -> Text:
     return Text.assemble((_bar(label.probability), colour), f" {label.probability:4.0%} ", label.path[-1])
 
 
-def _doubtful_branch(label: PredictedLabel) -> Text:
+def _abstained_branch(label: PredictedLabel) -> Text:
     return Text(f"{_bar(label.probability)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
 
 
@@ -62,10 +87,8 @@ def _bar(probability: float) -> str:
 def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return Micro- and Macro-F1 over all labels and per level, one row per set of scores (see ``to_json``)."""
     levels = max(len(scores["levels"]) for scores in rows.values())
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("")
-    for name in ("Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans"):
-        table.add_column(name, justify="right")
+    names = (f"level {depth + 1}" for depth in range(levels))
+    table = _numbers_table(title, ("",), ("Micro-F1", "Macro-F1", *names, "orphans"))
     for name, scores in rows.items():
         per_level = [
             f"{100 * level['micro']['f1']:.1f} / {100 * level['macro']['f1']:.1f}" for level in scores["levels"]
@@ -79,18 +102,35 @@ def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{scores['inconsistency_rate']:.1%}",
         )
     table.caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
-    table.caption_justify = "left"
     return table
 
 
-SHOWN = 20
-"""Documents that are listed."""
-FEW = 5
-"""Pairs of labels, and labels, that are listed."""
-PATHS = 3
-"""Paths of a document that are listed for either side."""
-GAP = 3
-"""Columns of the terminal between two columns of a table."""
+def comparison_table(comparison: Comparison) -> Table:
+    """Return the scores of reports side by side; differences that chance hardly explains are in colour."""
+    first = comparison.contents[0]
+    title = f"{first['data']}, {first['split']}: {first['documents']:,} documents"
+    others = (heading for name in comparison.names[1:] for heading in (name, "difference", "p"))
+    table = _numbers_table(title, ("",), (comparison.names[0], *others))
+    colours = {"better": "bold green", "worse": "bold red", None: ""}
+    for lines in (score_lines(comparison), level_lines(comparison)):
+        for line in lines:
+            cells: list[str | Text] = [line.name, line.first]
+            for other in line.others:
+                cells += [other.value, Text(other.difference, colours[other.verdict]), other.p_value]
+            table.add_row(*cells)
+        table.add_section()
+    table.caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
+    return table
+
+
+def _numbers_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Return an empty table with columns of text, then of numbers; brackets in names are no markup."""
+    table = Table(title=Text(title), title_justify="left", title_style="bold", caption_justify="left")
+    for heading in texts:
+        table.add_column(Text(heading))
+    for heading in numbers:
+        table.add_column(Text(heading), justify="right")
+    return table
 
 
 def print_audit(found: Audit, console: Console) -> None:
@@ -102,9 +142,9 @@ def print_audit(found: Audit, console: Console) -> None:
     if not found.findings:
         return
     console.print()
-    console.print(_findings(found.findings[:SHOWN], console.width))
-    if len(found.findings) > SHOWN:
-        more = f"and {len(found.findings) - SHOWN:,} more: --output DIR writes them all"
+    console.print(_findings(found.findings[:SHOWN_FINDINGS], console.width))
+    if len(found.findings) > SHOWN_FINDINGS:
+        more = f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all"
         console.print(more, style="dim", highlight=False)
     if found.pairs:
         width = (console.width - len("documents") - 2 * GAP) // 2
@@ -113,21 +153,21 @@ def print_audit(found: Audit, console: Console) -> None:
             table.add_row(f"{pair.documents:,}", *(_path(path, width) for path in pair.paths))
         console.print()
         console.print(table)
-    if found.labels:
+    if found.suspect_labels:
         width = console.width - len("surely wrong") - len("of") - 2 * GAP - 8
         table = _table(("surely wrong", "of", "with the label"), (None, None, width))
-        for label in found.labels[:FEW]:
-            table.add_row(f"{label.wrong:,}", f"{label.given:,}", _path(label.path, width))
+        for label in found.suspect_labels[:FEW]:
+            table.add_row(f"{label.wrong:,}", f"{label.gold:,}", _path(label.path, width))
         console.print()
         console.print(table)
 
 
-def _findings(findings: Sequence[Finding], room: int) -> Table:
+def _findings(findings: Sequence[AuditFinding], room: int) -> Table:
     """Return documents, about two lines each."""
     rows = [str(finding.row) for finding in findings]
     rest = max(40, room - max(3, *map(len, rows)) - len("score") - 3 * GAP)
     widths = rest - rest * 11 // 20, rest * 11 // 20
-    table = _table(("row", "score", "text", "given (−), suggested (+)"), (None, None, *widths))
+    table = _table(("row", "score", "text", "gold (−), predicted (+)"), (None, None, *widths))
     for row, finding in zip(rows, findings, strict=True):
         table.add_row(row, f"{finding.score:.2f}", _cut(finding.text, 2 * widths[0] - 8), _changes(finding, widths[1]))
     return table
@@ -142,11 +182,11 @@ def _table(headings: Sequence[str], widths: Sequence[int | None]) -> Table:
     return table
 
 
-def _changes(finding: Finding, width: int) -> Text:
+def _changes(finding: AuditFinding, width: int) -> Text:
     """Return the paths that only one side has, a line each, of each side the most contradicted ones."""
     strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
     lines = []
-    for sign, style, labels in (("−", "red", finding.given), ("+", "green", finding.suggested)):
+    for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
         differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
         lines += [Text(f"{sign} {_path(path, width - 2)}", style) for path in differing[:PATHS]]
         if len(differing) > PATHS:
@@ -172,31 +212,31 @@ def _cut(text: str, room: int) -> str:
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
     """Print the decisions that were found, and how good they are beside those before them."""
-    console.print(decision_table(found))
+    console.print(_decision_table(found))
     before, after = found.calibration_before, found.calibration_after
     error = f"calibration error {before.ece():.2%} → {after.ece():.2%}"
-    lines = [
-        found.decisions.summary(),
-        f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}",
-    ]
+    lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}"]
     if found.decisions.abstain_below is not None:
-        lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out as doubtful")
+        lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out (abstained)")
     for line in lines:
         console.print(line, highlight=False, markup=False)
 
 
-def decision_table(found: Calibrated) -> Table:
+def _decision_table(found: Calibrated) -> Table:
     """Return the quality of decisions before and after, on documents that they were not fitted to."""
     title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
-    table = _decisions_table(title, "", "Micro-F1", "Macro-F1", "precision", "recall", "exact")
-    table.add_row("before", *_cells(found.before))
-    table.add_row("after" if found.best is not None else "after (the same)", *_cells(found.after), style="bold")
+    table = _numbers_table(title, ("",), ("Micro-F1", "Macro-F1", "precision", "recall", "exact"))
+    for name, quality, style in (
+        ("before", found.before, None),
+        ("after" if found.best is not None else "after (the same)", found.after, "bold"),
+    ):
+        table.add_row(name, *(f"{100 * value:.2f}" for value in astuple(quality)), style=style)
     return table
 
 
 def candidate_table(found: Calibrated) -> Table:
     """Return all that was compared, the chosen one marked."""
-    table = _decisions_table("compared", "decoding rule", "Micro-F1", "Macro-F1", "mean", "exact", first="thresholds")
+    table = _numbers_table("compared", ("decoding rule", "thresholds"), ("Micro-F1", "Macro-F1", "mean", "exact"))
     for candidate in found.candidates:
         quality, chosen = candidate.held_out, candidate is found.best
         values = (quality.micro_f1, quality.macro_f1, quality.by("both"), quality.exact)
@@ -207,30 +247,6 @@ def candidate_table(found: Calibrated) -> Table:
     return table
 
 
-def _decisions_table(title: str, name: str, *columns: str, first: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column(name)
-    if first is not None:
-        table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
-def _cells(quality: Quality) -> list[str]:
-    return [f"{100 * value:.2f}" for value in astuple(quality)]
-
-
-LISTED = 4
-"""Words that are listed with their numbers."""
-# Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
-# stands out by being lighter or darker. The strongest words are listed with their numbers, too.
-FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
-AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
-# Characters that a terminal would obey; one for one, because marks go by the places of characters.
-HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-
-
 def show_explanations(explanations: Iterable[Explanation], console: Console) -> None:
     """Show explanations to a person."""
     coloured = console.color_system is not None and not console.no_color
@@ -239,9 +255,8 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
             console.print(Text(explanation.text.translate(HARMLESS), "bold"))
         console.print(Text(METHODS[explanation.method], "dim"))
         if explanation.unread:
-            console.print(
-                Text(f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further", "yellow")
-            )
+            unread = f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further"
+            console.print(Text(unread, "yellow"))
         for label in explanation.labels:
             console.print()
             console.print(_heading(label))
@@ -249,13 +264,9 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
                 console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
             console.print(Padding(_numbers(label, explanation), (0, 0, 0, 2)))
         if explanation.unexplained:
+            left_out = f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label"
             console.print()
-            console.print(
-                Text(
-                    f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label",
-                    "yellow",
-                )
-            )
+            console.print(Text(left_out, "yellow"))
         console.print()
         console.print(_stability(explanation))
         console.print()
@@ -289,7 +300,7 @@ def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, words in zip(("for", "against"), explanation.strongest(label, LISTED), strict=True):
+    for name, words in zip(("for", "against"), explanation.strongest(label, LISTED_WORDS), strict=True):
         if words:
             listed = (f"{explanation.word(word)} {explanation.number(label.relevance[word])}" for word in words)
             table.add_row(name, Text("   ".join(listed).translate(HARMLESS)))

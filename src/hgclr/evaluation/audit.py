@@ -1,213 +1,35 @@
-"""Audit a split: compare what documents are given with what a model that has not seen them would give."""
+"""Audit a split: compare the gold labels of documents with what a model that has not seen them predicts."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from hgclr.data.folder import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.audit_results import Audit, ConfusedPair, Contradiction, DoubtfulLabel, Finding
+from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
 from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, path_ends, survey_labels, texts_of
-from hgclr.evaluation.audit_scores import (
-    KINDS,
-    Agreement,
-    DifferenceLog,
-    Differences,
-    Kind,
-    confused_pairs,
-    contradictions,
-    document_scores,
-    doubtful_labels,
-    kinds,
-    parting,
-)
-from hgclr.inference.backends import windows
+from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
+from hgclr.inference.outputs import scored_windows
+from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Auditor", "audit", "suggesting"]
-
-LISTED = 20
-"""Pairs of labels, and labels, that are listed."""
-Found = tuple[tuple[Finding, ...], tuple[ConfusedPair, ...], tuple[DoubtfulLabel, ...]]
-
-
-class FindingMaker:
-    """Make what an audit shows.
-
-    Args:
-        differences: the documents that are contradicted.
-        strengths: of the contradiction of each of their labels, (E,).
-        scores: of each document, (D,).
-        kinds: in which way each is contradicted, D of them.
-        agreement: the model's with each label.
-    """
-
-    def __init__(
-        self,
-        differences: Differences,
-        strengths: NDArray[np.float64],
-        scores: NDArray[np.float64],
-        kinds: Sequence[Kind],
-        agreement: Agreement,
-    ) -> None:
-        self._differences, self._strengths, self._scores, self._kinds = differences, strengths, scores, kinds
-        self._agreement, self._usual = agreement, agreement.usual()
-        self._taxonomy = differences.taxonomy
-        self._places = reading_order(self._taxonomy)
-
-    def __call__(self, folder: DataFolder, split: str, order: NDArray[np.int64], top: int) -> Found:
-        """Return the documents that are contradicted most, confused pairs, and doubtful labels.
-
-        Args:
-            folder, split: where the texts are.
-            order: the documents, those that are contradicted most first, (D,).
-            top: how many of them to return.
-        """
-        differences, chosen = self._differences, order[:top].tolist()
-        pairs = confused_pairs(differences, order, LISTED)
-        shown = {*chosen, *(document for pair in pairs for document in pair.examples)}
-        rows = {int(differences.rows[document]) for document in shown}
-        texts = texts_of(folder, split, rows)
-        findings = tuple(self._finding(document, texts) for document in chosen)
-        ids = self._taxonomy.ids
-        confused = tuple(
-            ConfusedPair(
-                ids[pair.first],
-                ids[pair.second],
-                (self._path(pair.first), self._path(pair.second)),
-                pair.first_given,
-                pair.second_given,
-                tuple((row, texts[row]) for row in differences.rows[pair.examples].tolist()),
-            )
-            for pair in pairs
-        )
-        doubtful = tuple(
-            DoubtfulLabel(
-                ids[counts.label],
-                self._path(counts.label),
-                int(self._agreement.given[counts.label]),
-                counts.wrong,
-                counts.missing,
-                float(self._usual[1, counts.label]),
-            )
-            for counts in doubtful_labels(differences, self._strengths, self._agreement, LISTED)
-        )
-        return findings, confused, doubtful
-
-    def _finding(self, document: int, texts: dict[int, str]) -> Finding:
-        differences, kind = self._differences, self._kinds[document]
-        entries = differences.entries(document)
-        labels = {int(differences.labels[entry]): entry for entry in entries}
-        order = sorted(labels, key=self._places.__getitem__)
-        given, suggested = (
-            tuple(self._label(label, labels[label]) for label in order if label in ends)
-            for ends in (
-                path_ends(tuple(label for label in order if marks[labels[label]]), self._taxonomy)
-                for marks in (differences.given, differences.suggested)
-            )
-        )
-        contradicted = [
-            label for label in order if differences.given[labels[label]] != differences.suggested[labels[label]]
-        ]
-        level = min(int(self._taxonomy.depths[label]) for label in contradicted)
-        common: tuple[str, ...] = ()
-        if kind == "other path":
-            last = parting(differences, document, self._strengths)
-            level = 1 if last < 0 else int(self._taxonomy.depths[last]) + 1
-            common = () if last < 0 else self._path(last)
-        row = int(differences.rows[document])
-        return Finding(
-            row=row,
-            text=texts[row],
-            given=given,
-            suggested=suggested,
-            kind=kind,
-            level=level,
-            common=common,
-            score=float(self._scores[document]),
-            contradictions=tuple(self._contradiction(label, labels[label]) for label in contradicted),
-        )
-
-    def _contradiction(self, label: int, entry: int) -> Contradiction:
-        given = bool(self._differences.given[entry])
-        usual = float(self._usual[int(given), label])
-        return Contradiction(self._label(label, entry), given, usual, float(self._strengths[entry]))
-
-    def _label(self, label: int, entry: int) -> PredictedLabel:
-        probability = float(self._differences.probabilities[entry])
-        return PredictedLabel(self._taxonomy.ids[label], self._path(label), probability)
-
-    def _path(self, label: int) -> tuple[str, ...]:
-        return tuple(self._taxonomy.names[node] for node in self._taxonomy.path(label).tolist())
-
+__all__ = ["Auditor", "audit", "audit_decisions"]
 
 logger = logging.getLogger(__name__)
-
-
-class Auditor:
-    """Take documents with probabilities, batch by batch, then rank them.
-
-    Memory grows with the documents that are contradicted, by a few dozen bytes for each of their labels; texts are not
-    kept, but read again for those that are shown.
-
-    Args:
-        folder: the documents.
-        split: which of its splits.
-    """
-
-    def __init__(self, folder: DataFolder, split: str) -> None:
-        self.folder, self.split = folder, split
-        self._agreement = Agreement(folder.taxonomy)
-        self._log = DifferenceLog(folder.taxonomy)
-
-    def update(self, rows: Sequence[LabelledRow], probabilities: NDArray[np.float32], decisions: Decisions) -> None:
-        """Add documents.
-
-        Args:
-            rows: the documents.
-            probabilities: of each label for each of them, (N, K), from a model that was not trained on them.
-            decisions: what makes suggestions of probabilities; see :func:`suggesting`.
-        """
-        gold = np.zeros(probabilities.shape, dtype=np.bool_)
-        for place, row in enumerate(rows):
-            gold[place, list(row.labels)] = True
-        decided = decisions.decide(probabilities)
-        self._agreement.update(decided.probabilities, gold)
-        self._log.update([row.number for row in rows], decided.probabilities, gold, decided.predicted)
-
-    def result(self, top: int) -> Audit:
-        """Return what was found, with the ``top`` documents that are contradicted most; equal ones by their place."""
-        differences, usual = self._log.differences(), self._agreement.usual()
-        strengths = contradictions(differences, usual)
-        scores = document_scores(differences, strengths)
-        found = kinds(differences)
-        if 2 * len(found) > self._agreement.documents:
-            logger.warning(
-                "the model would label %d of %d documents otherwise: this may say more about the model than about them",
-                len(found),
-                self._agreement.documents,
-            )
-        counted = Counter(found)
-        order = np.lexsort((differences.rows, -scores))
-        make = FindingMaker(differences, strengths, scores, found, self._agreement)
-        findings, pairs, labels = make(self.folder, self.split, order, top)
-        return Audit(
-            data=self.folder.path.resolve().name,
-            file=str(self.folder.split_path(self.split)),
-            split=self.split,
-            documents=self._agreement.documents,
-            kinds={kind: counted[kind] for kind in KINDS if counted[kind]},
-            findings=findings,
-            pairs=pairs,
-            labels=labels,
-        )
+LISTED = 20
+"""Pairs of labels, and labels, that are listed."""
+SURE = 1.0
+"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
+EXAMPLES = 2
+"""Documents that are shown for a pair of labels."""
+PAIRS_OF_DOCUMENT = 100
+"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
 
 
 def audit(
@@ -230,7 +52,7 @@ def audit(
     Args:
         classifier: the model, which was not trained on these documents.
         folder: the documents, read with the classifier's own label tree.
-        split: which of its splits; for ``train`` see :func:`hgclr.auditing.folds.audit_folds`.
+        split: which of its splits; for ``train`` see :func:`hgclr.evaluation.audit_folds.audit_folds`.
         top: how many documents to return.
         on_survey: called once, with the number of documents there are.
         progress: called with the number of documents looked at since the last call.
@@ -253,19 +75,15 @@ def audit(
     if on_survey is not None:
         on_survey(survey.documents)
     auditor = Auditor(folder, split)
-    decisions = suggesting(classifier.decisions, survey)
-    for rows in windows(labelled_rows(folder, split), classifier.window):
-        auditor.update(rows, classifier.predict_proba([row.text for row in rows]), decisions)
-        if progress is not None:
-            progress(len(rows))
+    auditor.read(classifier, labelled_rows(folder, split), survey, progress=progress)
     return auditor.result(top)
 
 
-def suggesting(decisions: Decisions, survey: LabelSurvey) -> Decisions:
-    """Return how to make suggestions: as the model decides, and always whole paths.
+def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
+    """Return how to predict for an audit: as the model decides, and always whole paths.
 
-    A model that leaves labels out for doubt gives them here: doubt is no contradiction. The rule ``threshold`` may give
-    a child without its parent; in its place comes ``best-path`` where every document has one path, else ``closure``.
+    A model that abstains from labels gives them here: doubt is no contradiction. The rule ``threshold`` may give a
+    child without its parent; in its place comes ``best-path`` where every document has one path, else ``closure``.
     """
     certain = replace(decisions, abstain_below=None)
     if certain.rule != "threshold":
@@ -273,3 +91,181 @@ def suggesting(decisions: Decisions, survey: LabelSurvey) -> Decisions:
     if survey.one_path:
         return replace(certain, rule="best-path", allow_inner_nodes=survey.ends_inside)
     return replace(certain, rule="closure")
+
+
+class Auditor:
+    """Take documents with probabilities, batch by batch, then rank them.
+
+    Memory grows with the documents that are contradicted, by a few dozen bytes for each of their labels; texts are not
+    kept, but read again for those that are shown.
+
+    Args:
+        folder: the documents.
+        split: which of its splits.
+    """
+
+    def __init__(self, folder: DataFolder, split: str) -> None:
+        self.folder, self.split = folder, split
+        self._agreement = Agreement(folder.taxonomy)
+        self._log = ContradictionLog()
+
+    def read(
+        self,
+        classifier: HierarchicalClassifier,
+        rows: Iterable[LabelledRow],
+        survey: LabelSurvey,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add documents with what a model that was not trained on them says.
+
+        Args:
+            classifier: the model.
+            rows: the documents.
+            survey: what the labels of the split look like, which decides how to predict; see :func:`audit_decisions`.
+            progress: called with the number of documents looked at since the last call.
+        """
+        decisions = audit_decisions(classifier.decisions, survey)
+        for window, probabilities, gold in scored_windows(classifier, rows, progress=progress):
+            decided = decisions.decide(probabilities)
+            self._agreement.update(decided.probabilities, gold)
+            self._log.update([row.number for row in window], decided.probabilities, gold, decided.predicted)
+
+    def result(self, top: int) -> Audit:
+        """Return what was found, with the ``top`` documents that are contradicted most; equal ones by their place."""
+        log, taxonomy = self._log, self.folder.taxonomy
+        scorer = Scorer(taxonomy, self._agreement.usual())
+        if 2 * len(log) > self._agreement.documents:
+            logger.warning(
+                "the model would label %d of %d documents otherwise: this may say more about the model than about them",
+                len(log),
+                self._agreement.documents,
+            )
+        scores = [scorer.score(document) for document in log]
+        kinds = Counter(scorer.kind(document) for document in log)
+        order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
+        pairs = _confused_pairs(scorer, (log[place] for place in order))
+        shown = {log.rows[place] for place in order[:top]}.union(*(pair.examples for pair in pairs))
+        texts = texts_of(self.folder, self.split, shown)
+        places = reading_order(taxonomy)
+        return Audit(
+            data=self.folder.path.resolve().name,
+            file=str(self.folder.split_path(self.split)),
+            split=self.split,
+            documents=self._agreement.documents,
+            kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
+            findings=tuple(
+                _finding(log[place], scores[place], scorer, places, texts[log.rows[place]]) for place in order[:top]
+            ),
+            pairs=tuple(
+                ConfusedPair(
+                    taxonomy.ids[pair.first],
+                    taxonomy.ids[pair.second],
+                    (_path(taxonomy, pair.first), _path(taxonomy, pair.second)),
+                    pair.first_gold,
+                    pair.second_gold,
+                    tuple((row, texts[row]) for row in pair.examples),
+                )
+                for pair in pairs
+            ),
+            suspect_labels=_suspect_labels(scorer, log, self._agreement),
+        )
+
+
+@dataclass(slots=True)
+class _PairCounts:
+    """Two labels, documents that have one in the place of the other, and the rows of the most contradicted ones."""
+
+    first: int
+    second: int
+    first_gold: int = 0
+    second_gold: int = 0
+    examples: list[int] = field(default_factory=list)
+
+
+def _confused_pairs(scorer: Scorer, documents: Iterable[ContradictedDocument]) -> list[_PairCounts]:
+    """Return the pairs of labels that most documents confuse; the most contradicted documents come first."""
+    found: dict[tuple[int, int], _PairCounts] = {}
+    for document in documents:
+        for gold, predicted in sorted(set(islice(scorer.confused_pairs(document), PAIRS_OF_DOCUMENT))):
+            pair = min(gold, predicted), max(gold, predicted)
+            counts = found.setdefault(pair, _PairCounts(*pair))
+            counts.first_gold += gold == counts.first
+            counts.second_gold += gold == counts.second
+            if len(counts.examples) < EXAMPLES:
+                counts.examples.append(document.row)
+    ranked = sorted(found.values(), key=lambda pair: (-pair.first_gold - pair.second_gold, pair.first, pair.second))
+    return ranked[:LISTED]
+
+
+def _suspect_labels(
+    scorer: Scorer, documents: Iterable[ContradictedDocument], agreement: Agreement
+) -> tuple[SuspectLabel, ...]:
+    """Return the labels with the highest estimated error rate among their gold documents.
+
+    The rate is the share of a label's gold documents that are contradicted by at least :data:`SURE` there. Labels are
+    in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of 100.
+    """
+    wrong, missing = Counter[int](), Counter[int]()
+    for document in documents:
+        for label, strength in scorer.strengths(document).items():
+            if strength >= SURE:
+                (wrong if label in document.gold else missing)[label] += 1
+    gold, taxonomy = agreement.gold.tolist(), scorer.taxonomy
+    order = sorted(wrong, key=lambda label: (-_wilson(wrong[label], gold[label]), -wrong[label], label))
+    return tuple(
+        SuspectLabel(
+            taxonomy.ids[label],
+            _path(taxonomy, label),
+            gold[label],
+            wrong[label],
+            missing[label],
+            scorer.usual[True][label],
+        )
+        for label in order[:LISTED]
+    )
+
+
+def _wilson(part: int, whole: int, normal: float = 1.96) -> float:
+    """Return the lower end of the 95 % interval of a share."""
+    share, square = part / whole, normal**2
+    spread = normal * math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
+    return (share + square / (2 * whole) - spread) / (1 + square / whole)
+
+
+def _finding(
+    document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], text: str
+) -> AuditFinding:
+    taxonomy, kind = scorer.taxonomy, scorer.kind(document)
+
+    def shown(labels: Iterable[int]) -> list[PredictedLabel]:
+        ordered = sorted(labels, key=places.__getitem__)
+        probabilities = document.probabilities
+        return [PredictedLabel(taxonomy.ids[each], _path(taxonomy, each), probabilities[each]) for each in ordered]
+
+    strengths = scorer.strengths(document)
+    contradicted = sorted(strengths, key=places.__getitem__)
+    level = min(int(taxonomy.depths[label]) for label in contradicted)
+    common: tuple[str, ...] = ()
+    if kind == "other path":
+        last = scorer.parting(document)
+        level = 1 if last < 0 else int(taxonomy.depths[last]) + 1
+        common = () if last < 0 else _path(taxonomy, last)
+    return AuditFinding(
+        row=document.row,
+        text=text,
+        gold=tuple(shown(path_ends(tuple(document.gold), taxonomy))),
+        predicted=tuple(shown(path_ends(tuple(document.predicted), taxonomy))),
+        kind=kind,
+        level=level,
+        common=common,
+        score=score,
+        contradictions=tuple(
+            Contradiction(one, label in document.gold, scorer.usual[label in document.gold][label], strengths[label])
+            for label, one in zip(contradicted, shown(contradicted), strict=True)
+        ),
+    )
+
+
+def _path(taxonomy: Taxonomy, label: int) -> tuple[str, ...]:
+    return tuple(taxonomy.names[node] for node in taxonomy.path(label).tolist())

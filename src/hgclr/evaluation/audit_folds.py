@@ -13,12 +13,11 @@ from transformers import TrainerCallback
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import Auditor, suggesting
+from hgclr.evaluation.audit import Auditor
 from hgclr.evaluation.audit_results import Audit
 from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows, survey_labels
 from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.backends import windows
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import check_splits, data_folder
 
@@ -75,11 +74,7 @@ def audit_folds(
     survey = survey_labels(folder, SPLIT)
     auditor = Auditor(folder, SPLIT)
     for fold in train_folds(run, folder, folds, watch=watch):
-        decisions = suggesting(fold.classifier.decisions, survey)
-        for rows in windows(fold.rows, fold.classifier.window):
-            auditor.update(rows, fold.classifier.predict_proba([row.text for row in rows]), decisions)
-            if progress is not None:
-                progress(len(rows))
+        auditor.read(fold.classifier, fold.rows, survey, progress=progress)
     return auditor.result(top)
 
 

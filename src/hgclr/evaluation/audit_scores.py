@@ -1,261 +1,99 @@
-"""How strongly a model contradicts the labels that a document is given: the one formula, and kinds of contradiction."""
+"""How strongly a model contradicts the gold labels of documents: the one formula, and kinds of contradiction."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
-from typing import Literal, get_args
+from collections.abc import Iterator, Sequence, Set
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "KINDS",
-    "Agreement",
-    "DifferenceLog",
-    "Differences",
-    "Kind",
-    "confused_pairs",
-    "contradictions",
-    "document_scores",
-    "doubtful_labels",
-    "kinds",
-    "parting",
-]
-
-Indices = NDArray[np.int64]
-Marks = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Differences:
-    """Documents that are given other labels than the model suggests, with all labels of either.
-
-    An *entry* is a label that a document is given, or that is suggested for it, or both. Entries are in the order of
-    the documents, and those of a document in the order of the labels.
-
-    Args:
-        taxonomy: the label tree.
-        rows: the place of each document in its file, (D,).
-        documents: the document of each entry, counted from 0, (E,).
-        labels: the label of each entry, (E,).
-        probabilities: what the model thinks of it, (E,).
-        given: the annotation has it, (E,).
-        suggested: the model would give it, (E,).
-    """
-
-    taxonomy: Taxonomy
-    rows: Indices
-    documents: Indices
-    labels: Indices
-    probabilities: NDArray[np.float64]
-    given: Marks
-    suggested: Marks
-
-    @property
-    def extra(self) -> Marks:
-        """Entries that are given and not suggested, (E,)."""
-        return self.given & ~self.suggested
-
-    @property
-    def missing(self) -> Marks:
-        """Entries that are suggested and not given, (E,)."""
-        return self.suggested & ~self.given
-
-    @cached_property
-    def starts(self) -> Indices:
-        """Where the entries of each document begin, and where all end, (D + 1,)."""
-        return np.searchsorted(self.documents, np.arange(len(self.rows) + 1))
-
-    @cached_property
-    def parents(self) -> Indices:
-        """The entry of the parent of each entry's label in the same document; -1 for a top label, (E,)."""
-        if not len(self.labels):
-            return np.zeros(0, dtype=np.int64)
-        keys = self.documents * len(self.taxonomy) + self.labels  # ascending
-        above = self.taxonomy.parents[self.labels]
-        # Every label of a document comes with its parent, in the annotation as in what is suggested.
-        places = np.searchsorted(keys, self.documents * len(self.taxonomy) + above)
-        return np.where(above < 0, -1, places)
-
-    @cached_property
-    def branches(self) -> Indices:
-        """The top-most entry of the extra or the missing branch that each entry is in; itself for all others, (E,)."""
-        side = self.extra * 1 + self.missing * 2
-        above = self.parents
-        joined = (side > 0) & (above >= 0) & (side[above] == side)
-        tops = np.where(joined, above, np.arange(len(side)))
-        while not np.array_equal(tops, further := tops[tops]):
-            tops = further
-        return tops
-
-    def entries(self, document: int) -> range:
-        """Return the entries of a document."""
-        return range(int(self.starts[document]), int(self.starts[document + 1]))
-
-
-class DifferenceLog:
-    """Remember the documents that differ, batch by batch, by 14 bytes for each of their labels; no other is kept.
-
-    Args:
-        taxonomy: the label tree; column k of every array is its label k.
-    """
-
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        self.taxonomy = taxonomy
-        self._differing = 0
-        self._rows: list[Indices] = []
-        self._entries: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], Marks, Marks]] = []
-
-    def update(
-        self, rows: Sequence[int], probabilities: NDArray[np.float32], gold: NDArray[np.bool_], suggested: Marks
-    ) -> None:
-        """Add documents: places in the file, and probabilities, given and suggested labels, each (N, K)."""
-        differing = np.flatnonzero((gold != suggested).any(axis=1))
-        if not len(differing):
-            return
-        documents, labels = np.nonzero(gold[differing] | suggested[differing])
-        which = differing[documents], labels
-        self._rows.append(np.array(rows, dtype=np.int64)[differing])
-        self._entries.append(
-            (
-                (documents + self._differing).astype(np.int32),
-                labels.astype(np.int32),
-                probabilities[which],
-                gold[which],
-                suggested[which],
-            )
-        )
-        self._differing += len(differing)
-
-    def differences(self) -> Differences:
-        """Return what was remembered."""
-        if not self._rows:
-            nothing = np.zeros(0, dtype=np.int64)
-            marks = np.zeros(0, dtype=np.bool_)
-            return Differences(self.taxonomy, nothing, nothing, nothing, np.zeros(0), marks, marks)
-        documents, labels, probabilities, given, suggested = zip(*self._entries, strict=True)
-        return Differences(
-            self.taxonomy,
-            np.concatenate(self._rows),
-            np.concatenate(documents).astype(np.int64),
-            np.concatenate(labels).astype(np.int64),
-            np.concatenate(probabilities).astype(np.float64),
-            np.concatenate(given),
-            np.concatenate(suggested),
-        )
-
+__all__ = ["KINDS", "Agreement", "ContradictedDocument", "ContradictionLog", "Kind", "Scorer"]
 
 Kind = Literal["other path", "missing label", "extra label", "too shallow", "too deep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SMALLEST = 1e-4
 """No probability counts as less: of what happens once in 10,000 documents, no model knows how rare it is."""
-Floats = NDArray[np.float64]
-
-
-def level_weights(depths: NDArray[np.int64]) -> Floats:
-    """Return w_k = (2 + 1 / depth) / 3: 1 for a top label, down towards two thirds."""
-    weights: Floats = (2 + 1 / depths) / 3
-    return weights
-
-
-def contradictions(differences: Differences, usual: Floats) -> Floats:
-    """Return how strongly each entry is contradicted, (E,).
-
-        c_ik = w_k max(0, log10 m_k(g) / max(a_ik, 0.0001))
-
-    with the agreement a_ik, its mean m_k(g) of :class:`~hgclr.auditing.agreement.Agreement`, and the weight w_k of the
-    label's level. A contradiction of 2 at a top label says: the model finds this decision of the annotation 100 times
-    less probable than such decisions about this label usually are. A label of which the model is never sure is
-    contradicted only where it is even less sure than usual.
-
-    Args:
-        differences: the entries; those that annotation and model agree on are not contradicted, 0.
-        usual: m_k(g), (2, K).
-    """
-    agreement = np.where(differences.given, differences.probabilities, 1 - differences.probabilities)
-    usually = usual[differences.given.astype(np.int64), differences.labels]
-    orders = np.log10(np.maximum(usually, SMALLEST) / np.maximum(agreement, SMALLEST))
-    weights = level_weights(differences.taxonomy.depths[differences.labels])
-    differ = differences.given != differences.suggested
-    strength: Floats = np.where(differ, weights * np.maximum(orders, 0), 0.0)
-    return strength
-
-
-def document_scores(differences: Differences, strengths: Floats) -> Floats:
-    """Return the score of each document, (D,).
-
-        score_i = max over extra branches b of mean_{k in b} c_ik  +  the same over missing branches
-
-    A branch is a label that is given and not suggested (extra), or suggested and not given (missing), whose parent is
-    not, and all such labels below it. The labels of a branch say the same thing, so that their mean counts; of several
-    branches the worst counts, so that one sure error among many labels is not lost.
-
-    Args:
-        differences: the documents.
-        strengths: of the contradiction of each entry, from :func:`contradictions`, (E,).
-    """
-    scores = np.zeros(len(differences.rows))
-    tops, count = differences.branches, len(strengths)
-    sizes = np.maximum(np.bincount(tops, minlength=count), 1)
-    means = np.bincount(tops, weights=strengths, minlength=count) / sizes
-    for side in (differences.extra, differences.missing):
-        worst = np.zeros(len(differences.rows))
-        np.maximum.at(worst, differences.documents[side], means[tops[side]])
-        scores += worst
-    return scores
-
-
-def kinds(differences: Differences) -> list[Kind]:
-    """Return in which way each document is contradicted, D of them.
-
-    - ``other path``: some labels are extra and others missing;
-    - ``too shallow``: labels are missing, all of them below the end of a given path;
-    - ``missing label``: labels are missing, and some begin a path of their own;
-    - ``too deep``: labels are extra, all of them below the end of a suggested path;
-    - ``extra label``: labels are extra, and some begin a path of their own.
-    """
-    extra, missing = (_occurs(differences, side) for side in (differences.extra, differences.missing))
-    shallow, deep = (
-        ~_occurs(differences, _own_path(differences, *sides))
-        for sides in ((differences.missing, differences.given), (differences.extra, differences.suggested))
-    )
-    found = np.select(
-        [extra & missing, missing & shallow, missing, deep],
-        [KINDS.index("other path"), KINDS.index("too shallow"), KINDS.index("missing label"), KINDS.index("too deep")],
-        KINDS.index("extra label"),
-    )
-    return [KINDS[number] for number in found.tolist()]
-
-
-def _occurs(differences: Differences, entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell which documents have one of some entries, (D,)."""
-    return np.bincount(differences.documents[entries], minlength=len(differences.rows)) > 0
-
-
-def _own_path(differences: Differences, side: NDArray[np.bool_], others: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark the top-most entries of a side that do not go on from the end of a path of the others, (E,)."""
-    above, count = differences.parents, len(side)
-    goes_on = np.bincount(above[others & (above >= 0)], minlength=count) > 0  # an entry with a child among the others
-    tops = side & (differences.branches == np.arange(count))
-    own: NDArray[np.bool_] = tops & ((above < 0) | goes_on[above])
-    return own
-
-
 SHRINKAGE = 10.0
 """Documents' worth of the level's mean in the mean of a label: one with a few documents has no mean of its own."""
+
+
+class ContradictedDocument(NamedTuple):
+    """A document whose gold labels are not those that the model predicts; every label comes with its parent.
+
+    Args:
+        row: its place in its file.
+        probabilities: of its gold and its predicted labels, by index.
+        gold: the labels of the annotation.
+        predicted: the labels that the model would give.
+    """
+
+    row: int
+    probabilities: dict[int, float]
+    gold: frozenset[int]
+    predicted: frozenset[int]
+
+    @property
+    def extra(self) -> frozenset[int]:
+        """Labels that are gold and not predicted."""
+        return self.gold - self.predicted
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Labels that are predicted and not gold."""
+        return self.predicted - self.gold
+
+
+class ContradictionLog(Sequence[ContradictedDocument]):
+    """Remember the contradicted documents, batch by batch, by 10 bytes for each of their labels; no other is kept."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        """The place of each document in its file."""
+        self._starts: list[tuple[int, int]] = []  # batch, and place in it, of the first label of each document
+        self._batches: list[tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]] = []
+
+    def update(
+        self,
+        rows: Sequence[int],
+        probabilities: NDArray[np.float32],
+        gold: NDArray[np.bool_],
+        predicted: NDArray[np.bool_],
+    ) -> None:
+        """Add documents: places in the file, and probabilities, gold and predicted labels, each (N, K)."""
+        differing = np.flatnonzero((gold != predicted).any(axis=1))
+        documents, labels = np.nonzero(gold[differing] | predicted[differing])
+        which = differing[documents], labels
+        starts = np.searchsorted(documents, np.arange(len(differing))).tolist()
+        self.rows += [rows[place] for place in differing.tolist()]
+        self._starts += [(len(self._batches), start) for start in starts]
+        self._batches.append((labels.astype(np.int32), probabilities[which], gold[which], predicted[which]))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> ContradictedDocument:  # type: ignore[override]
+        batch, start = self._starts[index]
+        following = self._starts[index + 1] if index + 1 < len(self) else (-1, -1)
+        part = slice(start, following[1] if following[0] == batch else None)
+        labels, probabilities, gold, predicted = (values[part] for values in self._batches[batch])
+        return ContradictedDocument(
+            self.rows[index],
+            dict(zip(labels.tolist(), probabilities.tolist(), strict=True)),
+            frozenset(labels[gold].tolist()),
+            frozenset(labels[predicted].tolist()),
+        )
 
 
 class Agreement:
     """Average, for each label, the probability of what the annotation says; memory O(labels).
 
-    The agreement with a decision of the annotation is a_ik = p_ik if document i is given label k, and 1 - p_ik if not.
-    Its mean over the documents with the same decision on the same label, g = 1 or 0, is the *usual* agreement
+    The agreement with a decision of the annotation is a_ik = p_ik if label k is a gold label of document i, and
+    1 - p_ik if not. Its mean over the documents with the same decision on the same label, g = 1 or 0, is the *usual*
+    agreement
 
         m_k(g) = (∑_i a_ik + 10 M(g)) / (n_k(g) + 10)      M(g): mean over all labels of k's level
 
@@ -268,23 +106,23 @@ class Agreement:
     def __init__(self, taxonomy: Taxonomy) -> None:
         self.taxonomy = taxonomy
         self.documents = 0
-        self.given = np.zeros(len(taxonomy), dtype=np.int64)
-        """Documents that are given each label, (K,)."""
+        self.gold = np.zeros(len(taxonomy), dtype=np.int64)
+        """Gold documents of each label, (K,)."""
         self._all = np.zeros(len(taxonomy))
-        self._given = np.zeros(len(taxonomy))
+        self._of_gold = np.zeros(len(taxonomy))
 
     def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Add documents: probabilities and given labels, both (N, K)."""
+        """Add documents: probabilities and gold labels, both (N, K)."""
         self.documents += len(gold)
-        self.given += np.count_nonzero(gold, axis=0)
+        self.gold += np.count_nonzero(gold, axis=0)
         self._all += probabilities.sum(axis=0, dtype=np.float64)
-        self._given += probabilities.sum(axis=0, dtype=np.float64, where=gold)
+        self._of_gold += probabilities.sum(axis=0, dtype=np.float64, where=gold)
 
     def usual(self) -> NDArray[np.float64]:
-        """Return m_k(g) of labels that are not given, g = 0, and of given ones, g = 1, (2, K)."""
-        without = self.documents - self.given
-        counts = np.stack([without, self.given]).astype(np.float64)
-        sums = np.stack([without - (self._all - self._given), self._given])
+        """Return m_k(g) for g = 0, labels that are not gold, and g = 1, (2, K)."""
+        without = self.documents - self.gold
+        counts = np.stack([without, self.gold]).astype(np.float64)
+        sums = np.stack([without - (self._all - self._of_gold), self._of_gold])
         means = np.empty_like(sums)
         for level in self.taxonomy.levels:
             whole = sums[:, level].sum(axis=1) / np.maximum(counts[:, level].sum(axis=1), 1)
@@ -292,143 +130,116 @@ class Agreement:
         return means
 
 
-SURE = 1.0
-"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
-EXAMPLES = 2
-"""Documents that are shown for a pair of labels."""
-PAIRS_OF_DOCUMENT = 100
-"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+class Scorer:
+    """Score contradicted documents.
 
-
-@dataclass(slots=True)
-class PairCounts:
-    """Two labels that are taken for each other.
+    A *branch* is a label that is extra, or missing, whose parent is not, and all such labels below it.
 
     Args:
-        first, second: the labels, by index.
-        first_given: documents that are given the first, and the second is suggested.
-        second_given: documents the other way round.
-        examples: the documents of these that are contradicted most.
+        taxonomy: the label tree.
+        usual: m_k(g) of :class:`Agreement`, (2, K).
     """
 
-    first: int
-    second: int
-    first_given: int = 0
-    second_given: int = 0
-    examples: list[int] = field(default_factory=list)
+    def __init__(self, taxonomy: Taxonomy, usual: NDArray[np.float64]) -> None:
+        self.taxonomy = taxonomy
+        self.usual: list[list[float]] = usual.tolist()
+        self._parents: list[int] = taxonomy.parents.tolist()
+        self._depths: list[int] = taxonomy.depths.tolist()
 
-    @property
-    def documents(self) -> int:
-        """Documents in all."""
-        return self.first_given + self.second_given
+    def strengths(self, document: ContradictedDocument) -> dict[int, float]:
+        """Return how strongly each label is contradicted about which annotation and model differ.
 
+            c_ik = w_k max(0, log10 m_k(g) / max(a_ik, 0.0001))      w_k = (2 + 1 / depth_k) / 3
 
-@dataclass(frozen=True, slots=True)
-class LabelCounts:
-    """A label by index, documents that should surely not be given it, and those that should."""
+        with the agreement a_ik and its mean m_k(g) of :class:`Agreement`. A contradiction of 2 at a top label says: the
+        model finds this decision of the annotation 100 times less probable than such decisions about this label usually
+        are. A label of which the model is never sure is contradicted only where it is even less sure than usual.
+        """
+        strengths = {}
+        for label in sorted(document.gold ^ document.predicted):
+            gold, probability = label in document.gold, document.probabilities[label]
+            agreement = probability if gold else 1 - probability
+            orders = math.log10(max(self.usual[gold][label], SMALLEST) / max(agreement, SMALLEST))
+            strengths[label] = (2 + 1 / self._depths[label]) / 3 * max(orders, 0.0)
+        return strengths
 
-    label: int
-    wrong: int
-    missing: int
+    def score(self, document: ContradictedDocument) -> float:
+        """Return the score of a document.
 
+            score_i = max over extra branches b of mean_{k in b} c_ik  +  the same over missing branches
 
-def confused_pairs(differences: Differences, order: NDArray[np.int64], number: int) -> list[PairCounts]:
-    """Return the pairs of labels that most documents confuse.
+        The labels of a branch say the same thing, so that their mean counts; of several branches the worst counts, so
+        that one sure error among many labels is not lost.
+        """
+        strengths = self.strengths(document)
+        return sum(
+            max((sum(map(strengths.__getitem__, branch)) / len(branch) for branch in branches.values()), default=0.0)
+            for branches in (self._branches(document.extra), self._branches(document.missing))
+        )
 
-    A document with another path confuses the two siblings at which its paths part and, where these go on further, the
-    two ends. The top labels are siblings, too.
+    def kind(self, document: ContradictedDocument) -> Kind:
+        """Return in which way a document is contradicted.
 
-    Args:
-        differences: the documents.
-        order: the documents, those that are contradicted most first, (D,).
-        number: how many pairs to return.
-    """
-    found: dict[tuple[int, int], PairCounts] = {}
-    for document in order.tolist():
-        pairs = set(islice(_pairs(differences, document), PAIRS_OF_DOCUMENT))
-        for given, suggested in sorted(pairs):
-            first, second = min(given, suggested), max(given, suggested)
-            counts = found.setdefault((first, second), PairCounts(first, second))
-            counts.first_given += given == first
-            counts.second_given += given == second
-            if len(counts.examples) < EXAMPLES:
-                counts.examples.append(document)
-    return sorted(found.values(), key=lambda pair: (-pair.documents, pair.first, pair.second))[:number]
+        - ``other path``: some labels are extra and others missing;
+        - ``too shallow``: labels are missing, all of them below the end of a gold path;
+        - ``missing label``: labels are missing, and some begin a path of their own;
+        - ``too deep``: labels are extra, all of them below the end of a predicted path;
+        - ``extra label``: labels are extra, and some begin a path of their own.
+        """
+        if document.extra and document.missing:
+            return "other path"
+        if document.missing:
+            return "missing label" if self._own_path(document.missing, document.gold) else "too shallow"
+        return "extra label" if self._own_path(document.extra, document.predicted) else "too deep"
 
+    def parting(self, document: ContradictedDocument) -> int:
+        """Return the label after which gold and predicted path part, the nearest to their ends; -1 for the top.
 
-def parting(differences: Differences, document: int, strengths: NDArray[np.float64]) -> int:
-    """Return the label after which the given and the suggested path part, the nearest to their ends; -1 for the top.
+        Args:
+            document: one with extra and missing labels; of pairs that part at the same depth, the strongest decides.
+        """
+        strengths = self.strengths(document)
+        extra, missing = self._branches(document.extra), self._branches(document.missing)
+        pairs = [(one, other) for one in extra for other in missing]
+        common = self.taxonomy.lca([one for one, _ in pairs], [other for _, other in pairs]).tolist()
+        closeness = [
+            (self._depths[last] if last >= 0 else 0, strengths[one] + strengths[other])
+            for last, (one, other) in zip(common, pairs, strict=True)
+        ]
+        return int(common[closeness.index(max(closeness))])
 
-    Args:
-        differences: the documents.
-        document: one with extra and missing labels.
-        strengths: of the contradiction of each entry, (E,); decides between pairs that part at the same depth.
-    """
-    extra, missing = _tops(differences, document)
-    depths = differences.taxonomy.depths
-    pairs = [(one, other) for one in extra for other in missing]
-    labels = differences.labels
-    common = differences.taxonomy.lca([labels[one] for one, _ in pairs], [labels[other] for _, other in pairs]).tolist()
+    def confused_pairs(self, document: ContradictedDocument) -> Iterator[tuple[int, int]]:
+        """Yield pairs of a gold and a predicted label that a document confuses.
 
-    def closeness(place: int) -> tuple[int, float]:
-        one, other = pairs[place]
-        depth = 0 if common[place] < 0 else int(depths[common[place]])
-        return depth, float(strengths[one] + strengths[other])
+        These are the two siblings at which its paths part and, where these go on further, the two ends. The top labels
+        are siblings, too.
+        """
+        missing = self._branches(document.missing)
+        for one, extra_branch in self._branches(document.extra).items():
+            for other, missing_branch in missing.items():
+                if self._parents[one] != self._parents[other]:
+                    continue
+                yield one, other
+                ends = self._ends(extra_branch), self._ends(missing_branch)
+                if len(ends[0]) == len(ends[1]) == 1 and (ends[0][0], ends[1][0]) != (one, other):
+                    yield ends[0][0], ends[1][0]
 
-    return int(common[max(range(len(pairs)), key=closeness)])
+    def _branches(self, side: Set[int]) -> dict[int, list[int]]:
+        """Return the branches of extra or missing labels by their top-most labels, in the order of these."""
+        tops: dict[int, int] = {}
+        for label in sorted(side, key=self._depths.__getitem__):
+            tops[label] = tops.get(self._parents[label], label)
+        branches: dict[int, list[int]] = {top: [] for top in sorted(set(tops.values()))}
+        for label, top in tops.items():
+            branches[top].append(label)
+        return branches
 
+    def _ends(self, branch: Sequence[int]) -> list[int]:
+        inner = {self._parents[label] for label in branch}
+        return [label for label in branch if label not in inner]
 
-def doubtful_labels(
-    differences: Differences, strengths: NDArray[np.float64], agreement: Agreement, number: int
-) -> list[LabelCounts]:
-    """Return the labels with the highest estimated error rate among their documents.
-
-    The rate is the share of the documents given a label that are contradicted by at least :data:`SURE` there. Labels
-    are in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of
-    100.
-    """
-    labels = len(differences.taxonomy)
-    sure = strengths >= SURE
-    wrong = np.bincount(differences.labels[sure & differences.extra], minlength=labels)
-    missing = np.bincount(differences.labels[sure & differences.missing], minlength=labels)
-    low = np.array([_wilson(int(part), int(whole)) for part, whole in zip(wrong, agreement.given, strict=True)])
-    order = np.lexsort((np.arange(labels), -wrong, -low))[:number]
-    return [LabelCounts(label, int(wrong[label]), int(missing[label])) for label in order.tolist() if wrong[label]]
-
-
-def _pairs(differences: Differences, document: int) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a given and a suggested label that a document confuses."""
-    labels, parents = differences.labels, differences.parents
-    extra, missing = _tops(differences, document)
-    for one in extra:
-        for other in missing:
-            if parents[one] != parents[other]:
-                continue
-            yield int(labels[one]), int(labels[other])
-            ends = [_ends(differences, document, top) for top in (one, other)]
-            if len(ends[0]) == len(ends[1]) == 1 and [one, other] != [ends[0][0], ends[1][0]]:
-                yield int(labels[ends[0][0]]), int(labels[ends[1][0]])
-
-
-def _tops(differences: Differences, document: int) -> tuple[list[int], list[int]]:
-    """Return the top-most entries of the extra and of the missing branches of a document."""
-    tops = [entry for entry in differences.entries(document) if differences.branches[entry] == entry]
-    given, suggested = differences.given, differences.suggested
-    extra = [entry for entry in tops if given[entry] and not suggested[entry]]
-    return extra, [entry for entry in tops if suggested[entry] and not given[entry]]
-
-
-def _ends(differences: Differences, document: int, top: int) -> list[int]:
-    """Return the entries of a branch that no other one of it is below of."""
-    branch = [entry for entry in differences.entries(document) if differences.branches[entry] == top]
-    inner = {int(differences.parents[entry]) for entry in branch}
-    return [entry for entry in branch if entry not in inner]
-
-
-def _wilson(part: int, whole: int, normal: float = 1.96) -> float:
-    """Return the lower end of the 95 % interval of a share."""
-    if not whole:
-        return 0.0
-    share, square = part / whole, normal**2
-    spread = normal * math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
-    return (share + square / (2 * whole) - spread) / (1 + square / whole)
+    def _own_path(self, side: Set[int], others: Set[int]) -> bool:
+        """Tell whether a branch of one side does not go on from the end of a path of the others."""
+        inner = {self._parents[label] for label in others}
+        above = [self._parents[top] for top in self._branches(side)]
+        return any(parent < 0 or parent in inner for parent in above)

@@ -8,25 +8,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hgclr.errors import InputError
-from hgclr.evaluation.report_content import HEADLINES, read_report, shown_difference, shown_score
-from hgclr.metrics.intervals import Difference, Resampled, paired_difference
+from hgclr.evaluation.headlines import HEADLINES, Headline
+from hgclr.evaluation.report_content import read_report
+from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
 
 __all__ = ["PLAUSIBLE", "Comparison", "LabelChange", "Line", "compare", "level_lines", "score_lines"]
 
 CHANGES = 15
 """Labels that are listed as those that gained, and that lost, most."""
+PLAUSIBLE = 0.05
+"""The p-value from which on a difference may well be chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """How a label fares in another report than the first.
-
-    Args:
-        id: of the label.
-        gold: its documents.
-        first: its F1 in the first report.
-        other: its F1 in the other one.
-    """
+    """A label, its gold documents, and its F1 in the first report and in another one."""
 
     id: str
     gold: int
@@ -47,12 +43,12 @@ class Comparison:
         names: how to call them.
         contents: what each report.json holds.
         tests: for every report but the first, by the name of the score, by how much it is larger than in the first, as
-            :func:`~hgclr.evaluation.intervals.paired_difference` has it.
+            :func:`~hgclr.metrics.intervals.paired_difference` has it.
     """
 
     names: tuple[str, ...]
     contents: tuple[dict[str, Any], ...]
-    tests: tuple[dict[str, Difference], ...]
+    tests: tuple[dict[str, ScoreDifference], ...]
 
     def changes(self, other: int) -> tuple[list[LabelChange], list[LabelChange]]:
         """Return the labels that gained most and those that lost most in report ``other``, counted from 0."""
@@ -64,6 +60,10 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in plain Python types."""
+        labels = []
+        for other, name in enumerate(self.names[1:], 1):
+            gained, lost = ([asdict(each) for each in side] for side in self.changes(other))
+            labels.append({"report": name, "gained": gained, "lost": lost})
         return {
             "kind": "hgclr comparison",
             "version": 1,
@@ -77,14 +77,8 @@ class Comparison:
             "differences_to_first": [
                 {name: asdict(difference) for name, difference in tests.items()} for tests in self.tests
             ],
-            "labels": [
-                {"report": self.names[other], **self._changes_json(other)} for other in range(1, len(self.contents))
-            ],
+            "labels": labels,
         }
-
-    def _changes_json(self, other: int) -> dict[str, Any]:
-        gained, lost = self.changes(other)
-        return {"gained": [asdict(each) for each in gained], "lost": [asdict(each) for each in lost]}
 
 
 def compare(reports: Sequence[str | Path]) -> Comparison:
@@ -110,22 +104,40 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
     return Comparison(_names(reports), tuple(contents), tests)
 
 
+def _resampled(content: dict[str, Any], place: str | Path) -> Resampled:
+    try:
+        return Resampled.from_json(content["resampled"])
+    except InputError as error:
+        raise InputError(error.what, path=place, remedy=error.remedy) from None
+
+
 def _check_tree(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
-    trees = [
+    one, two = (
         {label["id"]: (label["name"], label["parent"]) for label in content["labels"]} for content in (first, other)
-    ]
-    if list(trees[0].items()) != list(trees[1].items()):
-        raise InputError(
-            f"{both} have different label trees: {_tree_difference(*trees)}",
-            remedy="compare models that were trained with the same tree",
-        )
+    )
+    if list(one.items()) == list(two.items()):
+        return
+    if only := [label for label in one if label not in two]:
+        difference = f"{only[0]!r} is only in the first"
+    elif changed := [label for label in one if one[label] != two[label]]:
+        difference = f"{changed[0]!r} has another name or parent"
+    elif only := [label for label in two if label not in one]:
+        difference = f"{only[0]!r} is only in the second"
+    else:
+        difference = "the labels come in another order"
+    raise InputError(
+        f"{both} have different label trees: {difference}",
+        remedy="compare models that were trained with the same tree",
+    )
 
 
 def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
     if first["documents_digest"] != other["documents_digest"]:
-        sizes = [f"{content['data']} {content['split']}, {content['documents']:,}" for content in (first, other)]
+        sizes = "; ".join(
+            f"{content['data']} {content['split']}, {content['documents']:,}" for content in (first, other)
+        )
         raise InputError(
-            f"{both} were not made from the same documents in the same order ({sizes[0]}; {sizes[1]})",
+            f"{both} were not made from the same documents in the same order ({sizes})",
             remedy="evaluate both models on the same split of the same data",
         )
 
@@ -139,40 +151,13 @@ def _check_resamples(first: Resampled, other: Resampled, both: str) -> None:
         )
 
 
-def _tree_difference(first: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return the first thing that differs, in words."""
-    for label in first:
-        if label not in other:
-            return f"{label!r} is only in the first"
-        if first[label] != other[label]:
-            return f"{label!r} has another name or parent"
-    for label in other:
-        if label not in first:
-            return f"{label!r} is only in the second"
-    return "the labels come in another order"
-
-
-def _resampled(content: dict[str, Any], place: str | Path) -> Resampled:
-    try:
-        return Resampled.from_json(content["resampled"])
-    except InputError as error:
-        raise InputError(error.what, path=place, remedy=error.remedy) from None
-
-
 def _names(reports: Sequence[str | Path]) -> tuple[str, ...]:
     """Return the folders' names, or the whole paths where names repeat."""
     folders = [path.parent if path.suffix == ".json" else path for path in map(Path, reports)]
-    names = tuple(folder.resolve().name for folder in folders)
-    if len(set(names)) == len(names):
-        return names
-    paths = tuple(map(str, folders))
-    if len(set(paths)) == len(paths):
-        return paths
-    return tuple(f"{number}: {path}" for number, path in enumerate(paths, 1))
-
-
-PLAUSIBLE = 0.05
-"""The p-value from which on a difference may well be chance."""
+    for names in (tuple(folder.resolve().name for folder in folders), tuple(map(str, folders))):
+        if len(set(names)) == len(names):
+            return names
+    return tuple(f"{number}: {path}" for number, path in enumerate(folders, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,35 +188,29 @@ class Line:
 
 def score_lines(comparison: Comparison) -> list[Line]:
     """Return a line for each of the scores that a report begins with."""
-    lines = []
-    for score in HEADLINES:
-        first, *others = (score.value(content) for content in comparison.contents)
-        cells = tuple(
-            _cells(score.shown(value), score.shown_difference(value - first), tests.get(score.key))
-            for value, tests in zip(others, comparison.tests, strict=True)
-        )
-        lines.append(Line(score.name, score.shown(first), cells))
-    return lines
+    return [_line(score, comparison) for score in HEADLINES]
 
 
 def level_lines(comparison: Comparison) -> list[Line]:
     """Return two lines for each level of the tree: Micro- and Macro-F1."""
-    lines = []
-    for depth in range(1, len(comparison.contents[0]["scores"]["levels"]) + 1):
-        for kind in ("micro", "macro"):
-            first, *others = (content["scores"]["levels"][depth - 1][kind]["f1"] for content in comparison.contents)
-            cells = tuple(
-                _cells(shown_score(value), shown_difference(value - first), tests.get(f"{kind}_f1_level_{depth}"))
-                for value, tests in zip(others, comparison.tests, strict=True)
-            )
-            lines.append(Line(f"level {depth}, {kind.capitalize()}-F1", shown_score(first), cells))
-    return lines
+    return [
+        _line(
+            Headline(f"{kind}_f1_level_{depth}", f"level {depth}, {name}", f"scores.levels.{depth - 1}.{kind}.f1"),
+            comparison,
+        )
+        for depth in range(1, len(comparison.contents[0]["scores"]["levels"]) + 1)
+        for kind, name in (("micro", "Micro-F1"), ("macro", "Macro-F1"))
+    ]
 
 
-def _cells(value: str, difference: str, test: Difference | None) -> Cells:
-    if test is None:
-        return Cells(value, difference, "", None)
-    clear = test.p_value < PLAUSIBLE
-    return Cells(
-        value, difference, f"{test.p_value:.3f}", ("better" if test.difference > 0 else "worse") if clear else None
-    )
+def _line(score: Headline, comparison: Comparison) -> Line:
+    first, *others = (score.value(content) for content in comparison.contents)
+    cells = []
+    for value, tests in zip(others, comparison.tests, strict=True):
+        test = tests.get(score.key)
+        verdict: Literal["better", "worse"] | None = None
+        if test is not None and test.p_value < PLAUSIBLE:
+            verdict = "better" if test.difference > 0 else "worse"
+        p_value = "" if test is None else f"{test.p_value:.3f}"
+        cells.append(Cells(score.shown(value), score.shown_difference(value - first), p_value, verdict))
+    return Line(score.name, score.shown(first), tuple(cells))

@@ -10,19 +10,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.relevance import AttentionRelevance, GradientRelevance, OcclusionRelevance, Relevance
 from hgclr.evaluation.words import Word, logits_of, read_text
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.inference.backends import TorchBackend
-from hgclr.inference.classifier import sigmoid
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain"]
 
+Method = Literal["auto", "integrated", "gradient", "occlusion"]
 Status = Literal["given", "abstained", "not given"]
+MOST_LABELS = 12
+"""Labels that are explained if nobody says which: each costs as much as some readings of the text."""
+RANDOM_DRAWS = 10
+"""Draws of random words that the words of a label are compared with."""
 METHODS = {
     "integrated": "integrated gradients: gradient × input, averaged on the way from a text without words;"
     " how much of the label's logit each word brings",
@@ -39,7 +42,7 @@ class ExplainedLabel:
 
     Args:
         label: id, path, and the probability with the whole text.
-        status: whether the text is given the label; doubtful, if it is left out for doubt.
+        status: whether the text is given the label; abstained, if it is left out for doubt.
         relevance: how much each word speaks for the label, W numbers; what they mean depends on the method.
         kept: the words with the largest of them, by index, in the order of the text.
         only_kept: the label's probability if these words are all of the text.
@@ -194,13 +197,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-Method = Literal["auto", "integrated", "gradient", "occlusion"]
-MOST_LABELS = 12
-"""Labels that are explained if nobody says which: each costs as much as some readings of the text."""
-RANDOM_DRAWS = 10
-"""Draws of random words that the words of a label are compared with."""
-
-
 def explain(
     classifier: HierarchicalClassifier,
     text: str,
@@ -208,10 +204,7 @@ def explain(
     method: Method | AttentionRelevance = "auto",
     labels: Iterable[str] | None = None,
     keep: float = 0.3,
-    threshold: float | None = None,
-    decode: Rule | None = None,
-    paths: int | None = None,
-    abstain_below: float | None = None,
+    decisions: Decisions | None = None,
 ) -> Explanation:
     """Tell which words of a text carry its labels, and whether those words alone would do.
 
@@ -225,10 +218,7 @@ def explain(
             that it is given or only for doubt is not, the most probable :data:`MOST_LABELS`; if there is none, the most
             probable label.
         keep: share of the words that are kept to see whether they would do, at least one.
-        threshold: see :meth:`HierarchicalClassifier.predict`, as for the following.
-        decode: the decoding rule.
-        paths: how many paths ``top-k-paths`` gives.
-        abstain_below: stop at the parent of a label that is less probable than this.
+        decisions: how to decide; by default as the model does.
 
     Raises:
         InputError: if the text has no words, there is no such label, a number is out of range, or the method does not
@@ -243,7 +233,7 @@ def explain(
     if not 0 < keep <= 1:
         raise InputError(f"the share of words to keep is {keep}", remedy="give a share above 0, up to 1")
     relevance_of = _relevance(classifier, method)
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
+    decisions = decisions or classifier.decisions
     read = read_text(classifier, text)
     whole = _decide(classifier, decisions, [read.ids.tolist()])
     found = _found(whole) if labels is None else [classifier.taxonomy.resolve(label) for label in labels]
@@ -310,8 +300,7 @@ def _relevance(classifier: HierarchicalClassifier, method: Method | AttentionRel
 
 def _decide(classifier: HierarchicalClassifier, decisions: Decisions, texts: Sequence[Sequence[int]]) -> Decided:
     """Decide about texts given as token ids."""
-    logits = logits_of(classifier, texts)
-    return decisions.decide(sigmoid(logits) if decisions.calibration is None else decisions.calibration(logits))
+    return decisions.decide(decisions.probabilities(logits_of(classifier, texts)))
 
 
 def _found(whole: Decided) -> list[int]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,304 +11,23 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import Decisions
+from hgclr.evaluation.report_errors import Examples, SiblingConfusions
 from hgclr.metrics.bootstrap import BootstrapScores
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.ranking import RankingScores
 from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, score_group
-from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
-__all__ = ["RESAMPLES", "Collector", "Confusion", "Example", "Examples", "SiblingConfusions"]
+__all__ = ["RESAMPLES", "Collector"]
 
-PAIRS = 2**20
-"""Different pairs of labels that are kept."""
-PIECE = 2**20
-"""Pairs that are counted at once."""
-Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """Two siblings, by index, and the documents that should have the first and were given the second instead."""
-
-    gold: int
-    predicted: int
-    documents: int
-
-
-class SiblingConfusions:
-    """Count, for siblings A and B, the documents with A gold and not predicted, and B predicted and not gold.
-
-    The top labels are siblings, too. Only pairs that occur take memory. There are never more than :data:`PAIRS` of
-    them: when there are, the rarer half is forgotten, and a pair that comes back is counted from 0.
-
-    Args:
-        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
-    """
-
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        self.taxonomy = taxonomy
-        self._pairs: Indices = np.zeros(0, dtype=np.int64)  # gold * labels + predicted, sorted
-        self._counts: Indices = np.zeros(0, dtype=np.int64)
-
-    def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch of decisions, both of the shape (documents, labels)."""
-        for pairs in self._confused(predicted, gold):
-            found, counts = np.unique(pairs, return_counts=True)
-            self._pairs, places = np.unique(np.concatenate([self._pairs, found]), return_inverse=True)
-            weights = np.concatenate([self._counts, counts])
-            self._counts = np.bincount(places, weights=weights, minlength=len(self._pairs)).astype(np.int64)
-            if len(self._pairs) > PAIRS:
-                kept = np.sort(np.argsort(-self._counts, kind="stable")[: PAIRS // 2])
-                self._pairs, self._counts = self._pairs[kept], self._counts[kept]
-
-    def most(self, number: int) -> list[Confusion]:
-        """Return the ``number`` most frequent confusions, equal ones in the order of the taxonomy."""
-        order = np.argsort(-self._counts, kind="stable")[:number]
-        gold, predicted = np.divmod(self._pairs[order], len(self.taxonomy))
-        columns = zip(gold.tolist(), predicted.tolist(), self._counts[order].tolist(), strict=True)
-        return [Confusion(*column) for column in columns]
-
-    def documents(self, gold: int, predicted: int) -> int:
-        """Return how many documents should have one label and were given another, its sibling, instead."""
-        pair = gold * len(self.taxonomy) + predicted
-        place = int(np.searchsorted(self._pairs, pair))
-        return int(self._counts[place]) if place < len(self._pairs) and self._pairs[place] == pair else 0
-
-    def _confused(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> Iterator[Indices]:
-        """Yield the pairs of all documents in pieces."""
-        missed_families, missed = self._by_family(gold & ~predicted)
-        false_families, false = self._by_family(predicted & ~gold)
-        order = np.argsort(false_families, kind="stable")
-        false_families, false = false_families[order], false[order]
-        starts = np.searchsorted(false_families, missed_families, side="left")
-        lengths = np.searchsorted(false_families, missed_families, side="right") - starts
-        ends = np.cumsum(lengths)
-        first = 0
-        while first < len(missed):
-            done = int(ends[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, done + PIECE, side="right")))
-            rows = slice(first, last)
-            total = int(ends[last - 1]) - done
-            # The places in `false` that belong to each missed label, one run after the other.
-            runs = np.repeat(starts[rows] - (ends[rows] - lengths[rows] - done), lengths[rows]) + np.arange(total)
-            if total:
-                yield np.repeat(missed[rows], lengths[rows]) * len(self.taxonomy) + false[runs]
-            first = last
-
-    def _by_family(self, wrong: NDArray[np.bool_]) -> tuple[Indices, Indices]:
-        """Return a number for document and parent of every wrong decision, and its label."""
-        documents, labels = np.nonzero(wrong)
-        return documents * (len(self.taxonomy) + 1) + self.taxonomy.parents[labels] + 1, labels
-
-
+RESAMPLES = 500
+"""Of the documents, for intervals and tests."""
 BINS = 1000
 """Steps in which sureness is counted."""
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Shares of wrong labels that one may want to stay below."""
 GRID = tuple(step / 20 for step in range(1, 20))
 """Thresholds that are tried."""
-
-
-class RiskCoverage:
-    """Count how many of the given labels are right by how sure the model is of them, in :data:`BINS` steps.
-
-    With only the labels given that are at least ``s`` sure::
-
-        coverage(s) = labels given / labels given with s = 0      risk(s) = wrong ones / labels given
-    """
-
-    def __init__(self) -> None:
-        self._given = np.zeros(BINS, dtype=np.int64)
-        self._right = np.zeros(BINS, dtype=np.int64)
-
-    def update(self, sureness: NDArray[np.floating], given: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            sureness: of each label for each document, shape (documents, labels), from 0 to 1.
-            given: the labels that are given where any sureness will do, same shape.
-            gold: the labels that should be, same shape.
-        """
-        # In float64 the product with the number of bins is exact, and so is the bin.
-        bins = np.minimum((sureness[given].astype(np.float64) * BINS).astype(np.int64), BINS - 1)
-        self._given += np.bincount(bins, minlength=BINS)
-        self._right += np.bincount(bins[gold[given]], minlength=BINS)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the curve from the surest labels to all, and the largest coverage for each of :data:`RISKS`."""
-        bins = np.flatnonzero(self._given)[::-1]
-        given, right = np.cumsum(self._given[bins]), np.cumsum(self._right[bins])
-        total = int(given[-1]) if len(given) else 0
-        points = [
-            {"sure": lowest / BINS, "coverage": ratio(count, total), "risk": 1 - hits / count}
-            for lowest, count, hits in zip(bins.tolist(), given.tolist(), right.tolist(), strict=True)
-        ]
-        chosen = []
-        for risk in RISKS:
-            within = [point for point in points if point["risk"] <= risk]
-            best = within[-1] if within else {"sure": None, "coverage": 0.0, "risk": None}
-            chosen.append({"wanted_risk": risk, **best})
-        return {"labels_given": total, "points": points, "chosen": chosen}
-
-
-class ThresholdCurve:
-    """Score one threshold for all labels after the other, with all else as it was decided; memory O(labels).
-
-    Args:
-        decisions: how the model decides.
-        grid: the thresholds.
-    """
-
-    def __init__(self, decisions: Decisions, grid: Sequence[float] = GRID) -> None:
-        self.grid = tuple(grid)
-        self._decisions = [decisions.changed(threshold=threshold) for threshold in self.grid]
-        shape = (len(self.grid), len(decisions.taxonomy))
-        self._true = np.zeros(shape, dtype=np.int64)
-        self._predicted = np.zeros(shape, dtype=np.int64)
-        self._gold = np.zeros(shape[1], dtype=np.int64)
-
-    def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
-        expected = pack(gold)
-        self._gold += count_bits(expected)
-        for number, decisions in enumerate(self._decisions):
-            # Without a demand for sureness the rule alone decides, which is faster.
-            chosen = (
-                decisions.decoder(probabilities)
-                if decisions.abstain_below is None
-                else decisions.decide(probabilities).predicted
-            )
-            given = pack(chosen)
-            self._predicted[number] += count_bits(given)
-            self._true[number] += count_bits(given & expected)
-
-    def to_json(self) -> list[dict[str, float]]:
-        """Return Micro- and Macro-F1 of every threshold."""
-        points = []
-        for threshold, true, predicted in zip(self.grid, self._true, self._predicted, strict=True):
-            scores = score_group(true, predicted, self._gold)
-            points.append({"threshold": threshold, "micro_f1": scores.micro.f1, "macro_f1": scores.macro.f1})
-        return points
-
-
-class RuleScores:
-    """Score every decoding rule, with thresholds and all else as it was decided.
-
-    Args:
-        decisions: how the model decides.
-    """
-
-    def __init__(self, decisions: Decisions) -> None:
-        self._rules = {rule: decisions.changed(rule=rule) for rule in RULES}
-        self._scores = {rule: MultiLabelScores(decisions.taxonomy) for rule in RULES}
-
-    def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
-        for rule, decisions in self._rules.items():
-            self._scores[rule].update(decisions.decide(probabilities).predicted, gold)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the scores of every rule and how many labels it gives a document."""
-        rows = []
-        for rule, counted in self._scores.items():
-            scores = counted.to_json()
-            rows.append(
-                {
-                    "rule": rule,
-                    "micro_f1": scores["micro"]["f1"],
-                    "macro_f1": scores["macro"]["f1"],
-                    "hierarchical_f1": scores["hierarchical"]["f1"],
-                    "subset_accuracy": scores["subset_accuracy"],
-                    "inconsistency_rate": scores["inconsistency_rate"],
-                    "labels_per_document": ratio(scores["predicted"], scores["documents"]),
-                }
-            )
-        return rows
-
-
-KEPT = 2
-"""Documents of each label that are kept, of those that lack it and of those that have it wrongly."""
-EXCERPT = 200
-"""Characters of a text that are kept."""
-PATHS = 8
-"""Paths of a document that are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A document about which something is wrong.
-
-    Args:
-        text: its beginning.
-        gold: the ends of its paths, as indices of labels; no more than :data:`PATHS`.
-        predicted: the ends of the paths that it was given, likewise.
-    """
-
-    text: str
-    gold: tuple[int, ...]
-    predicted: tuple[int, ...]
-
-
-class Examples:
-    """Keep the first :data:`KEPT` documents that lack a label and the first that have it wrongly, for each label.
-
-    Memory O(labels): a document is kept once, whatever number of labels it is an example of.
-
-    Args:
-        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
-    """
-
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        self.taxonomy = taxonomy
-        self._missed: dict[int, list[Example]] = {}
-        self._false: dict[int, list[Example]] = {}
-        self._room = np.full((2, len(taxonomy)), KEPT)
-
-    def update(self, texts: Sequence[str], predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Look at one batch: texts, and decisions of the shape (documents, labels)."""
-        made: dict[int, Example] = {}
-        for kept, room, wrong in (
-            (self._missed, self._room[0], gold & ~predicted),
-            (self._false, self._room[1], predicted & ~gold),
-        ):
-            for label, row in zip(*_first(wrong, room), strict=True):
-                if row not in made:
-                    made[row] = Example(shortened(texts[row]), self._ends(gold[row]), self._ends(predicted[row]))
-                kept.setdefault(label, []).append(made[row])
-                room[label] -= 1
-
-    def missed(self, label: int) -> list[Example]:
-        """Return documents that have a label and were not given it."""
-        return self._missed.get(label, [])
-
-    def false(self, label: int) -> list[Example]:
-        """Return documents that were given a label and do not have it."""
-        return self._false.get(label, [])
-
-    def _ends(self, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
-        """Return the labels of a document that none of its other labels is below of."""
-        labels = np.flatnonzero(chosen)
-        return tuple(np.setdiff1d(labels, self.taxonomy.parents[labels])[:PATHS].tolist())
-
-
-def shortened(text: str) -> str:
-    """Return the beginning of a text on one line."""
-    line = " ".join(text[: 4 * EXCERPT].split())
-    whole = len(line) <= EXCERPT and len(text) <= 4 * EXCERPT
-    return line if whole else line[: EXCERPT - 1].rstrip() + "…"
-
-
-def _first(wrong: NDArray[np.bool_], room: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """Return labels and documents of the first wrong decisions about each label, as many as there is room for."""
-    labels, rows = np.nonzero((wrong & (room > 0)).T)  # in the order of the labels
-    rank = np.arange(len(labels)) - np.searchsorted(labels, labels, side="left")
-    chosen = rank < room[labels]
-    return labels[chosen].tolist(), rows[chosen].tolist()
-
-
-RESAMPLES = 500
-"""Of the documents, for intervals and tests."""
 
 
 class Collector:
@@ -320,7 +38,7 @@ class Collector:
     Args:
         decisions: how probabilities become labels.
         resamples: how many resamples of the documents are scored; see
-            :class:`~hgclr.evaluation.bootstrap.BootstrapScores`.
+            :class:`~hgclr.metrics.bootstrap.BootstrapScores`.
         seed: chooses the resamples.
     """
 
@@ -368,16 +86,119 @@ class Collector:
         self.risk_coverage.update(sureness, decided.predicted | decided.abstained, gold)
         self.threshold_curve.update(probabilities, gold)
         self.rules.update(probabilities, gold)
-        self._identify(texts, gold)
+        for text, chosen in zip(texts, gold, strict=True):
+            content = text.encode()
+            labels = np.flatnonzero(chosen).astype("<i8").tobytes()
+            # The lengths come first, so that no other texts and labels make the same bytes.
+            self._digest.update(np.array([len(content), len(labels)], dtype="<i8").tobytes() + content + labels)
         self.documents += len(texts)
 
     def digest(self) -> str:
         """Return what tells these documents, with their labels and in this order, from all others."""
         return self._digest.hexdigest()
 
-    def _identify(self, texts: Sequence[str], gold: NDArray[np.bool_]) -> None:
-        for text, chosen in zip(texts, gold, strict=True):
-            content = text.encode()
-            labels = np.flatnonzero(chosen).astype("<i8").tobytes()
-            # The lengths come first, so that no other texts and labels make the same bytes.
-            self._digest.update(np.array([len(content), len(labels)], dtype="<i8").tobytes() + content + labels)
+
+class RiskCoverage:
+    """Count how many of the predicted labels are right by how sure the model is of them, in :data:`BINS` steps.
+
+    With only the labels given that are at least ``s`` sure::
+
+        coverage(s) = labels given / labels given with s = 0      risk(s) = wrong ones / labels given
+    """
+
+    def __init__(self) -> None:
+        self._given = np.zeros(BINS, dtype=np.int64)
+        self._right = np.zeros(BINS, dtype=np.int64)
+
+    def update(self, sureness: NDArray[np.floating], given: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
+        """Count one batch: how sure the model is, what it gives where any sureness will do, and gold, all (N, K)."""
+        # In float64 the product with the number of bins is exact, and so is the bin.
+        bins = np.minimum((sureness[given].astype(np.float64) * BINS).astype(np.int64), BINS - 1)
+        self._given += np.bincount(bins, minlength=BINS)
+        self._right += np.bincount(bins[gold[given]], minlength=BINS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the curve from the surest labels to all, and the largest coverage for each of :data:`RISKS`."""
+        bins = np.flatnonzero(self._given)[::-1]
+        given, right = np.cumsum(self._given[bins]), np.cumsum(self._right[bins])
+        total = int(given[-1]) if len(given) else 0
+        points = [
+            {"abstain_below": lowest / BINS, "coverage": ratio(count, total), "risk": 1 - hits / count}
+            for lowest, count, hits in zip(bins.tolist(), given.tolist(), right.tolist(), strict=True)
+        ]
+        chosen = []
+        for risk in RISKS:
+            within = [point for point in points if point["risk"] <= risk]
+            best = within[-1] if within else {"abstain_below": None, "coverage": 0.0, "risk": None}
+            chosen.append({"wanted_risk": risk, **best})
+        return {"labels_given": total, "points": points, "chosen": chosen}
+
+
+class ThresholdCurve:
+    """Score each threshold of :data:`GRID` for all labels, with all else as it was decided; memory O(labels).
+
+    Args:
+        decisions: how the model decides.
+    """
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._decisions = [decisions.changed(threshold=threshold) for threshold in GRID]
+        shape = (len(GRID), len(decisions.taxonomy))
+        self._true = np.zeros(shape, dtype=np.int64)
+        self._predicted = np.zeros(shape, dtype=np.int64)
+        self._gold = np.zeros(shape[1], dtype=np.int64)
+
+    def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
+        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
+        expected = pack(gold)
+        self._gold += count_bits(expected)
+        for number, decisions in enumerate(self._decisions):
+            if decisions.abstain_below is None:  # the rule alone decides, which is faster
+                predicted = pack(decisions.decoder(probabilities))
+            else:
+                predicted = pack(decisions.decide(probabilities).predicted)
+            self._predicted[number] += count_bits(predicted)
+            self._true[number] += count_bits(predicted & expected)
+
+    def to_json(self) -> list[dict[str, float]]:
+        """Return Micro- and Macro-F1 of every threshold."""
+        points = []
+        for threshold, true, predicted in zip(GRID, self._true, self._predicted, strict=True):
+            scores = score_group(true, predicted, self._gold)
+            points.append({"threshold": threshold, "micro_f1": scores.micro.f1, "macro_f1": scores.macro.f1})
+        return points
+
+
+class RuleScores:
+    """Score every decoding rule, with thresholds and all else as it was decided.
+
+    Args:
+        decisions: how the model decides.
+    """
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._rules = {rule: decisions.changed(rule=rule) for rule in RULES}
+        self._scores = {rule: MultiLabelScores(decisions.taxonomy) for rule in RULES}
+
+    def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
+        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
+        for rule, decisions in self._rules.items():
+            self._scores[rule].update(decisions.decide(probabilities).predicted, gold)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the scores of every rule and how many labels it gives a document."""
+        rows = []
+        for rule, counted in self._scores.items():
+            scores = counted.to_json()
+            rows.append(
+                {
+                    "rule": rule,
+                    "micro_f1": scores["micro"]["f1"],
+                    "macro_f1": scores["macro"]["f1"],
+                    "hierarchical_f1": scores["hierarchical"]["f1"],
+                    "subset_accuracy": scores["subset_accuracy"],
+                    "inconsistency_rate": scores["inconsistency_rate"],
+                    "labels_per_document": ratio(scores["predicted"], scores["documents"]),
+                }
+            )
+        return rows

@@ -1,4 +1,4 @@
-"""Draw the plots of a report: reliability, risk and coverage, thresholds."""
+"""The plots of a report (reliability, risk and coverage, thresholds), and how plots and JSON become files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ Content = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One picture.
-
-    Args:
-        name: of its files, without the ending.
-        png, svg: the content of the files.
-        alt: what it shows, in words.
-    """
+    """One picture: the name of its files without the ending, their content, and what it shows, in words."""
 
     name: str
     png: bytes
@@ -45,21 +39,8 @@ class Plot:
         return {f"{self.name}.png": self.png, f"{self.name}.svg": self.svg}
 
 
-def require_plots() -> None:
-    """Raise the hint how to install what plots need, if it is not there.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_extra("matplotlib", extra="report", capability="Writing a report")
-
-
 def draw_plots(content: Content) -> list[Plot]:
-    """Draw every plot of a report; the same content gives the same bytes.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Draw every plot of a report; the same content gives the same bytes."""
     return [
         draw("reliability", lambda figure: _reliability(figure, content), (9.3, 4.8)),
         draw("risk-coverage", lambda figure: _risk_coverage(figure.subplots(), content)),
@@ -69,7 +50,6 @@ def draw_plots(content: Content) -> list[Plot]:
 
 def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = SIZE) -> Plot:
     """Return a plot that ``fill`` draws into an empty figure; it returns what is to be seen, in words."""
-    require_plots()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -131,12 +111,10 @@ def _risk_coverage(axes: Axes, content: Content) -> str:
     axes.fill_between(coverage, risk, color=COLOURS[0], alpha=0.12, linewidth=0)
     top = max([*risk, 0.01]) * 1.15
     for chosen in curve["chosen"]:
-        if chosen["sure"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
-            place = chosen["coverage"], chosen["risk"]
+        if chosen["abstain_below"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
+            place, text = (chosen["coverage"], chosen["risk"]), f"{chosen['abstain_below']:.0%} sure"
             axes.plot(*place, marker="o", markersize=5, color=COLOURS[1])
-            axes.annotate(
-                f"{chosen['sure']:.0%} sure", place, (-6, 6), textcoords="offset points", ha="right", fontsize=8
-            )
+            axes.annotate(text, place, (-6, 6), textcoords="offset points", ha="right", fontsize=8)
     axes.set(
         title="What leaving out the unsure labels gains",
         xlabel="labels still given, of all that the decoding rule gives",
@@ -168,15 +146,8 @@ def _thresholds(axes: Axes, content: Content) -> str:
             axes.plot(own, 100 * value, color=colour, marker="D", markersize=7, markeredgecolor="white")
         else:
             axes.axhline(100 * value, color=colour, linewidth=1, linestyle=(0, (4, 3)))
-    one = isinstance(own, float | int)
-    axes.plot(
-        [],
-        [],
-        color=MUTED,
-        marker="D" if one else "",
-        linestyle="" if one else (0, (4, 3)),
-        label="as the model decides",
-    )
+    mark: Any = {"marker": "D", "linestyle": ""} if isinstance(own, float | int) else {"linestyle": (0, (4, 3))}
+    axes.plot([], [], color=MUTED, label="as the model decides", **mark)
     axes.set(title="One threshold for all labels", xlabel="threshold", ylabel="F1", xlim=(0, 1))
     axes.margins(y=0.12)
     axes.grid()
@@ -196,7 +167,7 @@ def check_output(folder: Path) -> None:
         InputError: if the place is a file.
         MissingExtraError: if matplotlib is not installed.
     """
-    require_plots()
+    require_extra("matplotlib", extra="report", capability="Writing a report")
     if folder.exists() and not folder.is_dir():
         raise InputError("the output is a file", path=folder, remedy="give a folder")
 

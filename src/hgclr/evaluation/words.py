@@ -60,10 +60,12 @@ def find_words(text: str, spans: Sequence[tuple[int, int] | None]) -> tuple[list
     for token, span in enumerate(spans):
         if span is None:
             continue
-        start, stop = _trimmed(text, *span)
-        if start >= stop:
+        seen = text[slice(*span)].strip()
+        if not seen:
             unseen.append(token)
             continue
+        start = text.index(seen, *span)
+        stop = start + len(seen)
         if words and all(_goes_on(text, place) for place in range(words[-1].stop, start + 1)):
             words[-1] = Word(words[-1].start, max(words[-1].stop, stop))
         else:
@@ -74,15 +76,6 @@ def find_words(text: str, spans: Sequence[tuple[int, int] | None]) -> tuple[list
     for token in unseen:
         word_of[token] = len(words) - 1
     return words, word_of
-
-
-def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Return the span without the white space at its ends."""
-    while start < stop and text[start].isspace():
-        start += 1
-    while start < stop and text[stop - 1].isspace():
-        stop -= 1
-    return start, stop
 
 
 def _goes_on(text: str, place: int) -> bool:

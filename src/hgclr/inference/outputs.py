@@ -1,10 +1,10 @@
-"""What a model says of documents, beside what they are: the material to calibrate on."""
+"""Documents with their labels, beside what a model says of them: to score it, and to calibrate it on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from hgclr.inference.backends import windows
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.metrics.scores import MultiLabelScores
 
-__all__ = ["evaluate", "outputs_of", "read_outputs"]
+__all__ = ["evaluate", "outputs_of", "read_outputs", "scored_windows"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,62 @@ class Labelled(Protocol):
     @property
     def labels(self) -> tuple[int, ...]:
         """Indices into the taxonomy, every label with its parent."""
+
+
+AnyLabelled = TypeVar("AnyLabelled", bound=Labelled)
+
+
+def scored_windows(
+    classifier: HierarchicalClassifier,
+    documents: Iterable[AnyLabelled],
+    *,
+    logits: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[tuple[list[AnyLabelled], NDArray[np.float32], NDArray[np.bool_]]]:
+    """Pass documents through a classifier, as many at a time as memory should hold.
+
+    Args:
+        classifier: the model.
+        documents: any number of them.
+        logits: yield logits in the place of probabilities.
+        progress: called with the number of documents done since the last call.
+
+    Yields:
+        Consecutive documents, the probability of each label for each of them, (N, K), and their gold labels, (N, K).
+    """
+    for window in windows(documents, classifier.window):
+        gold = np.zeros((len(window), len(classifier.taxonomy)), dtype=np.bool_)
+        for row, document in enumerate(window):
+            gold[row, list(document.labels)] = True
+        texts = [document.text for document in window]
+        values = np.concatenate(list(classifier.logits(texts))) if logits else classifier.predict_proba(texts)
+        yield window, values, gold
+        if progress is not None:
+            progress(len(window))
+
+
+def evaluate(
+    classifier: HierarchicalClassifier,
+    folder: DataFolder,
+    split: str,
+    *,
+    decisions: Decisions | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> MultiLabelScores:
+    """Return the scores of a classifier, counted window by window.
+
+    Args:
+        classifier: the model.
+        folder: the documents, read with the classifier's own label tree.
+        split: which of its splits.
+        decisions: how to decide; the classifier's own by default. What is left out for doubt counts as not predicted.
+        progress: called with the number of documents scored since the last call.
+    """
+    decisions = decisions or classifier.decisions
+    scores = MultiLabelScores(classifier.taxonomy)
+    for _, probabilities, gold in scored_windows(classifier, folder.documents(split), progress=progress):
+        scores.update(decisions.decide(probabilities).predicted, gold)
+    return scores
 
 
 def read_outputs(
@@ -70,44 +126,6 @@ def outputs_of(
     progress: Callable[[int], None] | None = None,
 ) -> Outputs:
     """Return what a model says of documents, at least one; see :func:`read_outputs`."""
-    logits: list[NDArray[np.float32]] = []
-    gold: list[NDArray[np.bool_]] = []
-    for window in windows(documents, classifier.window):
-        labels = np.zeros((len(window), len(classifier.taxonomy)), dtype=np.bool_)
-        for row, document in enumerate(window):
-            labels[row, list(document.labels)] = True
-        gold.append(labels)
-        logits += classifier.logits([document.text for document in window])
-        if progress is not None:
-            progress(len(window))
+    scored = scored_windows(classifier, documents, logits=True, progress=progress)
+    logits, gold = zip(*((values, labels) for _, values, labels in scored), strict=True)
     return Outputs(np.concatenate(logits), np.concatenate(gold))
-
-
-def evaluate(
-    classifier: HierarchicalClassifier,
-    folder: DataFolder,
-    split: str,
-    *,
-    decisions: Decisions | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> MultiLabelScores:
-    """Return the scores of a classifier, counted window by window.
-
-    Args:
-        classifier: the model.
-        folder: the documents, read with the classifier's own label tree.
-        split: which of its splits.
-        decisions: how to decide; the classifier's own by default. What is left out for doubt counts as not predicted.
-        progress: called with the number of documents scored since the last call.
-    """
-    decisions = decisions or classifier.decisions
-    scores = MultiLabelScores(classifier.taxonomy)
-    for documents in windows(folder.documents(split), classifier.window):
-        gold = np.zeros((len(documents), len(classifier.taxonomy)), dtype=np.bool_)
-        for row, document in enumerate(documents):
-            gold[row, list(document.labels)] = True
-        probabilities = classifier.predict_proba([document.text for document in documents])
-        scores.update(decisions.decide(probabilities).predicted, gold)
-        if progress is not None:
-            progress(len(documents))
-    return scores

@@ -9,32 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.metrics.intervals import Interval, Resampled
+from hgclr.metrics.intervals import Resampled
 from hgclr.metrics.scores import check_decisions
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["BootstrapScores", "PoissonWeights"]
+__all__ = ["BootstrapScores", "poisson_weights"]
 
 DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
 VALUES = 2**16
 """How many values such a number has."""
+BLOCK = 1024
+"""Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
+MARKS = 251
+"""Documents are told apart by a number below this one that is made of their gold labels."""
 
 
 def _limits() -> NDArray[np.uint16]:
     """Return for w = 1, 2, … the first number that stands for a weight of at least w: VALUES · P(weight < w)."""
-    limits = []
-    below = math.exp(-1)
-    weight = 1
-    while (limit := round(VALUES * below)) < VALUES:
-        limits.append(limit)
-        below += math.exp(-1) / math.factorial(weight)
-        weight += 1
-    return np.array(limits, dtype=np.uint16)
+    below = np.cumsum([math.exp(-1) / math.factorial(weight) for weight in range(16)])
+    limits = np.round(VALUES * below)
+    return limits[limits < VALUES].astype(np.uint16)
 
 
-class PoissonWeights:
-    """Draw the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits.
+LIMITS = _limits()
+
+
+def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArray[np.uint8]:
+    """Return the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits, (count, B).
 
     A bootstrap draws N documents with replacement, which gives each a Binomial(N, 1/N) weight and needs N beforehand;
     Poisson(1) is its limit and needs no N. The weights of document ``i`` come from its own stretch of a counter-based
@@ -44,39 +46,22 @@ class PoissonWeights:
     Args:
         resamples: B.
         seed: chooses the resamples.
-
-    Raises:
-        ValueError: if there is no resample or the seed is negative.
+        first, count: the documents, numbered from ``first`` to ``first + count - 1``.
     """
-
-    def __init__(self, resamples: int, seed: int) -> None:
-        if resamples < 1 or seed < 0:
-            raise ValueError(f"expected at least one resample and a seed from 0, got {resamples} and {seed}")
-        self.resamples, self.seed = resamples, seed
-        self._steps = -(-resamples // DRAWS)
-        self._limits = _limits()
-
-    def of(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return the weights of the documents ``first`` to ``first + count - 1``, shape (count, B)."""
-        generator = np.random.Philox(self.seed, counter=first * self._steps)
-        numbers = generator.random_raw(count * self._steps * 4).astype("<u8", copy=False).view("<u2")
-        numbers = numbers.reshape(count, self._steps * DRAWS)[:, : self.resamples]
-        weights = np.zeros(numbers.shape, dtype=np.uint8)
-        for limit in self._limits:
-            weights += numbers >= limit
-        return weights
-
-
-BLOCK = 1024
-"""Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
-MARKS = 251
-"""Documents are told apart by a number below this one that is made of their gold labels."""
+    steps = -(-resamples // DRAWS)
+    generator = np.random.Philox(seed, counter=first * steps)
+    numbers = generator.random_raw(count * steps * 4).astype("<u8", copy=False).view("<u2")
+    numbers = numbers.reshape(count, steps * DRAWS)[:, :resamples]
+    weights = np.zeros(numbers.shape, dtype=np.uint8)
+    for limit in LIMITS:
+        weights += numbers >= limit
+    return weights
 
 
 class BootstrapScores:
     """Score B resamples of the documents, in which each occurs Poisson(1) times; memory O(B · labels).
 
-    With ``w_i`` the weight of document ``i``, every count of :class:`~hgclr.evaluation.metrics.MultiLabelScores` is a
+    With ``w_i`` the weight of document ``i``, every count of :class:`~hgclr.metrics.scores.MultiLabelScores` is a
     sum of weights, and F1 = 2 TP / (P + G) as there. The scores are ``micro_f1``, ``macro_f1``, ``hierarchical_f1``,
     and for each depth d ``micro_f1_level_d`` and ``macro_f1_level_d``.
 
@@ -84,19 +69,18 @@ class BootstrapScores:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
         resamples: B.
         seed: chooses the resamples. Models are compared on the same documents in the same order with the same seed and
-            B, and then share their resamples; see :func:`~hgclr.evaluation.intervals.paired_difference`.
-        first: number of the first document that comes, where another object scores those before it; see :meth:`merge`.
+            B, and then share their resamples; see :func:`~hgclr.metrics.intervals.paired_difference`.
 
     Raises:
         ValueError: if a number is out of range.
     """
 
-    def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0, *, first: int = 0) -> None:
-        if first < 0:
-            raise ValueError(f"the first document cannot have the number {first}")
+    def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0) -> None:
         self.taxonomy = taxonomy
-        self._weights = PoissonWeights(resamples, seed)
-        self._first, self._documents = first, 0
+        if resamples < 1 or seed < 0:
+            raise ValueError(f"expected at least one resample and a seed from 0, got {resamples} and {seed}")
+        self.resamples, self.seed = resamples, seed
+        self._documents = 0
         # The last column of every array weighs each document once: the data themselves.
         shape = (len(taxonomy), resamples + 1)
         self._true = np.zeros(shape, dtype=np.int32)
@@ -105,11 +89,7 @@ class BootstrapScores:
         self._per_document = np.zeros((3, resamples + 1), dtype=np.int64)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch; the documents are numbered as they come.
-
-        Args:
-            predicted: whether each document is given each label, shape (documents, labels).
-            gold: whether it should be, same shape.
+        """Count one batch, predicted and gold labels, both bool (N, K); the documents are numbered as they come.
 
         Raises:
             ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
@@ -119,8 +99,8 @@ class BootstrapScores:
             self._count(predicted[start : start + BLOCK], gold[start : start + BLOCK])
 
     def _count(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        weights = np.ones((len(gold), self._weights.resamples + 1), dtype=np.float32)
-        weights[:, :-1] = self._weights.of(self._first + self._documents, len(gold))
+        weights = np.ones((len(gold), self.resamples + 1), dtype=np.float32)
+        weights[:, :-1] = poisson_weights(self.resamples, self.seed, self._documents, len(gold))
         self._documents += len(gold)
         # Of many labels most are on no document of the block.
         present = np.flatnonzero((predicted | gold).any(axis=0))
@@ -135,44 +115,16 @@ class BootstrapScores:
         numbers = np.array([closed_right, closed_given, marks], dtype=np.float64)
         self._per_document += (numbers @ weights).astype(np.int64)
 
-    def merge(self, other: BootstrapScores) -> None:
-        """Add the counts of ``other``, which scored the documents right behind these, for example in another process.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree or other resamples, or if its first document
-                does not have the number after the last one here.
-        """
-        if self.taxonomy != other.taxonomy:
-            raise ValueError("cannot merge scores over two different label trees")
-        mine, others = ((scores._weights.resamples, scores._weights.seed) for scores in (self, other))
-        if mine != others:
-            raise ValueError(f"cannot merge {mine[0]} resamples of seed {mine[1]} with {others[0]} of seed {others[1]}")
-        following = self._first + self._documents
-        if other._first != following:
-            raise ValueError(f"the other scores begin with document {other._first}, but {following} is the next")
-        self._documents += other._documents
-        self._true += other._true
-        self._given += other._given
-        self._per_document += other._per_document
-
-    def samples(self) -> dict[str, NDArray[np.float64]]:
-        """Return the scores of every resample by name, each of the shape (B,)."""
-        return {name: values[:-1] for name, values in self._scores().items()}
-
     def resampled(self) -> Resampled:
         """Return scores and samples as one object that can be kept and compared with that of another model."""
         scores = self._scores()
         return Resampled(
             documents=self._documents,
-            seed=self._weights.seed,
+            seed=self.seed,
             gold=hashlib.sha256(self._per_document[2].astype("<i8").tobytes()).hexdigest()[:16],
             scores={name: float(values[-1]) for name, values in scores.items()},
             samples={name: values[:-1] for name, values in scores.items()},
         )
-
-    def intervals(self, confidence: float = 0.95) -> dict[str, Interval]:
-        """Return the interval of every score by name; see :meth:`~hgclr.evaluation.intervals.Resampled.intervals`."""
-        return self.resampled().intervals(confidence)
 
     def _scores(self) -> dict[str, NDArray[np.float64]]:
         """Return the scores of the B resamples and of the data themselves, shape (B + 1,)."""

@@ -14,7 +14,7 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["CalibrationScores"]
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,7 @@ class CalibrationScores:
         self._first_bins = (taxonomy.depths - 1) * bins  # of the label's level, in the flat arrays
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            probabilities: of each label for each document, shape (documents, labels).
-            gold: whether the document has the label, same shape.
+        """Count one batch: probabilities and gold labels of the documents, both (N, K).
 
         Raises:
             ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
@@ -92,19 +88,6 @@ class CalibrationScores:
         self._probabilities += sums.reshape(self._counts.shape)
         squares = np.square(probabilities - gold).sum(axis=0)
         self._squares += np.bincount(self.taxonomy.depths - 1, weights=squares, minlength=self.taxonomy.depth)
-
-    def merge(self, other: CalibrationScores) -> None:
-        """Add the counts of ``other``, which scored further documents.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree or have another number of bins.
-        """
-        if self.taxonomy != other.taxonomy or self.bins != other.bins:
-            raise ValueError("cannot merge calibration over different label trees or numbers of bins")
-        self._counts += other._counts
-        self._gold += other._gold
-        self._probabilities += other._probabilities
-        self._squares += other._squares
 
     def ece(self, depth: int | None = None) -> float:
         """Return the expected calibration error, of all labels or of those of ``depth`` (top labels: 1)."""

@@ -25,12 +25,6 @@ def frequency_bands(counts: ArrayLike) -> Groups:
     Args:
         counts: training documents of each label, (K,).
 
-    Returns:
-        The indices of the labels, in index order, under ``unseen``, ``1-5``, ``6-20`` and ``more than 20``.
-
-    Raises:
-        ValueError: if these are not counts.
-
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_bands([0, 50, 7, 2, 7]).items()}
         {'unseen': [0], '1-5': [3], '6-20': [2, 4], 'more than 20': [1]}
@@ -51,11 +45,8 @@ def frequency_thirds(counts: ArrayLike) -> Groups:
         counts: training documents of each label, (K,).
 
     Returns:
-        The indices of the labels, in index order, under ``head``, ``middle``, ``tail`` and ``unseen``: labels without
-        training documents belong to no third. A group may be empty.
-
-    Raises:
-        ValueError: if these are not counts.
+        The indices of the labels; those without training documents, ``unseen``, belong to no third. A group may be
+        empty.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_thirds([0, 50, 7, 2, 7]).items()}
@@ -81,11 +72,10 @@ def by_frequency(
 ) -> dict[str, dict[str, Any]]:
     """Score rare and frequent labels apart, and those that training never saw.
 
-    ``micro`` and ``macro`` are those of :meth:`MultiLabelScores.group`: like :meth:`MultiLabelScores.macro`, ``macro``
-    averages over **all** labels of the group, and a label without gold documents counts as 0, so that the mean of the
-    groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. Rare labels often have no gold document in a
-    small split, where no prediction could be right; ``macro_gold`` therefore averages over the labels of the group that
-    have gold documents, and is None where none has.
+    ``macro`` averages over **all** labels of the group, and a label without gold documents counts as 0, so that the
+    mean of the groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. Rare labels often have no gold
+    document in a small split, where no prediction could be right; ``macro_gold`` therefore averages over the labels of
+    the group that have gold documents, and is None where none has.
 
     Args:
         scores: what was counted on dev or test.
@@ -94,8 +84,7 @@ def by_frequency(
 
     Returns:
         By group, in plain Python types, and without groups that have no label: ``fewest`` and ``most`` training
-        documents of a label, ``labels``, ``labels_with_gold``, the occurrences ``gold``, ``predicted`` and
-        ``true_positives``, and ``micro``, ``macro`` and ``macro_gold``, each with ``precision``, ``recall`` and ``f1``.
+        documents of a label, ``labels_with_gold``, what :meth:`MultiLabelScores.group` gives, and ``macro_gold``.
 
     Raises:
         ValueError: if these are not the counts of the scored labels.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hgclr.errors import InputError
 
-__all__ = ["Difference", "Interval", "Resampled", "paired_difference"]
+__all__ = ["Interval", "Resampled", "ScoreDifference", "paired_difference"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ScoreDifference:
     """How much the first of two scores is larger, the ends of the confidence interval, and the p-value."""
 
     difference: float
@@ -69,14 +69,7 @@ class Resampled:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in plain Python types."""
-        samples = {name: values.tolist() for name, values in self.samples.items()}
-        return {
-            "documents": self.documents,
-            "seed": self.seed,
-            "gold": self.gold,
-            "scores": dict(self.scores),
-            "samples": samples,
-        }
+        return asdict(self) | {"samples": {name: values.tolist() for name, values in self.samples.items()}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Resampled:
@@ -97,7 +90,7 @@ class Resampled:
         return resampled
 
 
-def paired_difference(first: Resampled, second: Resampled, confidence: float = 0.95) -> dict[str, Difference]:
+def paired_difference(first: Resampled, second: Resampled, confidence: float = 0.95) -> dict[str, ScoreDifference]:
     """Compare two models on the same resamples of the same documents, for every score that both have.
 
     A resample that is hard for one model is hard for the other, which cancels out in the difference of their scores.
@@ -124,7 +117,7 @@ def paired_difference(first: Resampled, second: Resampled, confidence: float = 0
         beyond = min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
         p_value = min(1.0, 2 * (1 + beyond) / (len(resampled) + 1))
         low, high = _quantiles(resampled, confidence)
-        differences[name] = Difference(difference, low, high, p_value)
+        differences[name] = ScoreDifference(difference, low, high, p_value)
     return differences
 
 

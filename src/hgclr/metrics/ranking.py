@@ -15,7 +15,7 @@ from hgclr.taxonomy.level_order import monotone
 __all__ = ["RankingScores"]
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are put in order at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are put in order at once: few enough for the CPU's cache."""
 
 
 class RankingScores:
@@ -61,11 +61,7 @@ class RankingScores:
         self._gain = np.zeros(len(self.ks))
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            probabilities: of each label for each document, shape (documents, labels), as the model gives them.
-            gold: whether the document has the label, same shape.
+        """Count one batch: probabilities as the model gives them, and gold labels, both (N, K).
 
         Raises:
             ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
@@ -100,21 +96,6 @@ class RankingScores:
     def _blocks(self, documents: int) -> Iterator[slice]:
         size = max(1, BLOCK // len(self.taxonomy))
         return (slice(start, start + size) for start in range(0, documents, size))
-
-    def merge(self, other: RankingScores) -> None:
-        """Add the sums of ``other``, which scored further documents.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree or have other numbers of places.
-        """
-        if self.taxonomy != other.taxonomy or self.ks != other.ks:
-            raise ValueError("cannot merge rankings over different label trees or numbers of places")
-        self._documents += other._documents
-        self._with_gold += other._with_gold
-        self._r_precision += other._r_precision
-        self._area += other._area
-        self._precision += other._precision
-        self._gain += other._gain
 
     def r_precision(self) -> float:
         """Return the share of gold labels among as many first places as the document has gold labels."""

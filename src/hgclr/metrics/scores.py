@@ -24,6 +24,11 @@ __all__ = [
     "score_labels",
 ]
 
+BLOCK = 2**18
+"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
+WORD = 8
+"""Bytes in a word of packed bits."""
+Bits = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
 
@@ -117,11 +122,6 @@ def _check_shapes(taxonomy: Taxonomy, given: tuple[int, ...], gold: tuple[int, .
         raise ValueError(f"expected two arrays (N, {len(taxonomy)}), got {given} and {gold}")
 
 
-Bits = NDArray[np.uint64]
-WORD = 8
-"""Bytes in a word."""
-
-
 def pack(matrix: NDArray[np.bool_]) -> Bits:
     """Return the bits of a label matrix by label, (K, ⌈N / 64⌉), from (N, K); the last bits of a row may be unused, 0.
 
@@ -167,10 +167,6 @@ class PackedTree:
         return kept
 
 
-BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
-
-
 class MultiLabelScores:
     """Count right, predicted and gold labels over any number of batches and score them at the end.
 
@@ -207,11 +203,7 @@ class MultiLabelScores:
         self._tree = PackedTree(taxonomy)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            predicted: whether each document is given each label, shape (documents, labels).
-            gold: whether it should be, same shape.
+        """Count one batch: predicted and gold labels of the documents, both bool (N, K).
 
         Raises:
             ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
@@ -238,25 +230,6 @@ class MultiLabelScores:
         predicted, gold = self._tree.close(predicted), self._tree.close(gold)
         self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
 
-    def merge(self, other: MultiLabelScores) -> None:
-        """Add the counts of ``other``, which scored further documents, for example in another process.
-
-        Raises:
-            ValueError: if the other scores belong to another label tree.
-        """
-        if self.taxonomy != other.taxonomy:
-            raise ValueError("cannot merge scores over two different label trees")
-        self._true += other._true
-        self._predicted += other._predicted
-        self._gold += other._gold
-        self._constrained += other._constrained
-        self._predicted_paths += other._predicted_paths
-        self._gold_paths += other._gold_paths
-        self._closed += other._closed
-        self._orphans += other._orphans
-        self._exact += other._exact
-        self._documents += other._documents
-
     def micro(self, depth: int | None = None) -> Score:
         """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
         return self._scores(self._level(depth)).micro
@@ -270,7 +243,7 @@ class MultiLabelScores:
         return self._scores(self._present()).macro
 
     def group(self, labels: ArrayLike) -> GroupScores:
-        """Score some labels only, such as one of :func:`~hgclr.evaluation.frequency.frequency_thirds`.
+        """Score some labels only, such as one of :func:`~hgclr.metrics.frequency.frequency_thirds`.
 
         Args:
             labels: their indices, each once, in any order; none score 0.
