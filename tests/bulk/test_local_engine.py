@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hgclr.bulk import Progress, chunks, local, predict_files
-from hgclr.bulk.chunks import Labelling
+from hgclr.bulk.job import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from support.bulk_cases import check_lines, die, read_lines, write_lines, write_model
@@ -38,7 +38,7 @@ def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monk
 
 def test_what_is_wrong_with_a_file_is_said_when_it_is_its_turn(model: Path, tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", 0, 3)
-    with local.in_processes(Labelling(str(model)), [first, tmp_path / "missing.jsonl"], "text", 1) as label:
+    with local.in_processes(BulkJob(str(model), [first, tmp_path / "missing.jsonl"]), 1) as label:
         assert [len(answers) for _, answers in label(first)] == [3]
         with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
             list(label(tmp_path / "missing.jsonl"))
@@ -49,7 +49,7 @@ def test_a_process_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(local, "_answers", die)
     with (
         pytest.raises(HGCLRError, match=r"a process that labels was killed.*fewer than 1 --workers"),
-        local.in_processes(Labelling(str(model)), [path], "text", 1) as label,
+        local.in_processes(BulkJob(str(model), [path]), 1) as label,
     ):
         list(label(path))
 
