@@ -93,9 +93,12 @@ def _chunk(
 ) -> Chunk:
     chunk = Chunk([], [], [], [], table)
     for row in rows:
-        text, problem = None, row if isinstance(row, BadRow) else None
-        values = row.values if isinstance(row, Row) else row.content if isinstance(row.content, dict) else {}
-        if isinstance(row, Row):
+        text: str | None = None
+        problem: BadRow | None = None
+        if isinstance(row, BadRow):
+            values, problem = row.content if isinstance(row.content, dict) else {}, row
+        else:
+            values = row.values
             try:
                 check_text(values[text_column])
                 text = str(values[text_column])

@@ -116,7 +116,7 @@ def predict(
             "texts are given both as arguments and by --input",
             remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
         )
-    for_bulk = {
+    for_bulk: dict[str, Any] = {
         "engine": engine,
         "file_format": file_format,
         "workers": workers,
@@ -124,7 +124,12 @@ def predict(
         "skip_bad_rows": skip_bad_rows,
         "overwrite": overwrite,
     }
-    deciding = {"decode": decode, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
+    deciding: dict[str, Any] = {
+        "decode": decode,
+        "threshold": threshold,
+        "paths": paths,
+        "abstain_below": abstain_below,
+    }
     if is_bulk(sources or [], output, engine, file_format):
         if show == "tree":
             raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
