@@ -1,4 +1,4 @@
-"""The application: routes, and around them what no request gets past."""
+"""The application, routes and around them what no request gets past; and the server that it runs in."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ from hgclr.serving.service import Service
 from hgclr.serving.settings import Settings
 
 __all__ = ["create_app", "listen", "run"]
+
+BACKLOG = 2048
+KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than proxies do, who would else now and then use one just gone."""
+LAST_WORDS = 5
+"""Seconds that answers have to be sent in once all work is done."""
 
 
 def create_app(classifier: HierarchicalClassifier, settings: Settings | None = None, *, name: str = "model") -> FastAPI:
@@ -83,15 +89,8 @@ def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
     return description
 
 
-BACKLOG = 2048
-KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than proxies do, who would else now and then use one just gone."""
-LAST_WORDS = 5
-"""Seconds that answers have to be sent in once all work is done."""
-
-
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; the system chooses port 0.
+    """Return a socket that listens; port 0 lets the system choose one.
 
     Raises:
         InputError: if the address is not this machine's or is taken.
