@@ -58,18 +58,18 @@ def test_the_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"x")
     large.write_bytes(b"x" * 3 * local.WORTH)
-    processor = SimpleNamespace(backend=SimpleNamespace())
+    cpu = SimpleNamespace(backend=SimpleNamespace())
     accelerator = SimpleNamespace(backend=SimpleNamespace(device=SimpleNamespace(type="cuda")))
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert local.choose_workers(processor, [large, small], None) == 4  # one for each WORTH, and one for the rest
-    assert local.choose_workers(processor, [small], None) == 1
-    assert local.choose_workers(processor, [small], 5) == 5
+    assert local.choose_workers(cpu, [large, small], None) == 4  # one for each WORTH, and one for the rest
+    assert local.choose_workers(cpu, [small], None) == 1
+    assert local.choose_workers(cpu, [small], 5) == 5
     assert local.choose_workers(accelerator, [large], None) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert local.choose_workers(processor, [large], None) == 2
+    assert local.choose_workers(cpu, [large], None) == 2
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-    assert local.choose_workers(processor, [large], None) == 3
+    assert local.choose_workers(cpu, [large], None) == 3
 
 
 def test_progress_tells_rows_and_files(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
