@@ -16,7 +16,7 @@ __all__ = ["serve"]
 REQUESTS, BATCHES, LIMITS = "Requests", "Batches", "Limits of a request"
 
 
-def _option(text: str, variable: str, panel: str | None = None, name: str | None = None, **limits: float) -> Any:
+def _option(text: str, variable: str, panel: str | None = None, name: str | None = None, **limits: Any) -> Any:
     """Return an option that can be set by the environment variable HGCLR_…, too."""
     names = () if name is None else (name,)
     return typer.Option(*names, envvar=f"HGCLR_{variable}", rich_help_panel=panel, help=text, **limits)
