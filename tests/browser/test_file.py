@@ -122,7 +122,7 @@ def test_plain_lines_become_a_table(files: Page, tmp_path: Path) -> None:
 
 def test_settings_of_the_page_hold_for_files(files: Page, tmp_path: Path) -> None:
     files.get_by_label("Threshold").fill("0.8")
-    files.get_by_label("Doubtful below").fill("0.96")
+    files.get_by_label("Abstain below").fill("0.96")
     choose(files, "mine.txt", "lens")
     label(files)
     with download(files, tmp_path).open(newline="", encoding="utf-8") as file:

@@ -34,7 +34,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     assert focused(page) == "text"
     page.keyboard.type("lens serve")
     expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
-    for name in ("rule", "threshold", "sure", "find", "science, 95 %, given"):
+    for name in ("rule", "threshold", "abstain_below", "find", "science, 95 %, given"):
         press("Tab")
         assert focused(page) == name
     for key, name in (
@@ -73,7 +73,7 @@ def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None
         ("combobox", "Decoding rule"),
         ("combobox", "Find a label"),
         ("slider", "Threshold"),
-        ("slider", "Doubtful below"),
+        ("slider", "Abstain below"),
         ("tree", "Label tree"),
         ("form", "How to decide"),
         ("button", "Dark"),

@@ -1,4 +1,4 @@
-"""One text: the tree lights up, and follows threshold, rule and doubt.
+"""One text: the tree lights up, and follows threshold, rule and abstaining.
 
 A word gives its label 73 %, those above it 95 %; see toy_service.
 """
@@ -123,11 +123,11 @@ def test_rules_that_differ_show_it(page: Page) -> None:
     expect(page.locator("#summary")).to_have_text("5 labels on 2 paths")
 
 
-def test_doubtful_labels_are_shown_as_such(page: Page) -> None:
+def test_labels_abstained_from_are_shown_as_such(page: Page) -> None:
     type_text(page, "lens")
-    page.get_by_label("Doubtful below").fill("0.8")
-    expect(page.locator("#summary")).to_have_text("2 labels on 1 path, 1 doubtful")
-    expect(page.get_by_role("treeitem", name="optics, 73 %, doubtful")).to_be_visible()
+    page.get_by_label("Abstain below").fill("0.8")
+    expect(page.locator("#summary")).to_have_text("2 labels on 1 path, 1 abstained")
+    expect(page.get_by_role("treeitem", name="optics, 73 %, abstained")).to_be_visible()
 
 
 def test_siblings_come_on_demand(page: Page) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.bulk.chunks import target_of
-from hgclr.bulk.inputs import find_inputs, pair_with_targets
+from hgclr.bulk.inputs import find_inputs, pair_with_targets, target_of
 from hgclr.errors import InputError
 
 

@@ -175,7 +175,7 @@ def test_empty_files_become_empty_files(name: str, model: Path, tmp_path: Path) 
         assert content == wanted.get(name, b"")
 
 
-def test_doubtful_labels_have_a_column_where_they_are_asked_for(model: Path, tmp_path: Path) -> None:
+def test_labels_abstained_from_have_a_column_where_they_are_asked_for(model: Path, tmp_path: Path) -> None:
     # One word: sigmoid(2) = 0.8808, two: sigmoid(7) = 0.9991.
     (tmp_path / "t.csv").write_text("text\natom\natom atom\n", encoding="utf-8")
     predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", abstain_below=0.9)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hgclr.bulk import BulkResult, chunks, predict_files
-from hgclr.bulk.job import FILE, RunRecord
+from hgclr.bulk.record import FILE, RunRecord
 from hgclr.errors import InputError
 from support.bulk_cases import check_lines, read_lines, write_lines, write_model
 
@@ -90,8 +90,8 @@ def test_a_result_that_was_deleted_or_whose_input_changed_is_made_again(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"threshold": 0.9}, r"another way to decide \(--decode, --threshold, --paths, --sure\)"),
-        ({"sure": 0.5}, r"another way to decide"),
+        ({"threshold": 0.9}, r"another way to decide \(--decode, --threshold, --paths, --abstain-below\)"),
+        ({"abstain_below": 0.5}, r"another way to decide"),
         ({"text_column": "number"}, r"another --text-column"),
         ({"skip_bad_rows": True}, r"another choice of --skip-bad-rows"),
         ({"model": "other"}, r"another model"),

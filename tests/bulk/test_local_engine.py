@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hgclr.bulk import Progress, chunks, local, predict_files
-from hgclr.bulk.chunks import Labelling
+from hgclr.bulk.job import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from support.bulk_cases import check_lines, die, read_lines, write_lines, write_model
@@ -38,7 +38,7 @@ def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monk
 
 def test_what_is_wrong_with_a_file_is_said_when_it_is_its_turn(model: Path, tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", 0, 3)
-    with local.in_processes(Labelling(str(model)), [first, tmp_path / "missing.jsonl"], "text", 1) as label:
+    with local.in_processes(BulkJob(str(model), [first, tmp_path / "missing.jsonl"]), 1) as label:
         assert [len(answers) for _, answers in label(first)] == [3]
         with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
             list(label(tmp_path / "missing.jsonl"))
@@ -49,7 +49,7 @@ def test_a_process_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(local, "_answers", die)
     with (
         pytest.raises(HGCLRError, match=r"a process that labels was killed.*fewer than 1 --workers"),
-        local.in_processes(Labelling(str(model)), [path], "text", 1) as label,
+        local.in_processes(BulkJob(str(model), [path]), 1) as label,
     ):
         list(label(path))
 
@@ -58,18 +58,18 @@ def test_the_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"x")
     large.write_bytes(b"x" * 3 * local.WORTH)
-    processor = SimpleNamespace(backend=SimpleNamespace())
+    cpu = SimpleNamespace(backend=SimpleNamespace())
     accelerator = SimpleNamespace(backend=SimpleNamespace(device=SimpleNamespace(type="cuda")))
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert local.choose_workers(processor, [large, small], None) == 4  # one for each WORTH, and one for the rest
-    assert local.choose_workers(processor, [small], None) == 1
-    assert local.choose_workers(processor, [small], 5) == 5
+    assert local.choose_workers(cpu, [large, small], None) == 4  # one for each WORTH, and one for the rest
+    assert local.choose_workers(cpu, [small], None) == 1
+    assert local.choose_workers(cpu, [small], 5) == 5
     assert local.choose_workers(accelerator, [large], None) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert local.choose_workers(processor, [large], None) == 2
+    assert local.choose_workers(cpu, [large], None) == 2
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-    assert local.choose_workers(processor, [large], None) == 3
+    assert local.choose_workers(cpu, [large], None) == 3
 
 
 def test_progress_tells_rows_and_files(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,12 @@ import ray
 from ray.cluster_utils import Cluster
 
 from hgclr.bulk import chunks, on_ray, predict_files
-from hgclr.bulk import job as running
-from hgclr.bulk.chunks import Labelling, read_chunks
+from hgclr.bulk import run as running
+from hgclr.bulk.chunks import read_chunks
+from hgclr.bulk.job import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
-from support.bulk_cases import SlowLabelling, check_lines, read_lines, text_of, write_lines, write_model
+from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
 
 ROWS = 2000
 FILES = 4
@@ -61,15 +62,15 @@ def test_other_formats_bad_rows_and_errors_on_nodes(
         predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
 
     monkeypatch.setattr(on_ray, "read_chunks", lambda *_: read_chunks(names[0], "text"))  # in this process all is well
-    for elsewhere, missing in (
-        (Labelling(str(tmp_path / "no model")), names[0]),
-        (Labelling(str(model)), tmp_path / "no.csv"),
+    for elsewhere in (
+        BulkJob(str(tmp_path / "no model"), [names[0]]),
+        BulkJob(str(model), [tmp_path / "no.csv"]),
     ):
         with (
             pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no(\.csv| model).*every node needs hgclr"),
-            on_ray.on_ray(elsewhere, [missing], "text", workers=None, address=cluster.address) as label,
+            on_ray.on_ray(elsewhere, workers=None, address=cluster.address) as label,
         ):
-            list(label(missing))
+            list(label(elsewhere.files[0]))
 
 
 @pytest.mark.slow
@@ -78,7 +79,7 @@ def test_a_node_dies_and_every_row_is_there_once(
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS", 64)
     monkeypatch.setattr(on_ray, "BLOCK_BYTES", 2**12)
-    monkeypatch.setattr(running, "Labelling", SlowLabelling)
+    monkeypatch.setattr(running, "BulkJob", SlowJob)
     ray.cloudpickle.register_pickle_by_value(bulk_cases)
     model = write_model(tmp_path / "model")
     source = tmp_path / "texts"
@@ -122,13 +123,13 @@ def test_answers_that_are_not_one_for_each_row_stop_the_run(
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     with (
         pytest.raises(HGCLRError, match=message),
-        on_ray.on_ray(Labelling("model"), [path], "text", workers=None, address=None) as label,
+        on_ray.on_ray(BulkJob("model", [path]), workers=None, address=None) as label,
     ):
         list(label(path))
 
 
-def test_gpus_are_used_by_models_that_can(tmp_path: Path) -> None:
-    torch, onnx = Labelling(str(tmp_path)), Labelling(str(write_model(tmp_path / "model")))
+def test_gpus_are_used_by_models_that_can() -> None:
+    torch, onnx = BulkJob("a/hub-name"), BulkJob("a/hub-name", onnx=True)
     assert on_ray._resources(torch, {"CPU": 8.0, "GPU": 2.0})["num_gpus"] == 1
     assert on_ray._resources(onnx, {"CPU": 8.0, "GPU": 2.0}) == {"num_cpus": 1}
     assert on_ray._resources(torch, {"CPU": 8.0}) == {"num_cpus": 1}

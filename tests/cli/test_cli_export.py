@@ -122,7 +122,7 @@ def test_sentence_transformers_take_the_models_place(mean_model: Path, toy_data:
     expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (mean_model, out))
     assert found == expected
     card = (out / "README.md").read_text()
-    assert 'library_name: "sentence-transformers"' in card
+    assert "library_name: sentence-transformers" in card
     assert "are not part of that: they are in `decisions.json`" in card
 
 
@@ -193,7 +193,7 @@ def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path,
     ):
         assert row.startswith(f"| {of} | ")
         assert f"| {split} | 24 | {100 * micro:.2f} |" in row
-    assert 'license: "mit"' in card
+    assert "license: mit" in card
     assert "System: hgclr, from the encoder tiny. Data: toys (96 train, 24 dev documents)." in card
     assert "/there" not in card
     assert str(tmp_path.parent) not in card

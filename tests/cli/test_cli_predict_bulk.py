@@ -12,8 +12,6 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.cli.predict import is_bulk
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bulk"))
 from support.bulk_cases import check_lines, expected, read_lines, write_lines, write_model
 
 
@@ -46,10 +44,19 @@ def test_a_pattern_goes_into_a_folder(model: str, tmp_path: Path) -> None:
 
 def test_options_of_deciding_and_writing_arrive(model: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("body,id\natom,1\n", encoding="utf-8")
-    options = ["--text-column", "body", "--sure", "0.95", "--format", "jsonl", "--engine", "local"]
+    options = ["--text-column", "body", "--abstain-below", "0.95", "--format", "jsonl", "--engine", "local"]
     run(model, "--input", tmp_path / "t.csv", "--output", tmp_path / "out", *options)
     (row,) = read_lines(tmp_path / "out" / "t.jsonl")
     assert row == {"body": "atom", "id": "1", "predictions": [], "abstained": expected("atom")}
+
+
+@pytest.mark.parametrize("former", [["--sure", "0.95"], ["--sure=0.95"]])
+def test_the_former_name_of_an_option_is_taken_with_a_notice(model: str, former: list[str]) -> None:
+    new, old = run(model, "atom", "--abstain-below", "0.95"), run(model, "atom", *former)
+    assert old.stdout == new.stdout
+    assert new.stderr == ""
+    assert old.stderr == "notice: --sure is called --abstain-below now; version 0.3 will refuse the old name\n"
+    assert "--sure" not in run("--help").stdout
 
 
 def test_bad_rows(model: str, tmp_path: Path) -> None:

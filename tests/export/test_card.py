@@ -10,20 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.export.card import ModelCard, Score, TrainingRecord, escape, read_scores, read_training, table, write_card
+from hgclr.export.card import Score, TrainingRecord, escape, model_card, read_scores, read_training, write_card
 from hgclr.taxonomy import Taxonomy
 
 SCORES = {"documents": 50, "micro": {"f1": 0.5}, "macro": {"f1": 0.25}}
 
 
 def card_of(taxonomy: Taxonomy, kind: str = "stock", **more) -> ModelCard:
-    return ModelCard(kind, "sorter", more.pop("decisions", Decisions(taxonomy)), 128, **more)
+    return model_card(kind, "sorter", more.pop("decisions", Decisions(taxonomy)), 128, **more)
 
 
 def shown(markdown: str) -> str:
@@ -35,7 +36,7 @@ def shown(markdown: str) -> str:
 @given(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1))
 @settings(deadline=None, derandomize=True, max_examples=300)
 def test_a_name_is_shown_as_it_is(name: str) -> None:
-    (_, _, row) = table(("a", "b"), [("x", f"the {escape(name)} end")])
+    row = f"| x | the {escape(name)} end |"
     html_row = MarkdownIt("commonmark").enable("table").render(f"| a | b |\n| --- | --- |\n{row}\n")
     cells = re.findall(r"<td>(.*?)</td>", html_row, flags=re.DOTALL)
     assert len(cells) == 2
@@ -48,14 +49,14 @@ def test_a_name_is_shown_as_it_is(name: str) -> None:
 )
 def test_names_of_labels_are_no_markup(name: str) -> None:
     taxonomy = Taxonomy(["top", "below"], [-1, 0], [name, "other"])
-    text = card_of(taxonomy).text()
+    text = card_of(taxonomy).content
     body = text.split("---", 2)[2]
     assert f"At the top: {' '.join(name.split())}." in shown(body)
     assert body.count("\n# ") == 1
 
 
 def test_hubs_find_their_fields(taxonomy) -> None:
-    fields = yaml.safe_load(card_of(taxonomy).text().split("---")[1])
+    fields = yaml.safe_load(card_of(taxonomy).content.split("---")[1])
     assert fields == {
         "library_name": "transformers",
         "pipeline_tag": "text-classification",
@@ -63,7 +64,7 @@ def test_hubs_find_their_fields(taxonomy) -> None:
         "license_name": "unspecified",
         "tags": ["hgclr", "hierarchical-text-classification"],
     }
-    fields = yaml.safe_load(card_of(taxonomy, "onnx-int8", licence='apache-2.0 "x": y').text().split("---")[1])
+    fields = yaml.safe_load(card_of(taxonomy, "onnx-int8", licence='apache-2.0 "x": y').content.split("---")[1])
     assert (fields["license"], fields["library_name"]) == ('apache-2.0 "x": y', "hgclr")
     assert "license_name" not in fields
     assert "onnx" in fields["tags"]
@@ -84,7 +85,7 @@ def test_hubs_find_their_fields(taxonomy) -> None:
     ],
 )
 def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], absent: list[str]) -> None:
-    text = card_of(taxonomy, kind).text()
+    text = card_of(taxonomy, kind).content
     for words in present:
         assert words in text
     for words in absent:
@@ -93,18 +94,18 @@ def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], 
 
 @pytest.mark.parametrize("kind", ["stock", "sentence-transformers"])
 def test_folded_thresholds_are_told(taxonomy, kind: str) -> None:
-    text = card_of(taxonomy, kind, folded=True).text()
+    text = card_of(taxonomy, kind, folded=True).content
     for words in ("is folded into the bias", "a logit above 0", "shifted scores, not probabilities", "its parent"):
         assert words in text
-        assert words not in card_of(taxonomy, kind).text()
+        assert words not in card_of(taxonomy, kind).content
     fields = yaml.safe_load(text.split("---")[1])
     assert fields["library_name"] == ("transformers" if kind == "stock" else kind)
 
 
 def test_the_code_in_it_is_python(taxonomy) -> None:
     for kind in ("stock", "sentence-transformers", "model", "onnx"):
-        card = ModelCard(kind, 'a "quoted"\nname', Decisions(taxonomy), 128)
-        for code in re.findall(r"```python\n(.*?)```", card.text(), flags=re.DOTALL):
+        card = model_card(kind, 'a "quoted"\nname', Decisions(taxonomy), 128)
+        for code in re.findall(r"```python\n(.*?)```", card.content, flags=re.DOTALL):
             compile(code, "card", "exec")
 
 
@@ -112,7 +113,7 @@ def test_tree_decisions_and_limits(taxonomy) -> None:
     found = {"documents": 1200, "held_out_f1": {"before": 0.5, "after": 0.6}}
     thresholds = np.linspace(0.1, 0.9, 9, dtype=np.float32)
     decisions = Decisions(taxonomy, rule="top-down", thresholds=thresholds, provenance=found)
-    text = card_of(taxonomy, decisions=decisions).text()
+    text = card_of(taxonomy, decisions=decisions).content
     assert "a tree of 9 labels in 3 levels" in text
     assert "| 1 | 2 |\n| 2 | 4 |\n| 3 | 3 |" in text
     assert "At the top: science, society." in text
@@ -125,7 +126,7 @@ def test_tree_decisions_and_limits(taxonomy) -> None:
 
 def test_of_many_top_labels_a_few_are_named() -> None:
     taxonomy = Taxonomy([f"label {index}" for index in range(30)], [-1] * 30)
-    text = card_of(taxonomy).text()
+    text = card_of(taxonomy).content
     assert "label 11 and 18 more." in text
     assert "label 12" not in text
 
@@ -134,7 +135,7 @@ def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
     after = Score.from_json(SCORES, of="after training", data="/home/me/wos", split="dev")
     record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (after,))
     here = Score("this folder", "wos", "test", 2000, 0.81234, 0.7)
-    text = card_of(taxonomy, training=record, scores=[here]).text()
+    text = card_of(taxonomy, training=record, scores=[here]).content
     assert (
         "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| after training | wos | dev | 50 | 50.00 | 25.00 |"
         in text
@@ -142,7 +143,26 @@ def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
     assert "System: hgclr, from the encoder tiny. Data: wos (1,000 train, 50 dev documents)." in text
     assert "*After training* is with one threshold" in text
     assert "home" not in text
-    assert card_of(taxonomy).text().count("Not recorded.") == 2
+    assert card_of(taxonomy).content.count("Not recorded.") == 2
+
+
+def test_hubs_find_the_encoder_and_the_scores(taxonomy) -> None:
+    record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000}, (), "some/tiny")
+    card = card_of(taxonomy, training=record, scores=[Score("this folder", "wos", "test", 2000, 0.81234, 0.7)])
+    fields = yaml.safe_load(card.content.split("---")[1])
+    assert fields["base_model"] == "some/tiny"
+    (index,) = fields["model-index"]
+    (result,) = index["results"]
+    assert (index["name"], result["task"], result["dataset"]) == (
+        "sorter",
+        {"type": "text-classification"},
+        {"name": "wos", "type": "wos", "split": "test"},
+    )
+    assert result["metrics"] == [
+        {"type": "f1", "value": 0.8123, "name": "Micro-F1 (this folder)"},
+        {"type": "f1", "value": 0.7, "name": "Macro-F1 (this folder)"},
+    ]
+    assert card.data.base_model == "some/tiny"
 
 
 def run_with(tmp_path: Path, content: object) -> Path:
@@ -162,8 +182,22 @@ METRICS = {
 def test_training_is_found_beside_the_model(tmp_path: Path) -> None:
     score = Score("after training", "wos", "test", 50, 0.5, 0.25)
     assert read_training(run_with(tmp_path, METRICS), 9) == TrainingRecord(
-        "tiny", "flat", "wos", {"train": 7}, (score,)
+        "tiny", "flat", "wos", {"train": 7}, (score,), "tiny"
     )
+
+
+@pytest.mark.parametrize(
+    ("encoder", "name", "base_model"),
+    [
+        ("google-bert/bert", "bert", "google-bert/bert"),
+        ("/x/tiny", "tiny", None),
+    ],
+)
+def test_only_an_encoder_of_a_hub_is_linked(tmp_path: Path, encoder: str, name: str, base_model: str | None) -> None:
+    settings = {"architecture": "hgclr", "encoder": encoder}
+    record = read_training(run_with(tmp_path, METRICS | {"run": METRICS["run"] | {"model": settings}}), 9)
+    assert record is not None
+    assert (record.encoder, record.base_model) == (name, base_model)
 
 
 def test_a_model_trained_on_has_no_encoder_of_its_own(tmp_path: Path) -> None:
@@ -209,4 +243,4 @@ def test_a_card_that_cannot_be_written_is_named(taxonomy, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"README\.md: cannot be written"):
         write_card(tmp_path / "file", card_of(taxonomy))
     write_card(tmp_path, card_of(taxonomy))
-    assert (tmp_path / "README.md").read_text() == card_of(taxonomy).text()
+    assert (tmp_path / "README.md").read_text() == card_of(taxonomy).content + "\n"

@@ -58,7 +58,7 @@ def test_a_product_is_what_the_definition_says(seed: int, inner: int, outer: int
     assert set(model.graph.initializers) == {"w_int8", "w_scales"}  # the fp32 weight is gone
 
 
-def test_weights_leave_room_for_processors_that_add_two_products_in_16_bits() -> None:
+def test_weights_leave_room_for_cpus_that_add_two_products_in_16_bits() -> None:
     weight = np.random.default_rng(0).standard_normal((30, 20)).astype(np.float32)
     model = graph("(float[b, 30] x) => (float[b, 20] y)", "y = MatMul (x, w)", w=weight)
     quantise(model)

@@ -49,7 +49,7 @@ def test_a_service_whose_thread_has_ended_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with fake_service() as (client, app):
         engine = app.state.service.engine
-        engine._room.take_batch = lambda *_: 1 / 0
+        engine._queue.take_batch = lambda *_: 1 / 0
         client.post("/predict", json={"text": "atom"})  # the last that the old way of waiting gets
         until(lambda: not engine.alive)
         assert client.get("/livez").status_code == 503

@@ -151,7 +151,8 @@ def test_too_many_texts_and_too_long_ones_are_refused(small) -> None:
         (b'{"text": "a", "decode": "magic"}', "decode"),
         (b'{"text": "a", "paths": 0}', "paths"),
         (b'{"text": "a", "paths": 1000000000}', "paths"),
-        (b'{"text": "a", "sure": -0.1}', "sure"),
+        (b'{"text": "a", "abstain_below": -0.1}', "abstain_below"),
+        (b'{"text": "a", "sure": -0.1}', "abstain_below"),
         (b'{"text": "a", "treshold": 0.5}', "treshold"),
     ],
 )

@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
+from hgclr.serving import messages
 from support.fake_service import (
     LONGEST,
     PATIENCE,
@@ -53,7 +54,7 @@ def test_probabilities_are_those_of_each_text_alone(client: httpx.Client) -> Non
         {"threshold": 0.1},
         {"decode": "closure", "threshold": 0.7},
         {"decode": "top-k-paths", "paths": 2},
-        {"decode": "best-path", "sure": 0.9},
+        {"decode": "best-path", "abstain_below": 0.9},
     ],
 )
 def test_labels_are_those_of_the_library(client: httpx.Client, options: dict[str, object]) -> None:
@@ -68,6 +69,20 @@ def test_labels_are_those_of_the_library(client: httpx.Client, options: dict[str
         len(text.split()) > LONGEST - 2 for text in TEXTS
     ]
     assert answer["seconds"] > 0
+
+
+def test_the_former_name_of_abstain_below_is_taken_and_logged_once(
+    client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages._deprecated.cache_clear()
+    wanted = client.post("/predict", json={"texts": TEXTS, "abstain_below": 0.9}).json()["predictions"]
+    assert "sure" not in caplog.text
+    for _ in range(2):
+        assert client.post("/predict", json={"texts": TEXTS, "sure": 0.9}).json()["predictions"] == wanted
+    message = "a request has the field 'sure', which is called 'abstain_below' now; version 0.3 will refuse it"
+    assert caplog.messages.count(message) == 1
+    both = client.post("/predict", json={"text": "a", "sure": 0.9, "abstain_below": 0.9})
+    assert (both.status_code, both.json()["error"]["field"]) == (422, "sure")
 
 
 def test_one_text_is_a_list_of_one(client: httpx.Client) -> None:
@@ -160,7 +175,7 @@ def test_batches_stay_within_the_token_budget() -> None:
 
 
 def test_too_many_probabilities_are_refused(monkeypatch: pytest.MonkeyPatch, client: httpx.Client) -> None:
-    monkeypatch.setattr("hgclr.serving.settings.PROBABILITIES", 10)
+    monkeypatch.setattr("hgclr.serving.routes.PROBABILITIES", 10)
     answer = client.post("/predict", json={"texts": ["a", "b", "c"], "probabilities": True})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "probabilities"

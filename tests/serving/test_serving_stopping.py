@@ -20,8 +20,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from support.fake_service import WordBackend, make_classifier
-from hgclr.serving.app import create_app
-from hgclr.serving.running import listen, run
+from hgclr.serving.app import create_app, listen, run
 from hgclr.serving.settings import Settings
 import hgclr.serving.service, time
 
@@ -54,7 +53,7 @@ run(app, listener, started=started)
 def process(tmp_path: Path, grace: float) -> Iterator[tuple[subprocess.Popen[str], str, Path, Path]]:
     """A service whose backend waits for a file; give the process, its address, that file, and one that it touches."""
     gate, entered = tmp_path / "gate", tmp_path / "entered"
-    program = PROGRAM.format(folder=str(Path(__file__).parent), gate=str(gate), entered=str(entered), grace=grace)
+    program = PROGRAM.format(folder=str(Path(__file__).parents[1]), gate=str(gate), entered=str(entered), grace=grace)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:

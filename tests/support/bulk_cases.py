@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from hgclr.bulk.chunks import Labelling
+from hgclr.bulk.job import BulkJob
 
 PARENTS = {"science": None, "physics": "science", "law": None, "courts": "law"}
 WORDS = {"atom": "physics", "experiment": "science", "judge": "courts", "statute": "law"}
@@ -101,7 +101,7 @@ def die(_texts: list[str]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class SlowLabelling(Labelling):
+class SlowJob(BulkJob):
     """Take a while for every block of texts, and note in the model's folder which process of which node had it.
 
     Its module is not on the nodes of a cluster: register it to be sent by value.

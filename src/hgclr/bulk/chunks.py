@@ -1,79 +1,26 @@
-"""Rows of a file, some at a time, with everything that their results are to keep."""
+"""Read the files to label: what is in them as a whole, and their rows, some at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import csv
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-from hgclr.data.readers import SUFFIXES, read_rows
+from hgclr.bulk.inputs import format_of
+from hgclr.data.readers import read_rows
 from hgclr.data.rows import BadRow, Row, require_columns
-from hgclr.decisions.decoding import Rule
-from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, require_extra
-from hgclr.inference.classifier import HierarchicalClassifier, check_text
+from hgclr.inference.classifier import check_text
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = [
-    "Answer",
-    "Chunk",
-    "FileFormat",
-    "Label",
-    "Labelling",
-    "format_of",
-    "read_chunks",
-    "spread",
-    "target_of",
-    "usable_texts",
-]
-
-FileFormat = Literal["jsonl", "csv", "parquet"]
-"""What results can be asked for; without being asked they have the format of their input."""
-FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The format of one file.
-
-    Args:
-        name: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
-        gzipped: whether it is packed with gzip.
-    """
-
-    name: str
-    gzipped: bool
-
-    @property
-    def suffix(self) -> str:
-        """Return how the names of such files end."""
-        return f".{self.name}.gz" if self.gzipped else f".{self.name}"
-
-
-def format_of(path: Path) -> Kind:
-    """Return the format of a file, which its name tells.
-
-    Raises:
-        InputError: if it does not.
-    """
-    name = path.name.lower()
-    if not name.endswith(SUFFIXES):
-        raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
-    return Kind(name.removesuffix(".gz").rpartition(".")[2], name.endswith(".gz"))
-
-
-def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:
-    """Return where the result of a file goes: a file of the same name, with another ending for another format."""
-    kind = format_of(source)
-    if wanted is None or wanted == kind.name:
-        return folder / source.name
-    stem = source.name[: -len(kind.suffix)]
-    return folder / (stem + Kind(wanted, kind.gzipped and wanted != "parquet").suffix)
-
+__all__ = ["Chunk", "Survey", "read_chunks", "stop_at", "survey"]
 
 ROWS = 1024
 """Rows in a chunk: enough for batches of similar length, few enough to be dealt out evenly."""
@@ -87,7 +34,7 @@ class Chunk:
         numbers: the line each row starts on in a text file, its place from 1 in a Parquet file.
         texts: what to label; None in a row that has no usable text.
         problems: why a row has none.
-        rows: cells by column, empty in a row that cannot be read at all; none of a Parquet file.
+        rows: cells by column, empty in a row that cannot be read at all; of a Parquet file only those with the text.
         table: the rows of a Parquet file as they are there.
     """
 
@@ -97,12 +44,18 @@ class Chunk:
     rows: list[dict[str, object]]
     table: pyarrow.RecordBatch | None = None
 
-    def values(self) -> list[dict[str, Any]]:
-        """Return the cells of each row by column.
+    @property
+    def usable_texts(self) -> list[str]:
+        """The texts that can be labelled."""
+        return [text for text in self.texts if text is not None]
 
-        Raises:
-            InputError: if a cell of a Parquet file claims to be a text and is not.
-        """
+    @property
+    def usable_rows(self) -> list[int]:
+        """The numbers of the rows that these are in."""
+        return [number for number, text in zip(self.numbers, self.texts, strict=True) if text is not None]
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return the cells of each row by column; refuse one of a Parquet file that claims to be a text and is not."""
         if self.table is None:
             return self.rows
         try:
@@ -127,22 +80,30 @@ def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         MissingExtraError: if it is a Parquet file and pyarrow is not installed.
     """
     if format_of(path).name == "parquet":
-        yield from _parquet_chunks(path, text_column)
+        for first, batch in _parquet_batches(path, text_column):
+            yield _chunk(_parquet_rows(batch, first, path, text_column), path, text_column, batch)
         return
     rows = iter(read_rows(path, (text_column,)))
     while some := list(islice(rows, ROWS)):
         yield _chunk(some, path, text_column)
 
 
-def _chunk(rows: list[Row | BadRow], path: Path, text_column: str) -> Chunk:
-    chunk = Chunk([], [], [], [])
+def _chunk(
+    rows: Iterable[Row | BadRow], path: Path, text_column: str, table: pyarrow.RecordBatch | None = None
+) -> Chunk:
+    chunk = Chunk([], [], [], [], table)
     for row in rows:
-        if isinstance(row, Row):
-            text, problem = _checked(row.values[text_column], path, row.number, text_column)
-            values = row.values
+        text: str | None = None
+        problem: BadRow | None = None
+        if isinstance(row, BadRow):
+            values, problem = row.content if isinstance(row.content, dict) else {}, row
         else:
-            text, problem = None, row
-            values = row.content if isinstance(row.content, dict) else {}
+            values = row.values
+            try:
+                check_text(values[text_column])
+                text = str(values[text_column])
+            except InputError as error:
+                problem = BadRow(path, row.number, f"column {text_column!r}: {error.what}", None)
         chunk.numbers.append(row.number)
         chunk.texts.append(text)
         chunk.problems.append(problem)
@@ -150,16 +111,8 @@ def _chunk(rows: list[Row | BadRow], path: Path, text_column: str) -> Chunk:
     return chunk
 
 
-def _checked(cell: object, path: Path, number: int, text_column: str) -> tuple[str | None, BadRow | None]:
-    """Return a text, or else what is wrong with it."""
-    try:
-        check_text(cell)
-    except InputError as error:
-        return None, BadRow(path, number, f"column {text_column!r}: {error.what}", None)
-    return str(cell), None
-
-
-def _parquet_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
+def _parquet_batches(path: Path, text_column: str) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
+    """Yield the rows of a Parquet file, with the number of the first of them."""
     require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
     import pyarrow
     import pyarrow.parquet
@@ -170,7 +123,7 @@ def _parquet_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
             require_columns(file.schema_arrow.names, (text_column,), path=path)
             for batch in file.iter_batches(batch_size=ROWS):
-                yield _parquet_chunk(batch, path, first, text_column)
+                yield first, batch
                 first += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
@@ -178,70 +131,116 @@ def _parquet_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         ) from None
 
 
-def _parquet_chunk(batch: pyarrow.RecordBatch, path: Path, first: int, text_column: str) -> Chunk:
-    chunk = Chunk(list(range(first, first + batch.num_rows)), [], [], [], batch)
-    column = batch.column(text_column)
-    for place, number in enumerate(chunk.numbers):
-        text: str | None
-        problem: BadRow | None
+def _parquet_rows(batch: pyarrow.RecordBatch, first: int, path: Path, text_column: str) -> Iterator[Row | BadRow]:
+    for number, cell in enumerate(batch.column(text_column), first):
         try:
-            cell = column[place].as_py()
+            yield Row(number, {text_column: cell.as_py()})
         except UnicodeDecodeError as error:  # Arrow does not check its strings when it reads them
-            text, problem = None, BadRow(path, number, f"column {text_column!r}: not UTF-8: {error.reason}", None)
-        else:
-            text, problem = _checked(cell, path, number, text_column)
-        chunk.texts.append(text)
-        chunk.problems.append(problem)
-    return chunk
-
-
-Answer = dict[str, list[dict[str, Any]]]
-"""The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
-NO_ANSWER: Answer = {"predictions": []}
-Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
-"""What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
-called with the files that the engine was started with, in their order, each once and to its end."""
+            yield BadRow(path, number, f"column {text_column!r}: not UTF-8: {error.reason}", None)
 
 
 @dataclass(frozen=True)
-class Labelling:
-    """A model and how to decide.
+class Survey:
+    """What is known of a file before its rows are labelled.
 
-    Args:
-        model: its folder or hub name.
-        threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+    The columns are in the order of the file, those of JSON lines in the order in which they first appear. The schema
+    has the types of a Parquet file's columns, and of any other's if asked for.
     """
 
-    model: str
-    threshold: float | None = None
-    decode: Rule | None = None
-    paths: int | None = None
-    abstain_below: float | None = None
-
-    def open(self, device: str | None = None) -> HierarchicalClassifier:
-        """Load the model; see :meth:`hgclr.inference.HierarchicalClassifier.from_pretrained`."""
-        return HierarchicalClassifier.from_pretrained(self.model, device=device)
-
-    def decisions(self, classifier: HierarchicalClassifier) -> Decisions:
-        """Return how labels are decided in the end."""
-        return classifier.decisions.changed(
-            rule=self.decode, threshold=self.threshold, paths=self.paths, abstain_below=self.abstain_below
-        )
-
-    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
-        """Return the labels of texts."""
-        found = classifier.predict(
-            texts, threshold=self.threshold, decode=self.decode, paths=self.paths, abstain_below=self.abstain_below
-        )
-        return [prediction.to_json() for prediction in found]
+    columns: list[str]
+    rows: int
+    schema: pyarrow.Schema | None = None
 
 
-def usable_texts(chunk: Chunk) -> list[str]:
-    """Return the texts of a chunk that can be labelled."""
-    return [text for text in chunk.texts if text is not None]
+def survey(path: Path, text_column: str, *, strict: bool, types: bool) -> Survey:
+    """Read a file once. Against labelling that costs nothing, and what is wrong with the file is known before.
+
+    Args:
+        path: the file.
+        text_column: the column with the text.
+        strict: stop at the first row without a usable text. Those of a Parquet file are met only when it is labelled.
+        types: find out the types of all columns, which Parquet needs.
+
+    Raises:
+        InputError: if the file cannot be used, a column stands twice, a row is bad, or a column has no type.
+    """
+    kind = format_of(path).name
+    if types or kind == "parquet":
+        require_extra("pyarrow", extra="parquet", capability="Parquet")
+    if kind == "parquet":
+        return _parquet_survey(path)
+    columns = dict.fromkeys(_header(path, "," if kind == "csv" else "\t") if kind != "jsonl" else ())
+    schema, rows = None, 0
+    for chunk in read_chunks(path, text_column):
+        rows += len(chunk.numbers)
+        if strict:
+            for problem in filter(None, chunk.problems):
+                raise stop_at(problem)
+        for row in chunk.rows:
+            columns.update(dict.fromkeys(row))
+        if types and kind == "jsonl":
+            schema = _joined(schema, chunk, list(columns), path)
+    if types and schema is None:
+        import pyarrow
+
+        schema = pyarrow.schema([(column, pyarrow.string()) for column in columns])
+    return Survey(list(columns), rows, schema)
 
 
-def spread(chunk: Chunk, answers: Sequence[Answer]) -> list[Answer]:
-    """Return an answer for every row of a chunk, from those to its usable texts."""
-    given = iter(answers)
-    return [NO_ANSWER if text is None else next(given) for text in chunk.texts]
+def stop_at(row: BadRow) -> InputError:
+    """Return the error that a row without a usable text is, unless such rows are to be left unlabelled."""
+    remedy = f"{row.remedy or 'mend the row'}; --skip-bad-rows leaves such rows without labels"
+    return InputError(row.reason, path=row.path, line=row.number, remedy=remedy)
+
+
+def _parquet_survey(path: Path) -> Survey:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names, rows, schema = list(file.schema_arrow.names), file.metadata.num_rows, file.schema_arrow
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"damaged, or no Parquet file: {error}", path=path, remedy="write it again") from None
+    _refuse_twins(names, path)
+    return Survey(names, rows, schema)
+
+
+def _header(path: Path, delimiter: str) -> list[str]:
+    """Return the header of a table; of one that cannot be read nothing, because reading its rows will tell why."""
+    opened = gzip.open if format_of(path).gzipped else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+            names = next((cells for cells in csv.reader(lines, delimiter=delimiter, strict=True) if cells), [])
+    except (csv.Error, OSError, EOFError, zlib.error):
+        return []
+    names = [name.strip() for name in names]
+    _refuse_twins(names, path)
+    return names
+
+
+def _refuse_twins(names: list[str], path: Path) -> None:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InputError(
+                f"column {name!r} stands {names.count(name)} times in the file", path=path, remedy="rename one of them"
+            )
+
+
+def _joined(schema: pyarrow.Schema | None, chunk: Chunk, columns: list[str], path: Path) -> pyarrow.Schema:
+    """Return types that also fit the rows of a chunk."""
+    import pyarrow
+
+    for column in columns:
+        try:
+            found = pyarrow.array([row.get(column) for row in chunk.rows]).type
+            known = pyarrow.schema([] if schema is None else schema)
+            schema = pyarrow.unify_schemas([known, pyarrow.schema([(column, found)])], promote_options="permissive")
+        except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                f"column {column!r} does not fit Parquet: {str(error).splitlines()[0]}",
+                path=path,
+                line=chunk.numbers[0],
+                remedy="make the column of one type, or write the results with --format jsonl",
+            ) from None
+    return schema

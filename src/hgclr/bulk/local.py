@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from hgclr.bulk.chunks import Answer, Chunk, Label, Labelling, read_chunks, spread, usable_texts
+from hgclr.bulk.chunks import Chunk, read_chunks
+from hgclr.bulk.job import Answer, BulkJob, Label, spread
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 
@@ -34,12 +35,7 @@ def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wa
     """Return how many processes to label with.
 
     Several that compute with one thread are faster than one that shares out each batch among its threads: nobody waits
-    for the slowest, and what Python does between the batches is done by all.
-
-    Args:
-        classifier: the model; on an accelerator one process is enough.
-        files: what is to be labelled.
-        wanted: what the user asked for.
+    for the slowest, and what Python does between the batches is done by all. On an accelerator one is enough.
     """
     if wanted is not None:
         return wanted
@@ -58,12 +54,12 @@ def _cores() -> int:
 
 
 @contextmanager
-def in_process(classifier: HierarchicalClassifier, labelling: Labelling, text_column: str) -> Iterator[Label]:
+def in_process(job: BulkJob, classifier: HierarchicalClassifier) -> Iterator[Label]:
     """Label in this process, with all the threads that the model's backend takes."""
 
     def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
-        for chunk in read_chunks(path, text_column):
-            yield chunk, spread(chunk, labelling.answers(classifier, usable_texts(chunk)))
+        for chunk in read_chunks(path, job.text_column):
+            yield chunk, spread(chunk, job.answers(classifier, chunk.usable_texts))
 
     yield label
 
@@ -79,7 +75,7 @@ class _Work:
 
 
 @contextmanager
-def in_processes(labelling: Labelling, files: Sequence[Path], text_column: str, workers: int) -> Iterator[Label]:
+def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
     """Label in processes of one thread each, to which this one deals out the rows.
 
     Raises:
@@ -87,27 +83,24 @@ def in_processes(labelling: Labelling, files: Sequence[Path], text_column: str, 
     """
     # Forking a process that has threads, as torch and onnxruntime make them, may leave its child waiting for a lock.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(labelling,))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))
 
     def read() -> Iterator[_Work]:
-        for path in files:
+        for path in job.files:
             try:
-                for chunk in read_chunks(path, text_column):
-                    yield _Work(path, chunk, pool.submit(_answers, usable_texts(chunk)))
+                for chunk in read_chunks(path, job.text_column):
+                    yield _Work(path, chunk, pool.submit(_answers, chunk.usable_texts))
                 yield _Work(path)
             except InputError as error:  # to be raised when it is this file's turn
                 yield _Work(path, problem=error)
 
     reading, waiting = read(), deque[_Work]()
 
-    def take() -> _Work:
-        while len(waiting) <= AHEAD * workers and (work := next(reading, None)) is not None:
-            waiting.append(work)
-        return waiting.popleft()
-
     def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
         while True:
-            work = take()
+            while len(waiting) <= AHEAD * workers and (more := next(reading, None)) is not None:
+                waiting.append(more)
+            work = waiting.popleft()
             if work.path != path:
                 raise RuntimeError(f"{work.path} comes before {path}")
             if work.problem is not None:
@@ -127,18 +120,18 @@ def in_processes(labelling: Labelling, files: Sequence[Path], text_column: str, 
         pool.shutdown(cancel_futures=True)
 
 
-_opened: tuple[Labelling, HierarchicalClassifier] | None = None
+_opened: tuple[BulkJob, HierarchicalClassifier] | None = None
 """In a process of the pool: what it labels with."""
 
 
-def _start(labelling: Labelling) -> None:
+def _start(job: BulkJob) -> None:
     """Load the model in a new process."""
     global _opened
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who deals out the rows stops the others
     os.environ |= ENVIRONMENT
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    _opened = labelling, labelling.open("cpu")
+    _opened = job, HierarchicalClassifier.from_pretrained(job.model, device="cpu")
 
 
 def _leave_with(parent: BaseProcess) -> None:
@@ -150,5 +143,5 @@ def _leave_with(parent: BaseProcess) -> None:
 def _answers(texts: list[str]) -> list[Answer]:
     if _opened is None:
         raise RuntimeError("the process has no model")
-    labelling, classifier = _opened
-    return labelling.answers(classifier, texts)
+    job, classifier = _opened
+    return job.answers(classifier, texts)

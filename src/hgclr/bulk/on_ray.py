@@ -18,17 +18,17 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.bulk.chunks import Answer, Chunk, Label, Labelling, read_chunks, spread, usable_texts
+from hgclr.bulk.chunks import Chunk, read_chunks
+from hgclr.bulk.job import Answer, BulkJob, Label, spread
 from hgclr.errors import HGCLRError, require_extra
 from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.loading import is_onnx
 
 if TYPE_CHECKING:
     import pyarrow
@@ -49,15 +49,11 @@ FAILED = -1
 
 
 @contextmanager
-def on_ray(
-    labelling: Labelling, files: Sequence[Path], text_column: str, *, workers: int | None, address: str | None
-) -> Iterator[Label]:
+def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterator[Label]:
     """Label with Ray Data.
 
     Args:
-        labelling: the model, which every node must be able to load, and how to decide.
-        files: what is to be labelled, which every node must be able to read.
-        text_column: the column with the text.
+        job: every node must be able to load its model and to read its files.
         workers: how many tasks label at a time; by default as many as the cluster has room for.
         address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
 
@@ -68,23 +64,18 @@ def on_ray(
     require_extra("ray", extra="ray", capability="The engine ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # is read when Ray is imported
     # Closing the answers, also after an error, ends the pipeline before the connection.
-    with (
-        _connected(address),
-        _failures_reported(),
-        closing(_answers(labelling, files, text_column, workers)) as answers,
-    ):
+    with _connected(address), _failures_reported(), closing(_answers(job, workers)) as answers:
         number = -1
 
         def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
             nonlocal number
             number += 1
-            for chunk in read_chunks(path, text_column):
-                places = [row for row, text in zip(chunk.numbers, chunk.texts, strict=True) if text is not None]
-                yield chunk, spread(chunk, [_expect(answers, number, row, path) for row in places])
+            for chunk in read_chunks(path, job.text_column):
+                yield chunk, spread(chunk, [_expect(answers, number, row, path) for row in chunk.usable_rows])
 
         yield label
         if (extra := next(answers, None)) is not None:
-            raise HGCLRError(f"Ray returned an answer to row {extra[1]} of {files[extra[0]]} that nobody waits for")
+            raise HGCLRError(f"Ray returned an answer to row {extra[1]} of {job.files[extra[0]]} that nobody waits for")
 
 
 def _expect(answers: Iterator[tuple[int, int, Answer]], file: int, row: int, path: Path) -> Answer:
@@ -149,9 +140,7 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _answers(
-    labelling: Labelling, files: Sequence[Path], text_column: str, workers: int | None
-) -> Generator[tuple[int, int, Answer], None, None]:
+def _answers(job: BulkJob, workers: int | None) -> Generator[tuple[int, int, Answer], None, None]:
     """Yield number of the file, number of the row and answer of all texts, in order."""
     import ray.data
 
@@ -163,22 +152,22 @@ def _answers(
     context.target_max_block_size = BLOCK_BYTES
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    items = [{"file": number, "path": str(path)} for number, path in enumerate(files)]
+    items = [{"file": number, "path": str(path)} for number, path in enumerate(job.files)]
     cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     with ray.data.DataContext.current(context):
         texts = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            partial(_read, text_column=text_column),
+            partial(_read, text_column=job.text_column),
             batch_size=1,
             batch_format="pyarrow",
             num_cpus=0,  # must never wait for those who wait for it
             compute=ray.data.TaskPoolStrategy(min(READERS, len(items))),
         )
         labelled = texts.map_batches(
-            partial(_label, labelling=labelling),
+            partial(_label, job=job),
             batch_size=None,
             batch_format="pyarrow",
             compute=ray.data.TaskPoolStrategy(workers),
-            **_resources(labelling, cluster),
+            **_resources(job, cluster),
         )
     table: Any
     # Closed at once, also after an error, whose traceback would keep the pipeline alive.
@@ -191,9 +180,9 @@ def _answers(
                 yield file, row, json.loads(answer)
 
 
-def _resources(labelling: Labelling, cluster: dict[str, float]) -> dict[str, Any]:
+def _resources(job: BulkJob, cluster: dict[str, float]) -> dict[str, Any]:
     """Return what a task that labels occupies: a GPU where there are any and the model can use one, else a core."""
-    if cluster.get("GPU", 0) >= 1 and not is_onnx(labelling.model):
+    if cluster.get("GPU", 0) >= 1 and not job.onnx:
         return {"num_gpus": 1, "num_cpus": 0, "max_calls": 0}  # Ray would end a process that had a GPU after each call
     return {"num_cpus": 1}
 
@@ -203,18 +192,17 @@ def _read(batch: pyarrow.Table, text_column: str) -> Iterator[pyarrow.Table]:
     for file, path in zip(batch.column("file").to_pylist(), batch.column("path").to_pylist(), strict=True):
         try:
             for chunk in read_chunks(Path(path), text_column):
-                rows = [row for row, text in zip(chunk.numbers, chunk.texts, strict=True) if text is not None]
-                yield _table(file, rows, "text", usable_texts(chunk))
+                yield _table(file, chunk.usable_rows, "text", chunk.usable_texts)
         except HGCLRError as error:
             yield _table(file, [FAILED], "text", [str(error)])
 
 
-def _label(batch: pyarrow.Table, labelling: Labelling) -> Iterator[pyarrow.Table]:
+def _label(batch: pyarrow.Table, job: BulkJob) -> Iterator[pyarrow.Table]:
     """Label texts; runs on any node."""
     files, rows, texts = (batch.column(name).to_pylist() for name in ("file", "row", "text"))
     good = [place for place, row in enumerate(rows) if row != FAILED]
     try:
-        found = labelling.answers(_opened(labelling), [texts[place] for place in good]) if good else []
+        found = job.answers(_opened(job.model), [texts[place] for place in good]) if good else []
     except HGCLRError as error:
         yield _table(files[0], [FAILED], "answer", [str(error)])
         return
@@ -238,6 +226,6 @@ def _table(file: int, rows: list[int], name: str, values: list[str]) -> pyarrow.
 
 
 @lru_cache(maxsize=1)
-def _opened(labelling: Labelling) -> HierarchicalClassifier:
+def _opened(model: str) -> HierarchicalClassifier:
     """Load the model, once in a process."""
-    return labelling.open()
+    return HierarchicalClassifier.from_pretrained(model)

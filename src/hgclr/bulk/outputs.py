@@ -1,4 +1,4 @@
-"""Write rows with their labels: JSON lines, CSV and TSV, gzipped or not."""
+"""Write rows with their labels: JSON lines, CSV and TSV, gzipped or not, and Parquet."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import gzip
 import io
 import json
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from hgclr.bulk.chunks import Answer, Chunk, format_of
-from hgclr.bulk.inputs import Survey
+from hgclr.bulk.chunks import Chunk, Survey
+from hgclr.bulk.inputs import format_of
+from hgclr.bulk.job import Answer
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 
@@ -28,6 +29,10 @@ __all__ = ["SEPARATOR", "Added", "open_writer"]
 
 SEPARATOR = ";"
 """Between labels in one cell of a table: what reading documents takes for it too, unless told otherwise."""
+GROUP_ROWS, GROUP_BYTES = 2**14, 2**26
+"""A row group ends when it has so many rows or bytes: small ones cost every reader time, large ones us memory."""
+Write = Callable[[Chunk, Sequence[Answer]], None]
+"""Writes the rows of a chunk, each with its answer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Added:
     """Which columns results have beside predictions.
 
     Args:
-        doubtful: labels that were left out for doubt.
+        abstained: labels that were left out because they are not probable enough.
         error: why a row has no labels.
     """
 
@@ -43,44 +48,26 @@ class Added:
     error: bool
 
     def names(self, columns: Sequence[str], *, table: bool) -> dict[str, str]:
-        """Return the names of the added columns: their own, or with a number behind where the input has such a column.
-
-        Args:
-            columns: what the input has.
-            table: whether cells hold plain text only.
-        """
+        """Return the names of the added columns, with a number behind where the input has a column of that name."""
         own = ["labels", "probabilities"] if table else ["predictions"]
         own += ["abstained"] * self.abstained + ["error"] * self.error
-        names: dict[str, str] = {}
-        for name in own:
-            fresh, number = name, 2
-            while fresh in columns:
-                fresh, number = f"{name}_{number}", number + 1
-            names[name] = fresh
-        return names
+        return {name: next(fresh for fresh in _variants(name) if fresh not in columns) for name in own}
 
 
-class Writer(Protocol):
-    """Anything that writes rows."""
-
-    def write(self, chunk: Chunk, answers: Sequence[Answer]) -> None:
-        """Write the rows of a chunk, each with its answer."""
+def _variants(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
 
 
 @contextmanager
-def open_writer(target: Path, survey: Survey, added: Added) -> Iterator[Writer]:
-    """Yield a writer to a file that is there, whole, when the block succeeds, and as it was before when it fails.
-
-    Args:
-        target: the file, whose name tells its format.
-        survey: what is known of the input.
-        added: the columns of the results.
-    """
+def open_writer(target: Path, survey: Survey, added: Added) -> Iterator[Write]:
+    """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails."""
     kind = format_of(target)
+    names = added.names(survey.columns, table=kind.name in ("csv", "tsv"))
     with ExitStack() as stack:
         path = stack.enter_context(atomic_file(target))
         if kind.name == "parquet":
-            yield stack.enter_context(ParquetWriter(path, survey, added))
+            yield stack.enter_context(_parquet_writer(path, survey, names))
             return
         raw: IO[bytes] = stack.enter_context(path.open("wb"))
         if kind.gzipped:  # without name and time, so that equal content makes equal files
@@ -88,39 +75,37 @@ def open_writer(target: Path, survey: Survey, added: Added) -> Iterator[Writer]:
             raw = cast(IO[bytes], stack.enter_context(packed))
         stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         if kind.name == "jsonl":
-            yield _JsonLinesWriter(stream, survey, added)
+            yield _json_writer(stream, names)
         else:
-            yield _TableWriter(stream, survey, added, "," if kind.name == "csv" else "\t")
+            yield _table_writer(stream, survey.columns, names, "," if kind.name == "csv" else "\t")
 
 
-class _JsonLinesWriter:
-    def __init__(self, stream: IO[str], survey: Survey, added: Added) -> None:
-        self._stream, self._names = stream, added.names(survey.columns, table=False)
-
-    def write(self, chunk: Chunk, answers: Sequence[Answer]) -> None:
+def _json_writer(stream: IO[str], names: Mapping[str, str]) -> Write:
+    def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
         for values, answer, error in zip(chunk.values(), answers, chunk.errors(), strict=True):
-            row = values | {self._names[name]: labels for name, labels in answer.items()}
+            row = values | {names[name]: labels for name, labels in answer.items()}
             if error is not None:
-                row[self._names["error"]] = error
-            self._stream.write(_json(row) + "\n")
+                row[names["error"]] = error
+            stream.write(_json(row) + "\n")
+
+    return write
 
 
-class _TableWriter:
-    def __init__(self, stream: IO[str], survey: Survey, added: Added, delimiter: str) -> None:
-        self._columns, self._added = survey.columns, added
-        self._table = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        self._table.writerow([*survey.columns, *added.names(survey.columns, table=True).values()])
+def _table_writer(stream: IO[str], columns: Sequence[str], names: Mapping[str, str], delimiter: str) -> Write:
+    table = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    table.writerow([*columns, *names.values()])
 
-    def write(self, chunk: Chunk, answers: Sequence[Answer]) -> None:
+    def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
         for values, answer, error in zip(chunk.values(), answers, chunk.errors(), strict=True):
-            cells = [_cell(values.get(column)) for column in self._columns]
-            cells.append(_joined(answer["predictions"], "id"))
-            cells.append(_joined(answer["predictions"], "probability"))
-            if self._added.abstained:
-                cells.append(_joined(answer.get("abstained", []), "id"))
-            if self._added.error:
-                cells.append(error or "")
-            self._table.writerow(cells)
+            cells = {
+                "labels": _joined(answer["predictions"], "id"),
+                "probabilities": _joined(answer["predictions"], "probability"),
+                "abstained": _joined(answer.get("abstained", []), "id"),
+                "error": error or "",
+            }
+            table.writerow([*(_cell(values.get(column)) for column in columns), *(cells[name] for name in names)])
+
+    return write
 
 
 def _joined(labels: Sequence[dict[str, Any]], field: str) -> str:
@@ -165,78 +150,46 @@ def _plain(value: object) -> object:
     )
 
 
-GROUP_ROWS, GROUP_BYTES = 2**14, 2**26
-"""A row group ends when it has so many rows or bytes: small ones cost every reader time, large ones us memory."""
+@contextmanager
+def _parquet_writer(path: Path, survey: Survey, names: Mapping[str, str]) -> Iterator[Write]:
+    import pyarrow
+    import pyarrow.parquet
 
+    text = pyarrow.string()
+    fields = [("id", text), ("path", pyarrow.list_(text)), ("probability", pyarrow.float64())]
+    labels = pyarrow.list_(pyarrow.struct(fields))
+    schema: Any = survey.schema
+    for name, fresh in names.items():
+        schema = schema.append(pyarrow.field(fresh, text if name == "error" else labels))
+    waiting: list[pyarrow.RecordBatch] = []
+    with _unfit_reported():
+        file = pyarrow.parquet.ParquetWriter(path, schema)
 
-class ParquetWriter(AbstractContextManager["ParquetWriter"]):
-    """Write a Parquet file.
-
-    Args:
-        path: the file.
-        survey: the columns and types of the input.
-        added: the columns of the results.
-
-    Raises:
-        InputError: if Parquet cannot hold a column.
-    """
-
-    def __init__(self, path: Path, survey: Survey, added: Added) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        self._names = added.names(survey.columns, table=False)
-        fields = [
-            ("id", pyarrow.string()),
-            ("path", pyarrow.list_(pyarrow.string())),
-            ("probability", pyarrow.float64()),
-        ]
-        labels = pyarrow.list_(pyarrow.struct(fields))
-        types = {"error": pyarrow.string(), "predictions": labels, "abstained": labels}
-        self._input = survey.schema
-        schema: Any = survey.schema
-        for name, fresh in self._names.items():
-            schema = schema.append(pyarrow.field(fresh, types[name]))
-        self._schema = schema
-        self._waiting: list[pyarrow.RecordBatch] = []
-        with _unfit_reported():
-            self._file = pyarrow.parquet.ParquetWriter(path, self._schema)
-
-    def write(self, chunk: Chunk, answers: Sequence[Answer]) -> None:
-        """Write the rows of a chunk, each with its answer."""
-        import pyarrow
-
+    def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
+        cells: dict[str, list[Any]] = {
+            "predictions": [answer["predictions"] for answer in answers],
+            "abstained": [answer.get("abstained", []) for answer in answers],
+            "error": chunk.errors(),
+        }
         with _unfit_reported():
             batch = chunk.table
             if batch is None:
-                batch = pyarrow.RecordBatch.from_pylist(chunk.rows, schema=self._input)
-            cells: dict[str, list[object]] = {
-                "predictions": [answer["predictions"] for answer in answers],
-                "abstained": [answer.get("abstained", []) for answer in answers],
-                "error": list(chunk.errors()),
-            }
-            arrays = [pyarrow.array(cells[name], self._schema.field(fresh).type) for name, fresh in self._names.items()]
-            self._waiting.append(pyarrow.RecordBatch.from_arrays([*batch.columns, *arrays], schema=self._schema))
-        rows = sum(batch.num_rows for batch in self._waiting)
-        if rows >= GROUP_ROWS or sum(batch.nbytes for batch in self._waiting) >= GROUP_BYTES:
-            self._flush()
+                batch = pyarrow.RecordBatch.from_pylist(chunk.rows, schema=survey.schema)
+            arrays = [pyarrow.array(cells[name], schema.field(fresh).type) for name, fresh in names.items()]
+            waiting.append(pyarrow.RecordBatch.from_arrays([*batch.columns, *arrays], schema=schema))
+        rows, size = sum(batch.num_rows for batch in waiting), sum(batch.nbytes for batch in waiting)
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            flush()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            self._file.close()
-
-    def _flush(self) -> None:
-        import pyarrow
-
-        if self._waiting:
+    def flush() -> None:
+        if waiting:
             with _unfit_reported():
-                self._file.write_table(pyarrow.Table.from_batches(self._waiting, self._schema))
-            self._waiting = []
+                file.write_table(pyarrow.Table.from_batches(waiting, schema))
+            waiting.clear()
+
+    with file:
+        yield write
+        flush()
 
 
 @contextmanager

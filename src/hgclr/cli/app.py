@@ -32,8 +32,22 @@ from hgclr.errors import HGCLRError
 __all__ = ["app"]
 
 
+FORMER_OPTIONS = {"--sure": "--abstain-below"}
+"""Options under the names that they had in version 0.1."""
+
+
 class Commands(TyperGroup):
-    """Turn our errors into one line on standard error and exit code 2."""
+    """Turn our errors into one line on standard error and exit code 2, and former names of options into their own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; of that of a command its name only."""
+        end = args.index("--") if "--" in args else len(args)
+        for place, argument in enumerate(args[:end]):
+            former, equals, value = argument.partition("=")
+            if (name := FORMER_OPTIONS.get(former)) is not None:
+                typer.echo(f"notice: {former} is called {name} now; version 0.3 will refuse the old name", err=True)
+                args[place] = f"{name}{equals}{value}"
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""

@@ -6,12 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress
 
     from hgclr.inference import HierarchicalClassifier
 
-__all__ = ["open_classifier", "progress_bar", "quiet_libraries", "show_log", "standard_error"]
+__all__ = ["find_folder", "open_classifier", "progress_bar", "quiet_libraries", "show_log", "standard_error"]
 
 
 def standard_error() -> Console:
@@ -66,13 +68,20 @@ def quiet_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def open_classifier(model: str) -> HierarchicalClassifier:
-    """Load a model; torch and transformers, whose import takes seconds, only for one that needs them."""
+def find_folder(model: str) -> Path:
+    """Return the folder of a model; torch and transformers, whose import takes seconds, only if it needs them."""
     from hgclr.errors import require_extra
-    from hgclr.inference import HierarchicalClassifier
     from hgclr.inference.loading import find_model, is_onnx
 
-    if not is_onnx(find_model(model)):
+    folder = find_model(model)
+    if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model that is no ONNX folder")
         quiet_libraries()
-    return HierarchicalClassifier.from_pretrained(model)
+    return folder
+
+
+def open_classifier(model: str) -> HierarchicalClassifier:
+    """Load a model."""
+    from hgclr.inference import HierarchicalClassifier
+
+    return HierarchicalClassifier.from_pretrained(find_folder(model))

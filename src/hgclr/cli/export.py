@@ -12,8 +12,10 @@ import typer
 from hgclr.cli.options import Model, Reading, reading_options
 
 if TYPE_CHECKING:
+    from huggingface_hub import ModelCard
+
     from hgclr.data import DataFolder
-    from hgclr.export.card import ModelCard, Score
+    from hgclr.export.card import Score
     from hgclr.export.onnx import OnnxExport
     from hgclr.export.sentence_transformers import SentenceTransformersExport
     from hgclr.export.stock import StockExport
@@ -155,70 +157,53 @@ def _write(model: str, to: Target, output: Path, texts: Sequence[str], *, fold_t
 
 def _summary(result: Export) -> list[str]:
     """Return what was written, what it differs by, and what to do with it."""
-    from hgclr.export.sentence_transformers import SentenceTransformersExport
+    from hgclr.export.onnx import OnnxExport
     from hgclr.export.stock import StockExport
 
+    folder, difference = result.folder, result.difference
+    if isinstance(result, OnnxExport):
+        before, after = result.model_bytes / 1e6, result.graph_bytes / 1e6
+        apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
+        return [
+            f"written: {folder}, {after:.1f} MB (the weights in torch: {before:.1f} MB)",
+            f"largest difference from torch on {difference.texts} texts: {apart}",
+            f"use it: hgclr predict {folder} \"a text\" (pip install 'hgclr[onnx]' is enough for that)",
+        ]
+    alone = "hgclr need not be installed for that"
     if isinstance(result, StockExport):
-        return _stock_summary(result)
-    return _modules_summary(result) if isinstance(result, SentenceTransformersExport) else _onnx_summary(result)
-
-
-def _stock_summary(result: StockExport) -> list[str]:
-    place = f'model="{result.folder}", top_k=None, truncation=True'
-    if result.own_class is None:
-        how = f'use it: transformers.pipeline("text-classification", {place}); hgclr need not be installed for that'
-        what = f"{result.class_name} of transformers"
+        given, call = "a score above one half", "transformers.pipeline("
+        call += f'"text-classification", model="{folder}", top_k=None, truncation=True)'
+        what, how = f"{result.class_name} of transformers", f"{call}; {alone}"
+        if result.own_class is not None:
+            what = f"{result.class_name} of hgclr, because {result.own_class}"
+            how = f"import hgclr.models, then {call}"
     else:
-        how = f'use it: import hgclr.models, then transformers.pipeline("text-classification", {place})'
-        what = f"{result.class_name} of hgclr, because {result.own_class}"
-    return [f"written: {result.folder}, {what}", *_equal_logits(result, "a score above one half"), how]
-
-
-def _modules_summary(result: SentenceTransformersExport) -> list[str]:
-    how = f'sentence_transformers.SentenceTransformer("{result.folder}").encode(texts) gives logits'
-    return [
-        f"written: {result.folder}, modules of sentence-transformers with {result.pooling} pooling",
-        *_equal_logits(result, "a logit above 0"),
-        f"use it: {how}; hgclr need not be installed for that",
-    ]
-
-
-def _equal_logits(result: StockExport | SentenceTransformersExport, given: str) -> list[str]:
-    """Return how far logits are from the model's, and whether thresholds are in them."""
-    difference = result.difference
+        given, what = "a logit above 0", f"modules of sentence-transformers with {result.pooling} pooling"
+        how = f'sentence_transformers.SentenceTransformer("{folder}").encode(texts) gives logits; {alone}'
     apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
-    folded = [f"thresholds are folded into the bias: {given} means that the label is given"] if result.folded else []
-    return [f"largest difference from the model on {difference.texts} texts: {apart}", *folded]
-
-
-def _onnx_summary(result: OnnxExport) -> list[str]:
-    before, after = result.model_bytes / 1e6, result.graph_bytes / 1e6
-    difference = result.difference
-    apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
     return [
-        f"written: {result.folder}, {after:.1f} MB (the weights in torch: {before:.1f} MB)",
-        f"largest difference from torch on {difference.texts} texts: {apart}",
-        f"use it: hgclr predict {result.folder} \"a text\" (pip install 'hgclr[onnx]' is enough for that)",
+        f"written: {folder}, {what}",
+        f"largest difference from the model on {difference.texts} texts: {apart}",
+        *([f"thresholds are folded into the bias: {given} means that the label is given"] if result.folded else []),
+        f"use it: {how}",
     ]
 
 
 def _card(model: str, to: Target, result: Export, scores: Sequence[Score], licence: str | None) -> ModelCard:
     """Return the model card, from the folder as hgclr itself loads it."""
-    from hgclr.export.card import ModelCard, read_training
-    from hgclr.export.onnx import OnnxExport
-    from hgclr.export.stock import StockExport
+    from hgclr.export.card import model_card, read_training
     from hgclr.inference.loading import load
 
     written = load(result.folder, "cpu")
-    return ModelCard(
-        kind="model" if isinstance(result, StockExport) and result.own_class is not None else to,
-        name=result.folder.resolve().name,
-        decisions=written.decisions,
-        max_length=written.max_length,
+    return model_card(
+        to if getattr(result, "own_class", None) is None else "model",
+        result.folder.resolve().name,
+        written.decisions,
+        written.max_length,
         training=read_training(model, len(written.taxonomy)),
         scores=scores,
         licence=licence,
-        folded=not isinstance(result, OnnxExport) and result.folded,
+        folded=getattr(result, "folded", False),
     )
 
 

@@ -60,8 +60,6 @@ Paths = Annotated[int | None, typer.Option(min=1, help="Paths that top-k-paths g
 AbstainBelow = Annotated[
     float | None,
     typer.Option(
-        "--abstain-below",
-        "--sure",  # its name in version 0.1
         min=0.0,
         max=1.0,
         help="Stop at the parent of a label less probable than this; it is listed as abstained.",

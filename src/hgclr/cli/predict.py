@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import tee
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, TextColumn, Threshold
+from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Rule, TextColumn, Threshold
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
@@ -99,7 +99,7 @@ def predict(
     """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal, files in bulk.
 
     Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
-    With --abstain-below, labels that were left out for doubt are in a field **abstained** where there are any.
+    With --abstain-below, labels that are not probable enough are in a field **abstained** where there are any.
     Input is streamed: memory stays flat however long it is.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder, and all
@@ -109,8 +109,6 @@ def predict(
 
     Example: **hgclr predict runs/first/model --input 'part-*.parquet' --output labelled/**
     """
-    from rich.console import Console
-
     from hgclr.errors import InputError
 
     if texts and sources:
@@ -118,55 +116,57 @@ def predict(
             "texts are given both as arguments and by --input",
             remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
         )
-    for_bulk = {
-        "--engine": engine,
-        "--format": file_format,
-        "--workers": workers,
-        "--ray-address": ray_address,
-        "--skip-bad-rows": skip_bad_rows,
-        "--overwrite": overwrite,
+    for_bulk: dict[str, Any] = {
+        "engine": engine,
+        "file_format": file_format,
+        "workers": workers,
+        "ray_address": ray_address,
+        "skip_bad_rows": skip_bad_rows,
+        "overwrite": overwrite,
+    }
+    deciding: dict[str, Any] = {
+        "decode": decode,
+        "threshold": threshold,
+        "paths": paths,
+        "abstain_below": abstain_below,
     }
     if is_bulk(sources or [], output, engine, file_format):
         if show == "tree":
             raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
-        predict_in_bulk(
-            model,
-            sources or [],
-            output,
-            text_column=text_column,
-            file_format=file_format,
-            engine=engine or "local",
-            workers=workers,
-            ray_address=ray_address,
-            threshold=threshold,
-            decode=decode,
-            paths=paths,
-            abstain_below=abstain_below,
-            skip_bad_rows=skip_bad_rows,
-            overwrite=overwrite,
-        )
+        for_bulk["engine"] = engine or "local"
+        _predict_in_bulk(model, sources or [], output, text_column=text_column, **deciding, **for_bulk)
         return
-    if unused := [name for name, value in for_bulk.items() if value]:
+    if unused := next((name for name, value in for_bulk.items() if value), None):
+        option = "--format" if unused == "file_format" else f"--{unused.replace('_', '-')}"
         raise InputError(
-            f"{unused[0]} is for bulk prediction only", remedy="give files as --input and a folder as --output"
+            f"{option} is for bulk prediction only", remedy="give files as --input and a folder as --output"
         )
     source = Path(sources[0]) if sources else None
+    column = "text" if texts else text_column
+    rows = ({column: text} for text in texts) if texts else _rows(source, column)
+    as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
+    _predict_rows(model, rows, column, output, as_tree=as_tree, **deciding)
+
+
+def _predict_rows(
+    model: str,
+    rows: Iterator[dict[str, Any]],
+    column: str,
+    output: str | None,
+    *,
+    as_tree: bool,
+    decode: Rule | None,
+    **changes: Any,
+) -> None:
+    from rich.console import Console
+
     from hgclr.cli.console import open_classifier, progress_bar
     from hgclr.cli.tables import prediction_tree
     from hgclr.files import atomic_file
 
-    as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
-    rows = ({"text": text} for text in texts) if texts else _rows(source, text_column)
-    column = "text" if texts else text_column
     classifier = open_classifier(model)
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
-    waiting: deque[dict[str, Any]] = deque()  # rows that were read and not yet labelled: one window at most
-
-    def read() -> Iterator[str]:
-        for row in rows:
-            waiting.append(row)
-            yield row[column]
-
+    decisions = classifier.decisions.changed(rule=decode, **changes)
+    labelled, read = tee(rows)  # of which one window at most is kept
     with ExitStack() as stack:
         stream: IO[str] = sys.stdout
         if output is not None:
@@ -176,13 +176,13 @@ def predict(
         bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
         task = bar.add_task("texts", total=None)
         console = Console()
-        for prediction in classifier.stream(read(), decisions):
-            row = waiting.popleft()
+        predictions = classifier.stream((row[column] for row in read), decisions)
+        for prediction, row in zip(predictions, labelled, strict=True):
             if as_tree:
                 console.print(prediction_tree(row[column], prediction))
             else:
-                labelled = {**row, **prediction.to_json()}
-                stream.write(json.dumps(labelled, ensure_ascii=False, default=str) + "\n")
+                line = json.dumps({**row, **prediction.to_json()}, ensure_ascii=False, default=str)
+                stream.write(line + "\n")
             bar.advance(task)
 
 
@@ -196,7 +196,7 @@ def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
     if source is None or str(source) == "-":
         if sys.stdin.isatty():
             sys.stderr.write("one text a line; end with Ctrl-D\n")
-        yield from _lines(sys.stdin.buffer, Path("standard input"))
+        yield from _lines(sys.stdin.buffer, Path("standard input"), text_column)
     elif source.name.lower().endswith(SUFFIXES):
         for row in read_rows(source, (text_column,)):
             if isinstance(row, BadRow):
@@ -209,17 +209,17 @@ def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
     else:
         try:
             with source.open("rb") as file:
-                yield from _lines(file, source)
+                yield from _lines(file, source, text_column)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=source) from error
 
 
-def _lines(stream: IO[bytes], path: Path) -> Iterator[dict[str, Any]]:
+def _lines(stream: IO[bytes], path: Path, text_column: str) -> Iterator[dict[str, Any]]:
     from hgclr.errors import InputError
 
     for number, line in enumerate(stream, 1):
         try:
-            yield {"text": line.decode().rstrip("\r\n")}
+            yield {text_column: line.decode().rstrip("\r\n")}
         except UnicodeDecodeError as error:
             raise InputError("not UTF-8", path=path, line=number, remedy="save the file as UTF-8") from error
 
@@ -236,12 +236,11 @@ def is_bulk(sources: Sequence[str], output: str | None, engine: str | None, file
     return into_folder or Path(sources[0]).is_dir() or is_pattern(sources[0])
 
 
-def predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
+def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
     """Label files into a folder, with a bar on standard error."""
     from hgclr.bulk import predict_files
-    from hgclr.cli.console import progress_bar, quiet_libraries, standard_error
-    from hgclr.errors import InputError, require_extra
-    from hgclr.inference.loading import is_onnx
+    from hgclr.cli.console import find_folder, progress_bar, standard_error
+    from hgclr.errors import InputError
 
     if output is None:
         raise InputError("the results of bulk prediction go to a folder", remedy="name one with --output")
@@ -249,9 +248,7 @@ def predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **op
         raise InputError("standard input is no file", remedy="give files, folders or patterns as --input")
     if options["ray_address"] is not None and options["engine"] != "ray":
         raise InputError("--ray-address is for the engine ray", remedy="add --engine ray")
-    if not is_onnx(model):
-        require_extra("torch", extra="train", capability="A model that is no ONNX folder")
-        quiet_libraries()
+    folder = find_folder(model)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
 
@@ -259,7 +256,9 @@ def predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **op
             place = f"{progress.file.name} ({progress.number} of {progress.files})"
             bar.update(task, completed=progress.rows, total=max(progress.rows, progress.expected), description=place)
 
-        result = predict_files(model, sources, output, progress=show, **options)
+        # The nodes of a cluster need not have the folder: they look the name up themselves.
+        place = folder if options["engine"] == "local" else model
+        result = predict_files(place, sources, output, progress=show, **options)
     standard_error().print(_summary(result, output), soft_wrap=True, markup=False)
 
 

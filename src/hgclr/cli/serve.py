@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,87 +16,79 @@ __all__ = ["serve"]
 REQUESTS, BATCHES, LIMITS = "Requests", "Batches", "Limits of a request"
 
 
+def _option(text: str, variable: str, panel: str | None = None, name: str | None = None, **limits: Any) -> Any:
+    """Return an option that can be set by the environment variable HGCLR_…, too."""
+    names = () if name is None else (name,)
+    return typer.Option(*names, envvar=f"HGCLR_{variable}", rich_help_panel=panel, help=text, **limits)
+
+
 def serve(
     model: Model,
     host: Annotated[
         str,
-        typer.Option(
-            envvar="HGCLR_HOST",
-            help="Address to listen on. Only this machine reaches the default; 0.0.0.0: every one that can.",
-        ),
+        _option("Address to listen on. Only this machine reaches the default; 0.0.0.0: every one that can.", "HOST"),
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(envvar="HGCLR_PORT", min=0, max=65535, help="Port to listen on; 0: any free one.")
-    ] = 8000,
+    port: Annotated[int, _option("Port to listen on; 0: any free one.", "PORT", min=0, max=65535)] = 8000,
     max_queue: Annotated[
         int,
-        typer.Option(
-            envvar="HGCLR_MAX_QUEUE",
+        _option(
+            "Texts that may wait. A request beyond that is refused at once with 429 and told when to come again.",
+            "MAX_QUEUE",
+            REQUESTS,
             min=1,
-            rich_help_panel=REQUESTS,
-            help="Texts that may wait. A request beyond that is refused at once with 429 and told when to come again.",
         ),
     ] = 1024,
     deadline: Annotated[
         float,
-        typer.Option(
-            envvar="HGCLR_DEADLINE",
+        _option(
+            "Seconds after which a request is answered with 504 and its texts are dropped.",
+            "DEADLINE",
+            REQUESTS,
             min=0.001,
-            rich_help_panel=REQUESTS,
-            help="Seconds after which a request is answered with 504 and its texts are dropped.",
         ),
     ] = 30.0,
     grace: Annotated[
         float,
-        typer.Option(
-            envvar="HGCLR_GRACE",
+        _option(
+            "Seconds to finish what is under way after SIGTERM or Ctrl-C; nothing new is taken meanwhile.",
+            "GRACE",
+            REQUESTS,
             min=0.0,
-            rich_help_panel=REQUESTS,
-            help="Seconds to finish what is under way after SIGTERM or Ctrl-C; nothing new is taken meanwhile.",
         ),
     ] = 30.0,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(
-            envvar="HGCLR_BATCH_TOKENS",
+        _option(
+            "Tokens computed at a time, padding included; default: what the backend takes best.",
+            "BATCH_TOKENS",
+            BATCHES,
             min=1,
-            rich_help_panel=BATCHES,
-            help="Tokens computed at a time, padding included; default: what the backend takes best.",
         ),
     ] = None,
     max_wait: Annotated[
         float,
-        typer.Option(
+        _option(
+            "Milliseconds that a text waits at most for others to be computed with.",
+            "MAX_WAIT_MS",
+            BATCHES,
             "--max-wait-ms",
-            envvar="HGCLR_MAX_WAIT_MS",
             min=0.0,
-            rich_help_panel=BATCHES,
-            help="Milliseconds that a text waits at most for others to be computed with.",
         ),
     ] = 2.0,
-    body_bytes: Annotated[
-        int,
-        typer.Option(envvar="HGCLR_BODY_BYTES", min=1, rich_help_panel=LIMITS, help="Size of a body; beyond it 413."),
-    ] = 4 * 2**20,
+    body_bytes: Annotated[int, _option("Size of a body; beyond it 413.", "BODY_BYTES", LIMITS, min=1)] = 4 * 2**20,
     texts_per_request: Annotated[
-        int,
-        typer.Option(
-            envvar="HGCLR_TEXTS_PER_REQUEST", min=1, rich_help_panel=LIMITS, help="Texts in one; beyond it 422."
-        ),
+        int, _option("Texts in one; beyond it 422.", "TEXTS_PER_REQUEST", LIMITS, min=1)
     ] = 256,
     characters_per_text: Annotated[
-        int,
-        typer.Option(
-            envvar="HGCLR_CHARACTERS_PER_TEXT", min=1, rich_help_panel=LIMITS, help="Length of a text; beyond it 422."
-        ),
+        int, _option("Length of a text; beyond it 422.", "CHARACTERS_PER_TEXT", LIMITS, min=1)
     ] = 20_000,
     log_requests: Annotated[
         bool,
-        typer.Option(
+        _option(
+            "A line for each on standard error: id, endpoint, status, time, number of texts. Never a text.",
+            "LOG_REQUESTS",
+            REQUESTS,
             "--log-requests",
-            envvar="HGCLR_LOG_REQUESTS",
-            rich_help_panel=REQUESTS,
-            help="A line for each on standard error: id, endpoint, status, time, number of texts. Never a text.",
         ),
     ] = False,
 ) -> None:
@@ -110,6 +102,7 @@ def serve(
 
     Example: **hgclr serve runs/first/model --port 8080**
     """
+    import logging
     import os
 
     from hgclr.errors import require_extra
@@ -118,6 +111,7 @@ def serve(
         require_extra(module, extra="serve", capability="The web service")
     from hgclr.cli.console import open_classifier, standard_error
     from hgclr.serving.app import create_app, listen, run
+    from hgclr.serving.middleware import ACCESS
     from hgclr.serving.settings import Settings, read_key
 
     settings = Settings(
@@ -131,8 +125,8 @@ def serve(
         grace=grace,
         key=read_key(os.environ),
     )
-    if log_requests:
-        _show_requests()
+    if log_requests:  # which are quieter than the rest of the log otherwise
+        logging.getLogger(ACCESS).setLevel(logging.INFO)
     console = standard_error()
     with listen(host, port) as listener:  # before the model, which takes longer to load than to tell that it is taken
         with console.status(f"loading {model}"):
@@ -177,12 +171,3 @@ def _announce(name: str, classifier: HierarchicalClassifier, address: str, *, lo
         "stop    Ctrl-C",
     ]
     standard_error().print(Panel.fit("\n".join(lines), title="hgclr serve"), soft_wrap=True)
-
-
-def _show_requests() -> None:
-    """Let the log of requests through, which is quieter than the rest without this."""
-    import logging
-
-    from hgclr.serving.middleware import ACCESS
-
-    logging.getLogger(ACCESS).setLevel(logging.INFO)

@@ -1,34 +1,168 @@
-"""Hold an export against the torch model it came from."""
+"""What all exports share: open the model, write a folder whole or not at all, and hold it against the torch model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor
 
 from hgclr.errors import InputError
+from hgclr.files import atomic_folder
 from hgclr.inference.backends import Backend, TorchBackend, pad, windows
 from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
+from hgclr.inference.manifest import write_manifest
+from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 
-__all__ = ["Difference", "compare", "open_model", "open_tokenizer", "sample_batches"]
+__all__ = [
+    "Computation",
+    "ExportSource",
+    "LogitDifference",
+    "compare",
+    "new_folder",
+    "open_model",
+    "refuse_used",
+    "sample_batches",
+    "write_checked",
+]
 
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+Computation = Callable[[Tensor, Tensor], Tensor]
+"""Logits, (B, K), from ids and mask, (B, L)."""
 SHORT = 24
 """Label names among the texts of the comparison."""
 GROUP = 8
 """Given texts in a batch."""
+TOLERANCE = 1e-5
+"""How far a logit may be from the model's; it should not be at all, but for the order of a sum."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class ExportSource:
+    """A model to export: what the user calls it, its folder, and the model itself on the CPU, in fp32."""
+
+    name: str | Path
+    folder: Path
+    loaded: LoadedModel
+    backend: TorchBackend
+
+    @property
+    def network(self) -> HierarchicalPreTrainedModel:
+        """The torch model."""
+        return self.backend.model
+
+
+def open_model(model: str | Path, output: Path) -> ExportSource:
+    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out.
+
+    Raises:
+        InputError: if there is no such model, or the output is in use.
+    """
+    refuse_used(output)
+    folder = find_model(model)
+    if is_onnx(folder):
+        raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
+    loaded = load(folder, "cpu")
+    if not isinstance(loaded.backend, TorchBackend):
+        raise TypeError(f"expected a torch model, got {type(loaded.backend).__name__}")
+    network = loaded.backend.model.float()
+    network.config.name_or_path = ""
+    network.config.text_encoder.name_or_path = Path(network.config.text_encoder.name_or_path).name
+    return ExportSource(model, folder, loaded, loaded.backend)
+
+
+def refuse_used(output: Path) -> None:
+    """Raise an `InputError` if the output is neither new nor an empty folder."""
+    if any(output.iterdir()) if output.is_dir() else output.exists():
+        raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
+
+
+@contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds.
+
+    Raises:
+        InputError: if the output is in use, or cannot be written.
+    """
+    refuse_used(output)
+    try:
+        with atomic_folder(output) as folder:
+            yield folder
+    except OSError as error:
+        raise InputError(f"the model cannot be written: {error.strerror or error}", path=output) from error
+
+
+def write_checked(
+    source: ExportSource,
+    output: Path,
+    form: str,
+    write: Callable[[Path], object],
+    read: Callable[[Path], Computation],
+    *,
+    texts: Sequence[str],
+    shift: NDArray[np.float32] | None,
+    relative: bool = False,
+) -> LogitDifference:
+    """Write a model for another library with tokenizer, decisions and manifest, read it again and compare the two.
+
+    Args:
+        source: the model.
+        output: a new or empty folder, which is written whole or not at all.
+        form: what it becomes, for messages.
+        write, read: what writes weights and configuration into a folder, and reads them.
+        texts: see :func:`sample_batches`.
+        shift: see :func:`compare`.
+        relative: whether a logit may be off by a share of it where it is larger than 1.
+
+    Raises:
+        InputError: if the output cannot be written, or gives other logits.
+    """
+    max_length = source.loaded.max_length
+    tokenizer: Any = load_tokenizer(str(source.folder))
+    tokenizer.model_max_length = max_length  # other programs cut texts where the model does, and pad when told to
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.enable_truncation(max_length)
+    with new_folder(output) as folder:
+        write(folder)
+        tokenizer.save_pretrained(folder)
+        source.loaded.decisions.write(folder)
+        batches = sample_batches(source.loaded, texts)
+        difference = compare(source.backend, _Computed(read(folder)), batches, shift)
+        if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # NaN is not
+            raise InputError(
+                f"this model as {form} gives other logits, by {difference.logit:.2g}",
+                path=source.name,
+                remedy="nothing was written; use the model as it is",
+            )
+        write_manifest(folder)
+    return difference
+
+
+class _Computed:
+    """A function of torch's tensors as a backend."""
+
+    batch_tokens = 1024
+
+    def __init__(self, compute: Computation) -> None:
+        self._compute = compute
+
+    def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            logits: NDArray[np.float32] = self._compute(*map(torch.from_numpy, (input_ids, attention_mask))).numpy()
+        return logits
+
+
+@dataclass(frozen=True)
+class LogitDifference:
     """How far two backends are apart on the same texts.
 
     Args:
@@ -72,15 +206,8 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 
 def compare(
     expected: Backend, found: Backend, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
-) -> Difference:
-    """Return how far one backend is from another.
-
-    Args:
-        expected: the model.
-        found: the export.
-        batches: what to hold them against each other on.
-        shift: what the export's logits have been moved by, (K,).
-    """
+) -> LogitDifference:
+    """Return how far an export is from the model; ``shift`` is what its logits have been moved by, (K,)."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
         one, other = (backend.logits(*batch).astype(np.float64) for backend in (expected, found))
@@ -89,40 +216,4 @@ def compare(
         logit = np.maximum(logit, apart.max())  # which keeps a NaN
         relative = np.maximum(relative, (apart / np.maximum(np.abs(one), 1)).max())
         probability = np.maximum(probability, np.abs(sigmoid(one) - sigmoid(other)).max())
-    return Difference(sum(len(ids) for ids, _ in batches), float(logit), float(relative), float(probability))
-
-
-def open_model(model: str | Path, output: Path) -> tuple[LoadedModel, TorchBackend]:
-    """Load a model on the processor in fp32; what its configuration says of this machine's folders is left out.
-
-    Args:
-        model: a folder that ``hgclr train`` wrote, or a hub name.
-        output: where it will be written.
-
-    Raises:
-        InputError: if there is no such model, or the output is in use.
-    """
-    if any(output.iterdir()) if output.is_dir() else output.exists():
-        raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
-    folder = find_model(model)
-    if is_onnx(folder):
-        raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
-    loaded = load(folder, "cpu")
-    backend = loaded.backend
-    if not isinstance(backend, TorchBackend):
-        raise TypeError(f"expected a torch model, got {type(backend).__name__}")
-    backend.model.float()
-    config = backend.model.config
-    config.name_or_path = ""
-    config.text_encoder.name_or_path = Path(config.text_encoder.name_or_path).name
-    return loaded, backend
-
-
-def open_tokenizer(model: str | Path, max_length: int) -> PreTrainedTokenizerBase:
-    """Load a model's tokenizer for other programs: it cuts texts where the model does, and pads only when told to."""
-    tokenizer: Any = load_tokenizer(str(find_model(model)))
-    tokenizer.model_max_length = max_length
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.backend_tokenizer.enable_truncation(max_length)
-    opened: PreTrainedTokenizerBase = tokenizer
-    return opened
+    return LogitDifference(sum(len(ids) for ids, _ in batches), float(logit), float(relative), float(probability))

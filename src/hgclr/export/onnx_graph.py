@@ -1,10 +1,4 @@
-"""Leave out of the graph what a text's first token does not need.
-
-Where the text's vector is the first token's, the last layer's queries, attention, feed-forward network and norms are
-computed for all tokens and thrown away for all but one. The graph is walked from the head backwards: a tensor of which
-only the first slice along an axis is used asks for only that slice of the inputs of the operator it comes from, as far
-as the operators treat slices one by one. Where the walk ends, the slice is cut out. Logits stay what they were.
-"""
+"""Make the graph of a model smaller: compute the last layer for the first token only, and weights in int8."""
 
 from __future__ import annotations
 
@@ -16,28 +10,27 @@ from numpy.typing import NDArray
 
 __all__ = ["add_constant", "keep_first_token", "quantise"]
 
-
-def add_constant(graph: onnx_ir.Graph, name: str, array: NDArray[np.generic]) -> onnx_ir.Value:
-    """Put an array into a graph; the one that is there already under this name, if there is one."""
-    if name not in graph.initializers:
-        tensor = onnx_ir.tensor(array, name=name)
-        value = onnx_ir.Value(
-            name=name,
-            const_value=tensor,
-            shape=onnx_ir.Shape(array.shape),
-            type=onnx_ir.TensorType(tensor.dtype),
-        )
-        graph.register_initializer(value)
-    return graph.initializers[name]
-
-
 # Output element by element from inputs of its shape, or of one that is broadcast to it.
 ELEMENTWISE = {"Add", "And", "Cast", "Div", "Erf", "Exp", "Gelu", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub"}
 ELEMENTWISE |= {"Tanh", "Where"}
+FLOAT = onnx_ir.DataType.FLOAT
+# CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
+# not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
+LARGEST_FACTOR = 63
+LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing
+TABLE = 2**20
+"""Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
 
 
 def keep_first_token(model: onnx_ir.Model) -> int:
-    """Narrow, in place, every tensor of which the head uses the first token only; return how many there were."""
+    """Narrow, in place, every tensor of which the head uses the first token only; return how many there were.
+
+    Where the text's vector is the first token's, the last layer's queries, attention, feed-forward network and norms
+    are computed for all tokens and thrown away for all but one. The graph is walked from the head backwards: a tensor
+    of which only the first slice along an axis is used asks for only that slice of the inputs of the operator it comes
+    from, as far as the operators treat slices one by one. Where the walk ends, the slice is cut out. Logits stay what
+    they were.
+    """
     graph = model.graph
     narrow: dict[onnx_ir.Value, int] = {}  # tensors of which only the first slice is used -> along which axis
     wanted: dict[onnx_ir.Value, list[int | None]] = {}  # what each consumer uses: the first along an axis, or all
@@ -155,7 +148,6 @@ def _one_wide(value: onnx_ir.Value, axis: int) -> onnx_ir.Shape:
 
 
 def _numbers(graph: onnx_ir.Graph, numbers: list[int]) -> onnx_ir.Value:
-    """Return a constant vector."""
     return add_constant(graph, "first_token_" + "_".join(map(str, numbers)), np.array(numbers, dtype=np.int64))
 
 
@@ -169,18 +161,25 @@ def _attribute(node: onnx_ir.Node, name: str, default: int) -> int:
     return default if attribute is None else attribute.as_int()
 
 
-FLOAT = onnx_ir.DataType.FLOAT
-# Processors without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
-# not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
-LARGEST_FACTOR = 63
-LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing
-TABLE = 2**20
-"""Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
-
-
 def quantise(model: onnx_ir.Model) -> int:
     """Quantise, in place, all products with a weight matrix and look-ups in large tables; return how many."""
-    return _Quantiser(model.graph).run()
+    graph, count = model.graph, 0
+    quantiser = _Quantiser(graph)
+    for node in list(graph):
+        if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None:
+            result = quantiser.product(node, matrix)
+        elif _is_look_up(node) and (matrix := _matrix(node, 0)) is not None and matrix.size >= TABLE:
+            result = quantiser.look_up(node, matrix)
+        else:
+            continue
+        old = node.outputs[0]
+        old.replace_all_uses_with(result, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+        result.name, result.shape, result.type = old.name, old.shape, old.type
+        count += 1
+    for name in [name for name, value in graph.initializers.items() if not value.uses()]:
+        del graph.initializers[name]
+    return count
 
 
 class _Quantiser:
@@ -190,26 +189,6 @@ class _Quantiser:
         self.graph = graph
         self.weights: dict[tuple[onnx_ir.Value, int], tuple[onnx_ir.Value, onnx_ir.Value]] = {}
         self.activations: dict[onnx_ir.Value, Sequence[onnx_ir.Value]] = {}
-
-    def run(self) -> int:
-        """Go through the graph."""
-        count = 0
-        for node in list(self.graph):
-            if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None:
-                result = self.product(node, matrix)
-            elif _is_look_up(node) and (matrix := _matrix(node, 0)) is not None and matrix.size >= TABLE:
-                result = self.look_up(node, matrix)
-            else:
-                continue
-            old = node.outputs[0]
-            old.replace_all_uses_with(result, replace_graph_outputs=True)
-            self.graph.remove(node, safe=True)
-            result.name, result.shape, result.type = old.name, old.shape, old.type
-            count += 1
-        for value in [value for value in self.graph.initializers.values() if not value.uses()]:
-            if value.name is not None:
-                del self.graph.initializers[value.name]
-        return count
 
     def product(self, node: onnx_ir.Node, matrix: NDArray[np.float32]) -> onnx_ir.Value:
         """Put an integer product in the place of ``X W``."""
@@ -260,7 +239,6 @@ class _Quantiser:
         outputs: int = 1,
         **attributes: int,
     ) -> Sequence[onnx_ir.Value]:
-        """Insert a node before another; return its outputs."""
         node = onnx_ir.node(kind, inputs, attributes, num_outputs=outputs)
         self.graph.insert_before(before, node)
         return node.outputs
@@ -279,3 +257,17 @@ def _matrix(node: onnx_ir.Node, position: int) -> NDArray[np.float32] | None:
         return None
     array: NDArray[np.float32] = value.const_value.numpy()
     return array
+
+
+def add_constant(graph: onnx_ir.Graph, name: str, array: NDArray[np.generic]) -> onnx_ir.Value:
+    """Put an array into a graph; the one that is there already under this name, if there is one."""
+    if name not in graph.initializers:
+        tensor = onnx_ir.tensor(array, name=name)
+        value = onnx_ir.Value(
+            name=name,
+            const_value=tensor,
+            shape=onnx_ir.Shape(array.shape),
+            type=onnx_ir.TensorType(tensor.dtype),
+        )
+        graph.register_initializer(value)
+    return graph.initializers[name]

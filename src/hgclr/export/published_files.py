@@ -6,7 +6,6 @@ import logging
 import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,15 @@ from transformers import PreTrainedTokenizerBase
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Checkpoint", "check_same_labels", "read_checkpoint", "read_labels"]
+__all__ = ["check_same_labels", "read_checkpoint", "read_labels"]
+
+logger = logging.getLogger(__name__)
+NAMES_FILE = "bert_value_dict.pt"
+TREE_FILE = "slot.pt"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """What is taken from a checkpoint: its weights by name, and the arguments the program was started with."""
-
-    path: Path
-    weights: Mapping[str, Tensor]
-    arguments: Namespace
-
-
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, a dict with ``param`` (weights by name) and ``args`` (a ``Namespace``); the rest is left.
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``.
 
     Raises:
         InputError: if the file is not such a checkpoint, or asks for code.
@@ -47,15 +41,50 @@ def read_checkpoint(path: Path) -> Checkpoint:
     arguments = content.get("args", Namespace())
     if not isinstance(arguments, Namespace):
         raise InputError(f"'args' is a {type(arguments).__name__} instead of an argparse.Namespace", path=path)
-    return Checkpoint(path, weights, arguments)
+    return weights, vars(arguments)
 
 
-def read_label_tokens(path: Path) -> list[list[int]]:
-    """Read ``bert_value_dict.pt``, ``{id: tokens of the label's name}``, into a list by id.
+def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -> tuple[Taxonomy, Tensor]:
+    """Read the label tree and the tokens of the label names, in the order of the published ids.
+
+    The published program knows no ids but numbers: a label's id becomes the path of names to it. The second of two
+    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay.
+
+    Args:
+        folder: the data folder.
+        tokenizer: of the encoder.
+        longest: positions of the encoder, the limit for a name with its special tokens.
+
+    Returns:
+        The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.
 
     Raises:
-        InputError: if the ids are not 0 to K - 1, or a name is not a list of tokens.
+        InputError: if the files hold no such tree, or a name that the encoder cannot read.
     """
+    stored = _label_tokens(folder / NAMES_FILE)
+    for label, tokens in enumerate(stored):
+        outside = [token for token in tokens if not 0 <= token < len(tokenizer)]
+        if outside or len(tokens) + 2 > longest:
+            problem = f"has the token {outside[0]}" if outside else f"is {len(tokens)} tokens long"
+            raise InputError(
+                f"the name of label {label} {problem}, which the encoder cannot read",
+                path=folder / NAMES_FILE,
+                remedy="give the encoder that the data folder was made for",
+            )
+    parents = _parents(folder / TREE_FILE, len(stored))
+    names = _distinct([str(tokenizer.decode(tokens)).strip() for tokens in stored], parents)
+    try:
+        tree = Taxonomy([str(label) for label in range(len(names))], parents, names)
+        taxonomy = Taxonomy([tree.path_name(label) for label in range(len(tree))], parents, names)
+    except InputError as error:
+        raise InputError(error.what, path=folder / TREE_FILE, remedy=error.remedy) from None
+    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+    rows = [torch.tensor([first, *tokens, last]) for tokens in stored]
+    return taxonomy, nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
+def _label_tokens(path: Path) -> list[list[int]]:
+    """Read ``bert_value_dict.pt``, ``{id: tokens of the label's name}``, into a list by id."""
     content = _load(path)
     if not isinstance(content, dict) or not content:
         raise InputError("not a dict of label names", path=path)
@@ -69,12 +98,10 @@ def read_label_tokens(path: Path) -> list[list[int]]:
     return names
 
 
-def read_parents(path: Path, labels: int) -> list[int]:
+def _parents(path: Path, labels: int) -> list[int]:
     """Read ``slot.pt``, ``{parent id: set of child ids}``, into each label's parent, -1 for a top label.
 
-    Raises:
-        InputError: if an id is not one of the ``labels``, or a label has two parents (the published program keeps
-            the one it meets last).
+    A label with two parents is refused; the published program keeps the one it meets last.
     """
     content = _load(path)
     if not isinstance(content, dict) or not all(isinstance(below, set | list | tuple) for below in content.values()):
@@ -99,78 +126,19 @@ def read_parents(path: Path, labels: int) -> list[int]:
     return parents
 
 
-def _load(path: Path) -> Any:
-    """Load a file of ``torch.save`` without running anything in it."""
-    allowed: list[Callable[..., Any] | tuple[Callable[..., Any], str]]
-    allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
-    if not path.is_file():
-        raise InputError("there is no such file", path=path)
-    others = (
-        torch.serialization.get_safe_globals()
-    )  # torch_geometric's, for one, whose defaultdict would be taken first
-    torch.serialization.clear_safe_globals()
-    try:
-        with torch.serialization.safe_globals(allowed):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file fails in whatever way its bytes lead to
-        if named := re.search(r"GLOBAL:? ([\w.]+)", str(error)):
-            raise InputError(
-                f"refused: it asks for {named[1]}, and a checkpoint must be data, not code",
-                path=path,
-                remedy="save tensors, numbers and plain containers only",
-            ) from error
-        raise InputError(f"not a file of torch.save, or damaged ({type(error).__name__})", path=path) from error
-    finally:
-        torch.serialization.add_safe_globals(others)
-
-
-def _plain_dict(_factory: object = None) -> dict[Any, Any]:
-    """Stand in for ``defaultdict``, which torch's safe loader creates but does not fill."""
-    return {}
-
-
-logger = logging.getLogger(__name__)
-NAMES_FILE = "bert_value_dict.pt"
-TREE_FILE = "slot.pt"
-
-
-def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -> tuple[Taxonomy, Tensor]:
-    """Read the label tree and the tokens of the label names, in the order of the published ids.
-
-    The published program knows no ids but numbers: a label's id becomes the path of names to it. The second of two
-    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay.
-
-    Args:
-        folder: the data folder.
-        tokenizer: of the encoder.
-        longest: positions of the encoder, the limit for a name with its special tokens.
-
-    Returns:
-        The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.
-
-    Raises:
-        InputError: if the files hold no such tree, or a name that the encoder cannot read.
-    """
-    stored = read_label_tokens(folder / NAMES_FILE)
-    for label, tokens in enumerate(stored):
-        outside = [token for token in tokens if not 0 <= token < len(tokenizer)]
-        if outside or len(tokens) + 2 > longest:
-            problem = f"has the token {outside[0]}" if outside else f"is {len(tokens)} tokens long"
-            raise InputError(
-                f"the name of label {label} {problem}, which the encoder cannot read",
-                path=folder / NAMES_FILE,
-                remedy="give the encoder that the data folder was made for",
+def _distinct(names: Sequence[str], parents: Sequence[int]) -> list[str]:
+    """Return the names, the later of two equal siblings with its number behind it."""
+    seen: set[tuple[int, str]] = set()
+    result = []
+    for label, (name, parent) in enumerate(zip(names, parents, strict=True)):
+        if (parent, name) in seen:
+            logger.warning(
+                "label %d has the name %r of a sibling and is called '%s (%d)' here", label, name, name, label
             )
-    parents = read_parents(folder / TREE_FILE, len(stored))
-    names = _distinct([str(tokenizer.decode(tokens)).strip() for tokens in stored], parents)
-    try:
-        tree = Taxonomy([str(label) for label in range(len(names))], parents, names)
-        taxonomy = Taxonomy([tree.path_name(label) for label in range(len(tree))], parents, names)
-    except InputError as error:
-        raise InputError(error.what, path=folder / TREE_FILE, remedy=error.remedy) from None
-    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-    rows = [torch.tensor([first, *tokens, last]) for tokens in stored]
-    return taxonomy, nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+            name = f"{name} ({label})"
+        seen.add((parent, name))
+        result.append(name)
+    return result
 
 
 def check_same_labels(
@@ -183,17 +151,7 @@ def check_same_labels(
     """Compare the data folder with what the checkpoint itself stores of its labels, where it does.
 
     The published program gets distances wrong where a parent has a larger number than its child. Ours are right, so
-    that its loss terms differ: that is a warning, any other difference an error.
-
-    Args:
-        weights: the published weights by name.
-        taxonomy: the tree of the data folder, K labels.
-        name_tokens: of the data folder, (K, T).
-        tokenizer: of the encoder, to show names.
-        folder: the data folder.
-
-    Raises:
-        InputError: if the checkpoint was trained with other names or another tree.
+    that its loss terms differ: that is a warning, any other difference an `InputError`.
     """
     remedy = "give the data folder that the checkpoint was trained with"
     if (stored := weights.get("graph_encoder.label_name")) is not None:
@@ -223,16 +181,29 @@ def check_same_labels(
         )
 
 
-def _distinct(names: Sequence[str], parents: Sequence[int]) -> list[str]:
-    """Return the names, the later of two equal siblings with its number behind it."""
-    seen: set[tuple[int, str]] = set()
-    result = []
-    for label, (name, parent) in enumerate(zip(names, parents, strict=True)):
-        if (parent, name) in seen:
-            logger.warning(
-                "label %d has the name %r of a sibling and is called '%s (%d)' here", label, name, name, label
-            )
-            name = f"{name} ({label})"
-        seen.add((parent, name))
-        result.append(name)
-    return result
+def _load(path: Path) -> Any:
+    """Load a file of ``torch.save`` without running anything in it."""
+    allowed: list[Callable[..., Any] | tuple[Callable[..., Any], str]]
+    allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
+    if not path.is_file():
+        raise InputError("there is no such file", path=path)
+    others = torch.serialization.get_safe_globals()  # torch_geometric's defaultdict would be taken first
+    torch.serialization.clear_safe_globals()
+    try:
+        with torch.serialization.safe_globals(allowed):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file fails in whatever way its bytes lead to
+        if named := re.search(r"GLOBAL:? ([\w.]+)", str(error)):
+            raise InputError(
+                f"refused: it asks for {named[1]}, and a checkpoint must be data, not code",
+                path=path,
+                remedy="save tensors, numbers and plain containers only",
+            ) from error
+        raise InputError(f"not a file of torch.save, or damaged ({type(error).__name__})", path=path) from error
+    finally:
+        torch.serialization.add_safe_globals(others)
+
+
+def _plain_dict(_factory: object = None) -> dict[Any, Any]:
+    """Stand in for ``defaultdict``, which torch's safe loader creates but does not fill."""
+    return {}

@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from hgclr.errors import InputError
-from hgclr.export.check import Difference, compare, open_model, open_tokenizer, sample_batches
-from hgclr.files import atomic_folder
-from hgclr.inference.manifest import write_manifest
+from hgclr.export.check import Computation, LogitDifference, open_model, write_checked
 from hgclr.models.sentence_transformers import no_modules_form
 from hgclr.models.stock import no_stock_form, to_stock
 
 __all__ = ["StockExport", "export_stock"]
-
-TOLERANCE = 1e-5
-"""How far a logit may be from the model's; it should not be at all."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class StockExport:
     folder: Path
     class_name: str
     own_class: str | None
-    difference: Difference
+    difference: LogitDifference
     folded: bool = False
 
 
@@ -62,9 +54,9 @@ def export_stock(
         InputError: if there is no such model, the output is in use or cannot be written, what was written gives other
             logits, the model pools in a way for which there is another form, or its thresholds cannot be folded.
     """
-    loaded, expected = open_model(model, output)
-    reason = no_stock_form(expected.model)
-    if (pooling := expected.model.config.pooling) != "cls" and no_modules_form(expected.model) is None:
+    source = open_model(model, output)
+    reason = no_stock_form(source.network)
+    if (pooling := source.network.config.pooling) != "cls" and no_modules_form(source.network) is None:
         raise InputError(
             f"transformers' own classes read the first token, this model's pooling is {pooling}",
             path=model,
@@ -76,39 +68,18 @@ def export_stock(
             path=model,
             remedy="leave --fold-thresholds out",
         )
-    shift = loaded.decisions.logit_shift() if fold_thresholds else None
-    network = to_stock(expected.model, shift) if reason is None else expected.model
-    tokenizer = open_tokenizer(model, loaded.max_length)
-    try:
-        with atomic_folder(output) as folder:
-            network.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            loaded.decisions.write(folder)
-            difference = compare(expected, _AutoModel(folder), sample_batches(loaded, texts), shift)
-            if not difference.logit <= TOLERANCE:  # NaN is not
-                raise InputError(
-                    f"this model as {type(network).__name__} gives other logits, by {difference.logit:.2g}",
-                    path=model,
-                    remedy="nothing was written; use the model as it is",
-                )
-            write_manifest(folder)
-    except OSError as error:
-        raise InputError(f"the export cannot be written: {error.strerror or error}", path=output) from error
-    return StockExport(output, type(network).__name__, reason, difference, fold_thresholds)
+    shift = source.loaded.decisions.logit_shift() if fold_thresholds else None
+    network = to_stock(source.network, shift) if reason is None else source.network
+    name = type(network).__name__
+    difference = write_checked(source, output, name, network.save_pretrained, _read, texts=texts, shift=shift)
+    return StockExport(output, name, reason, difference, fold_thresholds)
 
 
-class _AutoModel:
-    """What transformers makes of a folder, as a backend."""
+def _read(folder: Path) -> Computation:
+    network = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True).eval()
 
-    batch_tokens = 1024
+    def logits(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        output: Tensor = network(input_ids=input_ids, attention_mask=attention_mask).logits
+        return output
 
-    def __init__(self, folder: Path) -> None:
-        self.model: Any = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True)
-        self.model.eval()
-
-    def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
-        with torch.inference_mode():
-            output = self.model(input_ids=torch.from_numpy(input_ids), attention_mask=torch.from_numpy(attention_mask))
-        logits: NDArray[np.float32] = output.logits.numpy()
-        return logits
+    return logits

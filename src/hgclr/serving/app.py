@@ -1,4 +1,4 @@
-"""The application: routes, and around them what no request gets past."""
+"""The application, routes and around them what no request gets past; and the server that it runs in."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from starlette.exceptions import HTTPException
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.messages import on_http_error, on_invalid
-from hgclr.serving.middleware import OPEN, BodyLimit, Envelope, KeyCheck
-from hgclr.serving.routes import add_pages, describing_routes, health_routes, predicting_routes
+from hgclr.serving.middleware import OPEN, BodyLimit, KeyCheck, RequestLog
+from hgclr.serving.pages import add_pages
+from hgclr.serving.routes import describing_routes, health_routes, predicting_routes
 from hgclr.serving.service import Service
 from hgclr.serving.settings import Settings
 
 __all__ = ["create_app", "listen", "run"]
 
+BACKLOG = 2048
+KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than proxies do, who would else now and then use one just gone."""
+LAST_WORDS = 5
+"""Seconds that answers have to be sent in once all work is done."""
+
 
 def create_app(classifier: HierarchicalClassifier, settings: Settings | None = None, *, name: str = "model") -> FastAPI:
-    """Return the web application that serves a model; its :class:`Service` is in ``app.state.service``.
-
-    Args:
-        classifier: the model.
-        settings: limits, waiting times and the key.
-        name: what the model is called.
-    """
+    """Return the web application that serves a model under a name; its :class:`Service` is ``app.state.service``."""
     settings = settings or Settings()
     service = Service(classifier, settings, name)
     service.metrics.info.info({"version": version("hgclr"), "backend": service.backend})
@@ -62,7 +63,7 @@ def create_app(classifier: HierarchicalClassifier, settings: Settings | None = N
     app.add_middleware(BodyLimit, limit=settings.body_bytes, deadline=settings.deadline)
     if settings.key is not None:
         app.add_middleware(KeyCheck, key=settings.key)
-    app.add_middleware(Envelope, metrics=service.metrics)
+    app.add_middleware(RequestLog, metrics=service.metrics)
     description = _description(app, settings)
     app.openapi = lambda: description  # type: ignore[method-assign]
     return app
@@ -88,19 +89,8 @@ def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
     return description
 
 
-BACKLOG = 2048
-KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than proxies do, who would else now and then use one just gone."""
-LAST_WORDS = 5
-"""Seconds that answers have to be sent in once all work is done."""
-
-
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: name or address of this machine.
-        port: the port; 0 lets the system choose one.
+    """Return a socket that listens; port 0 lets the system choose one.
 
     Raises:
         InputError: if the address is not this machine's or is taken.
@@ -115,13 +105,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(app: FastAPI, listener: socket.socket, *, started: Callable[[], None] = lambda: None) -> None:
-    """Serve an application that :func:`~hgclr.serving.app.create_app` made; return when it has been told to stop.
-
-    Args:
-        app: the application.
-        listener: where to serve it.
-        started: called once requests are answered.
-    """
+    """Serve an application of :func:`create_app` until told to stop; ``started`` is called once it answers."""
     config = uvicorn.Config(
         app,
         access_log=False,  # ours says more, and never a text

@@ -13,16 +13,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction
 from hgclr.inference.backends import pad
-from hgclr.inference.classifier import PredictionMaker
-from hgclr.serving.batch_queue import Entry, Ticket, WaitingRoom
+from hgclr.inference.classifier import PredictionMaker, check_text
+from hgclr.serving.batch_queue import BatchQueue, PendingRequest, PendingText
 from hgclr.serving.metrics import Metrics
-from hgclr.serving.settings import Settings, fault_of
+from hgclr.serving.settings import Settings
 
-__all__ = ["Answer", "Engine", "Failure", "Reason"]
+__all__ = ["Answer", "Engine", "Failure", "Reason", "fault_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +36,7 @@ Reason = Literal["deadline", "client_gone", "shutdown"]
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The labels of a text.
-
-    Args:
-        prediction: the labels.
-        truncated: whether the text is longer than the model reads.
-        probabilities: of every label as the decoding rule sees them, (K,), if they were asked for.
-    """
+    """The labels of a text, whether it is longer than the model reads, and all probabilities, (K,), if wanted."""
 
     prediction: Prediction
     truncated: bool
@@ -60,13 +54,17 @@ class Failure:
 Answer = Labelled | Failure
 
 
+def fault_of(text: str) -> str | None:
+    """Return what a tokenizer cannot take in a text, None if it can take it."""
+    try:
+        check_text(text)
+    except InputError as error:
+        return error.what
+    return f"the text has a NUL at character {text.index(chr(0)) + 1}" if "\0" in text else None
+
+
 class Engine:
     """Label the texts of many requests in batches.
-
-    Args:
-        classifier: the model.
-        settings: how much may wait and how long, and how much is computed at a time.
-        metrics: where to count.
 
     Attributes:
         max_length: tokens of a text that are read.
@@ -81,7 +79,7 @@ class Engine:
         self._budget = settings.batch_tokens or classifier.backend.batch_tokens
         self._max_wait = settings.max_wait
         self._make = PredictionMaker(classifier.taxonomy)
-        self._room: WaitingRoom[Answer] = WaitingRoom(settings.max_queue)
+        self._queue: BatchQueue[Answer] = BatchQueue(settings.max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
         self._threads = [
             threading.Thread(target=work, name=f"hgclr-{work.__name__.strip('_')}", daemon=True)
@@ -95,7 +93,7 @@ class Engine:
 
     def stop(self, patience: float) -> None:
         """Take nothing more and end, after what is being computed; wait for that as many seconds at most."""
-        self._room.close()
+        self._queue.close()
         end = time.monotonic() + patience
         for thread in self._threads:
             if thread.is_alive():
@@ -109,63 +107,65 @@ class Engine:
     @property
     def waiting(self) -> int:
         """How many texts wait."""
-        return self._room.occupied
+        return self._queue.length
 
     @property
     def full(self) -> bool:
         """Whether there is no room for a single text."""
-        return self._room.occupied >= self._room.places
+        return self._queue.length >= self._queue.capacity
 
     @property
     def wait(self) -> float:
         """In how many seconds, about, the texts that wait now are done."""
-        return self._pace * self._room.occupied
+        return self._pace * self._queue.length
 
-    def submit(self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False) -> Ticket[Answer]:
-        """Let texts wait for their turn; the answers come in the ticket's future, in order.
+    def submit(
+        self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False
+    ) -> PendingRequest[Answer]:
+        """Let texts wait for their turn; the answers come in the request's future, in order.
 
         Raises:
-            RoomFullError: if there is no room for all of them; nothing has been done for any then.
+            QueueFullError: if there is no room for all of them; nothing has been done for any then.
         """
-        ticket: Ticket[Answer] = Ticket(decisions, len(texts), probabilities)
+        request: PendingRequest[Answer] = PendingRequest(decisions, len(texts), probabilities)
         faults = [fault_of(text) for text in texts]
-        self._room.admit(ticket, [(place, text) for place, text in enumerate(texts) if faults[place] is None])
+        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if faults[place] is None])
         for place, fault in enumerate(faults):
             if fault is not None:
-                ticket.deliver(place, Failure("invalid", fault))
-        return ticket
+                request.deliver(place, Failure("invalid", fault))
+        return request
 
-    def drop(self, ticket: Ticket[Answer], reason: Reason) -> None:
+    def drop(self, request: PendingRequest[Answer], reason: Reason) -> None:
         """Do nothing more for a request."""
-        self._metrics.dropped.labels(reason).inc(self._room.leave(ticket))
+        self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
 
     def _tokenise(self) -> None:
-        while entries := self._room.take_arrived(PIECE):
+        while entries := self._queue.take_untokenised(PIECE):
             started = time.perf_counter()
             try:
                 encodings = self._tokenizer.encode_batch_fast([entry.text for entry in entries])
             except Exception as error:  # whatever it is, the next texts must not suffer from it
-                self._room.take_out(entries)
+                self._queue.remove(entries)
                 self._fail(entries, error)
                 continue
             for entry, encoding in zip(entries, encodings, strict=True):
                 entry.ids = encoding.ids
                 entry.truncated = len(entry.ids) >= self.max_length and bool(encoding.overflowing)
             self._metrics.tokenise.observe(time.perf_counter() - started)
-            self._room.put_ready(entries)
+            self._queue.put_tokenised(entries)
 
     def _compute(self) -> None:
         self._classifier.predict(["", "a few words to warm up with", "a long text " * self.max_length])
         self.warm.set()
-        while batch := self._room.take_batch(self._budget, self._max_wait):
+        while batch := self._queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()
             for entry in batch:
-                self._metrics.queue.observe(now - entry.ticket.arrived)
+                self._metrics.queue.observe(now - entry.request.arrived)
             self._label(batch)
             elapsed = (time.monotonic() - now) / len(batch)
             self._pace = MEMORY * self._pace + (1 - MEMORY) * elapsed if self._pace else elapsed
 
-    def _label(self, batch: list[Entry[Answer]]) -> None:
+    def _label(self, batch: list[PendingText[Answer]]) -> None:
         """Label texts together; if that fails, one by one, so that only those fail that must."""
         started = time.perf_counter()
         try:
@@ -183,32 +183,31 @@ class Engine:
         self._metrics.batch_tokens.observe(ids.size)
         self._metrics.texts.inc(len(batch))
         for entry, answer in zip(batch, answers, strict=True):
-            entry.ticket.deliver(entry.place, answer)
+            entry.request.deliver(entry.place, answer)
 
     def _probabilities(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
         logits = self._classifier.backend.logits(ids, mask)
         if np.isnan(logits).any():
             raise FloatingPointError("the model's logits are not numbers")
-        calibration = self._classifier.decisions.calibration
-        return sigmoid(logits) if calibration is None else calibration(logits)
+        return self._classifier.decisions.probabilities(logits)
 
-    def _decide(self, batch: Sequence[Entry[Answer]], probabilities: NDArray[np.float32]) -> list[Answer]:
+    def _decide(self, batch: Sequence[PendingText[Answer]], probabilities: NDArray[np.float32]) -> list[Answer]:
         """Return the answers to a batch; requests may want to decide differently."""
         alike: dict[int, list[int]] = {}
         for row, entry in enumerate(batch):
-            alike.setdefault(id(entry.ticket.decisions), []).append(row)
+            alike.setdefault(id(entry.request.decisions), []).append(row)
         answers: dict[int, Answer] = {}
         for rows in alike.values():
-            decided = batch[rows[0]].ticket.decisions.decide(probabilities[rows])
+            decided = batch[rows[0]].request.decisions.decide(probabilities[rows])
             for number, row in enumerate(rows):
                 entry, seen = batch[row], decided.probabilities[number]
                 prediction = self._make(seen, decided.predicted[number], decided.abstained[number])
-                answers[row] = Labelled(prediction, entry.truncated, seen if entry.ticket.probabilities else None)
+                answers[row] = Labelled(prediction, entry.truncated, seen if entry.request.probabilities else None)
         return [answers[row] for row in range(len(batch))]
 
-    def _fail(self, entries: Sequence[Entry[Answer]], error: Exception) -> None:
+    def _fail(self, entries: Sequence[PendingText[Answer]], error: Exception) -> None:
         """Answer with a failure; the error's own message is not logged, for it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
         for entry in entries:
-            entry.ticket.deliver(entry.place, Failure("internal", "the model could not label this text"))
+            entry.request.deliver(entry.place, Failure("internal", "the model could not label this text"))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from copy import copy
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.evaluation.explanation import Method, explain
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
-from hgclr.serving.batch_queue import RoomFullError
+from hgclr.serving.batch_queue import QueueFullError
 
 __all__ = ["Explanations", "methods_of"]
 
@@ -29,47 +28,17 @@ def methods_of(classifier: HierarchicalClassifier) -> list[Method]:
     return ["integrated", "gradient", "occlusion"] if isinstance(classifier.backend, TorchBackend) else ["occlusion"]
 
 
-class ExplanationCall:
-    """An explanation that is under way.
-
-    Attributes:
-        future: the explanation in plain Python types.
-    """
-
-    def __init__(self) -> None:
-        self.future: Future[dict[str, Any]] = Future()
-        self._dropped = threading.Event()
-
-    def drop(self) -> None:
-        """Do nothing more for it: before it begins, or before its next batch."""
-        self._dropped.set()
-        self.future.cancel()
-
-    def check(self) -> None:
-        """Stop here if nobody wants the explanation any more.
-
-        Raises:
-            CancelledError: if it is so.
-        """
-        if self._dropped.is_set():
-            raise CancelledError
-
-
 class Explanations:
     """Explain one text at a time, in a thread of its own.
 
-    It shares the model with the predictions, and the processor: they go on, at about half their speed at worst.
-
-    Args:
-        classifier: the model.
-        places: explanations under way and waiting.
+    It shares the model with the predictions, and the CPU: they go on, at about half their speed at worst.
     """
 
     def __init__(self, classifier: HierarchicalClassifier, places: int = PLACES) -> None:
         self._classifier, self._places = classifier, places
-        self._calls: set[ExplanationCall] = set()
+        self._futures: set[Future[dict[str, Any]]] = set()
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Future[dict[str, Any]], str, dict[str, Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="hgclr-explain", daemon=True)
 
     def start(self) -> None:
@@ -84,64 +53,59 @@ class Explanations:
     @property
     def under_way(self) -> int:
         """How many are under way or wait."""
-        return len(self._calls)
+        return len(self._futures)
 
-    def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> ExplanationCall:
-        """Explain a text when its turn comes.
+    def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:
+        """Explain a text when its turn comes, in plain Python types; raise `QueueFullError` if too many wait.
 
-        Raises:
-            RoomFullError: if too many wait.
+        Once the future is cancelled nothing more is done: it is not begun, or ends before its next batch.
         """
+        future: Future[dict[str, Any]] = Future()
         with self._lock:
-            if len(self._calls) >= self._places:
-                raise RoomFullError
-            call = ExplanationCall()
-            self._calls.add(call)
-        self._queue.put(partial(self._explain, call, text, labels, method, keep))
-        return call
+            if len(self._futures) >= self._places:
+                raise QueueFullError
+            self._futures.add(future)
+        self._queue.put((future, text, {"labels": labels, "method": method, "keep": keep}))
+        return future
 
     def stop(self) -> None:
         """Take nothing more and drop what is under way."""
         with self._lock:
             self._places = 0
-            calls = list(self._calls)
-        for call in calls:
-            call.drop()
+            futures = list(self._futures)
+        for future in futures:
+            future.cancel()
         self._queue.put(None)
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            work()
-
-    def _explain(
-        self, call: ExplanationCall, text: str, labels: Sequence[str] | None, method: Method, keep: float
-    ) -> None:
-        try:
-            call.check()
-            explanation = explain(
-                _watched(self._classifier, call.check), text, labels=labels, method=method, keep=keep
-            ).to_json()
-        except CancelledError:
-            return
-        except Exception as error:  # it is the request's to answer
-            if call.future.set_running_or_notify_cancel():
-                call.future.set_exception(error)
-        else:
-            if call.future.set_running_or_notify_cancel():
-                call.future.set_result(explanation)
-        finally:
-            with self._lock:
-                self._calls.discard(call)
+            future, text, options = work
+            try:
+                explanation = explain(_watched(self._classifier, future), text, **options).to_json()
+            except CancelledError:
+                pass
+            except Exception as error:  # it is the request's to answer
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+            else:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(explanation)
+            finally:
+                with self._lock:
+                    self._futures.discard(future)
 
 
-def _watched(classifier: HierarchicalClassifier, check: Callable[[], None]) -> HierarchicalClassifier:
-    """Return the same classifier with a check before every batch, so that work nobody wants ends there."""
+def _watched(classifier: HierarchicalClassifier, future: Future[dict[str, Any]]) -> HierarchicalClassifier:
+    """Return the same classifier, which stops before its next batch once nobody wants the explanation any more."""
     compute = classifier.backend.logits
 
     def logits(input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        check()
+        if future.cancelled():
+            raise CancelledError
         return compute(input_ids, attention_mask)
 
+    if future.cancelled():
+        raise CancelledError
     watched = copy(classifier)
     watched.backend = copy(classifier.backend)  # still of its own class, which tells what it can do
     watched.backend.logits = logits  # type: ignore[method-assign]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from functools import cache
+from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,7 +20,7 @@ from hgclr.decisions.decoding import Rule
 from hgclr.evaluation.explanation import Method
 
 __all__ = [
-    "STATUSES",
+    "PROBLEMS",
     "ErrorAnswer",
     "ExplainAnswer",
     "ExplainRequest",
@@ -44,6 +37,11 @@ __all__ = [
     "on_invalid",
 ]
 
+logger = logging.getLogger(__name__)
+MOST_PATHS = 100
+"""Paths of top-k-paths in one answer: every one costs a pass over the labels."""
+EXPLAINED_LABELS = 32
+"""Labels explained in one request: every one costs a backward pass."""
 ProblemType = Literal[
     "overloaded",
     "too_large",
@@ -55,10 +53,19 @@ ProblemType = Literal[
     "method_not_allowed",
     "internal",
 ]
-STATUSES: dict[ProblemType, int] = dict(
-    zip(get_args(ProblemType), (429, 413, 422, 401, 504, 503, 404, 405, 500), strict=True)
-)
-TYPES = {status: kind for kind, status in STATUSES.items()}
+PROBLEMS: dict[ProblemType, tuple[int, str]] = {
+    "overloaded": (429, "Too many texts wait; try again after the seconds in Retry-After."),
+    "too_large": (413, "The body is too large."),
+    "invalid": (422, "The request is not of the form described here, or beyond a limit."),
+    "unauthorised": (401, "The key is missing or wrong."),
+    "deadline": (504, "The answer took too long; the work for it was dropped."),
+    "not_ready": (503, "The service is warming up or about to stop."),
+    "not_found": (404, "There is nothing here."),
+    "method_not_allowed": (405, "There is something here, but not for this method."),
+    "internal": (500, "Something went wrong in the service."),
+}
+"""The status of each type of problem, and when it comes."""
+TYPES = {status: kind for kind, (status, _) in PROBLEMS.items()}
 
 
 class Problem(HTTPException):
@@ -67,7 +74,7 @@ class Problem(HTTPException):
     It is an exception of the framework, because that lets those pass which come up while a body is read.
 
     Args:
-        kind: what it is, which decides the status.
+        kind: decides the status.
         message: what is wrong and, where it helps, what to do; never a text of the request.
         field: the field of the request that is wrong, such as ``texts.3``.
         retry_after: seconds after which to try again.
@@ -77,7 +84,7 @@ class Problem(HTTPException):
         self, kind: ProblemType, message: str, *, field: str | None = None, retry_after: float | None = None
     ) -> None:
         headers = {} if retry_after is None else {"Retry-After": str(max(1, math.ceil(retry_after)))}
-        super().__init__(STATUSES[kind], message, headers)
+        super().__init__(PROBLEMS[kind][0], message, headers)
         self.kind, self.field = kind, field
 
 
@@ -92,7 +99,7 @@ def answer_with(
 ) -> JSONResponse:
     """Return the answer to a request that went wrong, and leave the type for the metrics."""
     scope.setdefault("state", {})["problem"] = kind
-    return JSONResponse(error_of(kind, message, field), STATUSES[kind], headers)
+    return JSONResponse(error_of(kind, message, field), PROBLEMS[kind][0], headers)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -115,12 +122,6 @@ async def on_invalid(request: Request, error: Exception) -> JSONResponse:
 def _utf8(text: str) -> str:
     """Return a text without halves of surrogate pairs, which a client may have sent as part of a name."""
     return text.encode("utf-8", "replace").decode()
-
-
-MOST_PATHS = 100
-"""Paths of top-k-paths in one answer: every one costs a pass over the labels."""
-EXPLAINED_LABELS = 32
-"""Labels explained in one request: every one costs a backward pass."""
 
 
 def _string(value: Any) -> str:
@@ -146,6 +147,11 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+@cache  # once is enough
+def _deprecated(former: str, name: str) -> None:
+    logger.warning("a request has the field %r, which is called %r now; version 0.3 will refuse it", former, name)
+
+
 class PredictRequest(_Request):
     """Texts to label; what is left out is as the model's decisions say."""
 
@@ -158,10 +164,18 @@ class PredictRequest(_Request):
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
     abstain_below: Share | None = Field(
         default=None,
-        validation_alias=AliasChoices("abstain_below", "sure"),  # its name in version 0.1
         description="Stop at the parent of a label less probable than this; it is listed as abstained.",
     )
     probabilities: bool = Field(default=False, description="Give the probability of every label, too.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def former_names(cls, fields: Any) -> Any:
+        """Take ``sure``, which ``abstain_below`` was called in version 0.1."""
+        if not isinstance(fields, dict) or "sure" not in fields or "abstain_below" in fields:
+            return fields
+        _deprecated("sure", "abstain_below")
+        return {"abstain_below" if name == "sure" else name: value for name, value in fields.items()}
 
     @model_validator(mode="after")
     def one_of_both(self) -> PredictRequest:
@@ -212,7 +226,7 @@ class TextAnswer(BaseModel):
     """The labels of a text, parents before their children."""
 
     labels: list[LabelAnswer]
-    abstained: list[LabelAnswer] = Field(description="What the rule would give and is not sure enough.")
+    abstained: list[LabelAnswer] = Field(description="What the rule would give and is not probable enough.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
     probabilities: dict[str, Share] = Field(default={}, description="By label id, if asked for.")
 

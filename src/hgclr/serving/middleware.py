@@ -1,4 +1,4 @@
-"""Bodies: never more bytes than allowed, in one request or in all together, and none waited for without end."""
+"""Around every request: its id, count and log line, the key, limits on its body, and strict JSON."""
 
 from __future__ import annotations
 
@@ -24,127 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hgclr.serving.messages import Problem, answer_with
 from hgclr.serving.metrics import Metrics
 
-__all__ = ["ACCESS", "OPEN", "BodyLimit", "Envelope", "KeyCheck", "parse", "strict_route"]
-
-HELD = 16
-"""As many bodies of the largest size are held in memory at a time."""
-
-
-class BodyLimit:
-    """Count the bytes of bodies as they come, whatever their header says.
-
-    Args:
-        app: what reads the bodies.
-        limit: bytes in one.
-        deadline: seconds within which one must have come.
-    """
-
-    def __init__(self, app: ASGIApp, *, limit: int, deadline: float) -> None:
-        self._app, self._limit, self._deadline = app, limit, deadline
-        self._held = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a body that is announced as too large; let the others be read within the limits."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if announced.isdigit() and int(announced) > self._limit:
-            answer = answer_with(scope, "too_large", self._too_large)
-            await answer(scope, receive, send)
-            return
-        body = _Body(self, receive)
-        try:
-            await self._app(scope, body.receive, send)
-        finally:
-            self._held -= body.size
-
-    def take(self, more: int, size: int) -> None:
-        """Count bytes of a body that has ``size`` of them now.
-
-        Raises:
-            Problem: if they are too many.
-        """
-        self._held += more
-        if size > self._limit:
-            raise Problem("too_large", self._too_large)
-        if self._held > HELD * self._limit:
-            raise Problem("overloaded", "too many requests are being read", retry_after=1)
-
-    @property
-    def deadline(self) -> float:
-        """Seconds within which a body must have come."""
-        return self._deadline
-
-    @property
-    def _too_large(self) -> str:
-        return f"the body is larger than {self._limit} bytes"
-
-
-class _Body:
-    """The body of one request on its way in."""
-
-    def __init__(self, limits: BodyLimit, receive: Receive) -> None:
-        self.size = 0
-        self._limits, self._receive = limits, receive
-        self._end = time.monotonic() + limits.deadline
-        self._whole = False
-
-    async def receive(self) -> Message:
-        """Return the next part; once the body is whole, whatever comes."""
-        if self._whole:
-            return await self._receive()
-        try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._end - time.monotonic()))
-        except TimeoutError:
-            raise Problem("deadline", "the body did not come in time") from None
-        self._whole = not message.get("more_body", False)
-        more = len(message.get("body", b""))
-        self.size += more
-        self._limits.take(more, self.size)
-        return message
-
-
-OPEN = frozenset({"/livez", "/readyz", "/metrics"})
-"""What is answered without the key: orchestrators and Prometheus ask it, and it tells nothing of texts or labels."""
-CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
-
-
-class KeyCheck:
-    """Let nobody in without the key, wherever they want to go, but to what is :data:`OPEN`.
-
-    Programs show it as ``Authorization: Bearer KEY``. For browsers, which ask for a name and a password, it is the
-    password, and any name will do.
-
-    Args:
-        app: what is behind the door.
-        key: the key.
-    """
-
-    def __init__(self, app: ASGIApp, *, key: str) -> None:
-        self._app, self._key = app, key.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer with 401 before anything of its body is read."""
-        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._shown(scope):
-            await self._app(scope, receive, send)
-            return
-        answer = answer_with(scope, "unauthorised", "this service needs a key", headers={"WWW-Authenticate": CHALLENGE})
-        await answer(scope, receive, send)
-
-    def _shown(self, scope: Scope) -> bool:
-        """Tell whether the key is shown, in a time that does not depend on how much of it is right."""
-        shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, credentials = shown.partition(b" ")
-        if scheme.lower() == b"basic":
-            try:
-                _, _, credentials = base64.b64decode(credentials.strip(), validate=True).partition(b":")
-            except binascii.Error:
-                return False
-        elif scheme.lower() != b"bearer":
-            return False
-        return hmac.compare_digest(credentials.strip(), self._key)
-
+__all__ = ["ACCESS", "OPEN", "BodyLimit", "KeyCheck", "RequestLog", "parse", "strict_route"]
 
 logger = logging.getLogger(__name__)
 ACCESS = "hgclr.serving.access"
@@ -152,15 +32,21 @@ ACCESS = "hgclr.serving.access"
 access = logging.getLogger(ACCESS)
 SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+OPEN = frozenset({"/livez", "/readyz", "/metrics"})
+"""What is answered without the key: orchestrators and Prometheus ask it, and it tells nothing of texts or labels."""
+CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
+HELD = 16
+"""As many bodies of the largest size are held in memory at a time."""
 
 
-class Envelope:
-    """Give every answer an id, count it, log it, and turn what nobody expected into an answer.
+def _header(scope: Scope, name: bytes) -> bytes:
+    """Return the first header of a name, nothing if there is none."""
+    value: bytes = next((value for header, value in scope["headers"] if header == name), b"")
+    return value
 
-    Args:
-        app: what answers.
-        metrics: where to count.
-    """
+
+class RequestLog:
+    """Give every answer an id, count it, log it, and turn what nobody expected into an answer."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -170,9 +56,10 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        state = scope.setdefault("state", {})
-        state["arrived"] = started = time.monotonic()
-        state["id"] = name = _request_id(scope)
+        given = _header(scope, b"x-request-id")  # taken if it is fit to be in headers and logs
+        name = given.decode("ascii") if SANE.fullmatch(given) else uuid.uuid4().hex
+        started = time.monotonic()
+        scope.setdefault("state", {}).update(arrived=started, id=name)
         status = 0
 
         async def send_on(message: Message) -> None:
@@ -197,26 +84,114 @@ class Envelope:
             self._count(scope, status, time.monotonic() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        endpoint = getattr(scope.get("route"), "path", "other")
+        endpoint, state = getattr(scope.get("route"), "path", "other"), scope["state"]
         self._metrics.requests.labels(endpoint, status).inc()
         self._metrics.request_seconds.labels(endpoint).observe(seconds)
-        if kind := scope["state"].get("problem"):
+        if kind := state.get("problem"):
             self._metrics.errors.labels(kind).inc()
-        access.info(
-            "%s %s %s %d %.1f ms, %d texts",
-            scope["state"]["id"],
-            scope["method"],
-            endpoint,
-            status,
-            1000 * seconds,
-            scope["state"].get("texts", 0),
-        )
+        parts = state["id"], scope["method"], endpoint, status, 1000 * seconds, state.get("texts", 0)
+        access.info("%s %s %s %d %.1f ms, %d texts", *parts)
 
 
-def _request_id(scope: Scope) -> str:
-    """Return the id that the client gave, if it is fit to be in headers and logs, or else a new one."""
-    given: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return given.decode("ascii") if SANE.fullmatch(given) else uuid.uuid4().hex
+class KeyCheck:
+    """Let nobody in without the key, wherever they want to go, but to what is :data:`OPEN`.
+
+    Programs show it as ``Authorization: Bearer KEY``. For browsers, which ask for a name and a password, it is the
+    password, and any name will do.
+    """
+
+    def __init__(self, app: ASGIApp, *, key: str) -> None:
+        self._app, self._key = app, key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer with 401 before anything of its body is read."""
+        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._shown(scope):
+            await self._app(scope, receive, send)
+            return
+        answer = answer_with(scope, "unauthorised", "this service needs a key", headers={"WWW-Authenticate": CHALLENGE})
+        await answer(scope, receive, send)
+
+    def _shown(self, scope: Scope) -> bool:
+        """Tell whether the key is shown, in a time that does not depend on how much of it is right."""
+        scheme, _, credentials = _header(scope, b"authorization").partition(b" ")
+        if scheme.lower() == b"basic":
+            try:
+                _, _, credentials = base64.b64decode(credentials.strip(), validate=True).partition(b":")
+            except binascii.Error:
+                return False
+        elif scheme.lower() != b"bearer":
+            return False
+        return hmac.compare_digest(credentials.strip(), self._key)
+
+
+class BodyLimit:
+    """Let no body be larger than ``limit``, nor all together too large, nor one take longer than ``deadline`` seconds.
+
+    Bytes are counted as they come, whatever the header says.
+    """
+
+    def __init__(self, app: ASGIApp, *, limit: int, deadline: float) -> None:
+        self._app, self._limit, self._deadline = app, limit, deadline
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a body that is announced as too large; let the others be read within the limits."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        too_large = f"the body is larger than {self._limit} bytes"
+        announced = _header(scope, b"content-length")
+        if announced.isdigit() and int(announced) > self._limit:
+            await answer_with(scope, "too_large", too_large)(scope, receive, send)
+            return
+        size, whole, end = 0, False, time.monotonic() + self._deadline
+
+        async def receive_within_limits() -> Message:
+            nonlocal size, whole
+            if whole:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, end - time.monotonic()))
+            except TimeoutError:
+                raise Problem("deadline", "the body did not come in time") from None
+            whole = not message.get("more_body", False)
+            more = len(message.get("body", b""))
+            size += more
+            self._held += more
+            if size > self._limit:
+                raise Problem("too_large", too_large)
+            if self._held > HELD * self._limit:
+                raise Problem("overloaded", "too many requests are being read", retry_after=1)
+            return message
+
+        try:
+            await self._app(scope, receive_within_limits, send)
+        finally:
+            self._held -= size
+
+
+def strict_route(before: Callable[[Request], None]) -> type[APIRoute]:
+    """Return a class of routes whose bodies are read by :func:`parse`.
+
+    ``before`` is told of a request before its body is read; what is to be refused anyway costs next to nothing there.
+    """
+
+    class StrictRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def strictly(request: Request) -> Response:
+                before(request)
+                return await handle(_StrictRequest(request.scope, request.receive))
+
+            return strictly
+
+    return StrictRoute
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return parse(await self.body())
 
 
 def parse(body: bytes) -> Any:
@@ -237,31 +212,6 @@ def parse(body: bytes) -> Any:
         raise Problem("invalid", f"the body is no JSON at character {error.pos + 1}: {error.msg}") from None
     except ValueError as error:  # one of the two below, or a whole number of more digits than Python reads
         raise Problem("invalid", f"the body is no JSON: {error}") from None
-
-
-def strict_route(before: Callable[[Request], None]) -> type[APIRoute]:
-    """Return a class of routes whose bodies are read by :func:`parse`.
-
-    Args:
-        before: told of a request before its body is read; what is to be refused anyway costs next to nothing there.
-    """
-
-    class StrictRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
-
-            async def strictly(request: Request) -> Response:
-                before(request)
-                return await handle(_StrictRequest(request.scope, request.receive))
-
-            return strictly
-
-    return StrictRoute
-
-
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        return parse(await self.body())
 
 
 def _refuse(name: str) -> Any:

@@ -1,28 +1,24 @@
-"""``POST /predict`` and ``POST /explain``."""
+"""The endpoints of the API: ``/predict`` and ``/explain``, ``/taxonomy`` and ``/model``, health and metrics."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
-from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, HTMLResponse, Response
-from starlette.staticfiles import StaticFiles
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from hgclr.errors import InputError
 from hgclr.inference import PredictedLabel
-from hgclr.presentation import Html, Section, page, paragraph, table
-from hgclr.serving.batch_queue import RoomFullError
-from hgclr.serving.engine import Answer, Failure
+from hgclr.serving.batch_queue import QueueFullError
+from hgclr.serving.engine import Answer, Failure, fault_of
 from hgclr.serving.explanations import methods_of
 from hgclr.serving.messages import (
-    STATUSES,
+    PROBLEMS,
     ErrorAnswer,
     ExplainAnswer,
     ExplainRequest,
@@ -38,48 +34,32 @@ from hgclr.serving.messages import (
 from hgclr.serving.metrics import CONTENT_TYPE
 from hgclr.serving.middleware import strict_route
 from hgclr.serving.service import ClientGoneError, Service
-from hgclr.serving.settings import PROBABILITIES, check_lengths, fault_of
+from hgclr.serving.settings import PROBABILITIES, Settings
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["add_pages", "api_page", "describing_routes", "health_routes", "predicting_routes"]
-
-DESCRIPTIONS: dict[ProblemType, str] = {
-    "overloaded": "Too many texts wait; try again after the seconds in Retry-After.",
-    "too_large": "The body is too large.",
-    "invalid": "The request is not of the form described here, or beyond a limit.",
-    "unauthorised": "The key is missing or wrong.",
-    "deadline": "The answer took too long; the work for it was dropped.",
-    "not_ready": "The service is warming up or about to stop.",
-    "not_found": "There is nothing here.",
-    "method_not_allowed": "There is something here, but not for this method.",
-    "internal": "Something went wrong in the service.",
-}
-
-
-def json_answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return content as JSON; it is checked against no schema, as the framework would do, for there may be much."""
-    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, media_type="application/json")
-
-
-def problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Return the description of the problems that an endpoint may answer with; some are everywhere."""
-    everywhere: tuple[ProblemType, ...] = ("unauthorised", "method_not_allowed", "too_large", "internal")
-    retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
-    return {
-        STATUSES[kind]: {
-            "model": ErrorAnswer,
-            "description": DESCRIPTIONS[kind],
-            **({"headers": retry} if kind == "overloaded" else {}),
-        }
-        for kind in (*kinds, *everywhere)
-    }
-
+__all__ = ["describing_routes", "health_routes", "predicting_routes"]
 
 DIGITS = 6
 """Decimal places of a probability: finer than what a text's neighbours in its batch change in it."""
 CLIENT_GONE = 499
 """The status, in metrics and log, of an answer that nobody was there to take."""
+
+
+def _json_answer(content: Any) -> Response:
+    """Return content as JSON; it is checked against no schema, as the framework would do, for there may be much."""
+    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return Response(body, media_type="application/json")
+
+
+def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """Return the description of the problems that an endpoint may answer with; some are everywhere."""
+    everywhere: tuple[ProblemType, ...] = ("unauthorised", "method_not_allowed", "too_large", "internal")
+    retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
+    return {
+        status: {"model": ErrorAnswer, "description": text, **({"headers": retry} if kind == "overloaded" else {})}
+        for kind in (*kinds, *everywhere)
+        for status, text in [PROBLEMS[kind]]
+    }
 
 
 def predicting_routes(service: Service) -> APIRouter:
@@ -98,7 +78,7 @@ def predicting_routes(service: Service) -> APIRouter:
         "/predict",
         summary="Label texts",
         response_model=PredictAnswer,
-        responses=problems("overloaded", "invalid", "deadline", "not_ready"),
+        responses=_problems("overloaded", "invalid", "deadline", "not_ready"),
     )
     async def predict(wanted: PredictRequest, request: Request) -> Response:
         """Give one text, or several, labels from the tree.
@@ -109,16 +89,21 @@ def predicting_routes(service: Service) -> APIRouter:
         alone = "text" in wanted.model_fields_set
         texts = [wanted.text] if alone else wanted.texts
         request.state.texts = len(texts)
-        check_lengths(texts, service.settings, alone=alone)
+        _check_lengths(texts, service.settings, alone=alone)
         if wanted.probabilities and len(texts) * len(ids) > PROBABILITIES:
             raise Problem("invalid", f"more than {PROBABILITIES} probabilities are asked for", field="probabilities")
         try:
-            decisions = service.decisions(wanted.decode, wanted.threshold, wanted.paths, wanted.abstain_below)
-            ticket = service.engine.submit(texts, decisions, probabilities=wanted.probabilities)
-        except RoomFullError:
+            decisions = service.decisions(
+                rule=wanted.decode,
+                threshold=wanted.threshold,
+                paths=wanted.paths,
+                abstain_below=wanted.abstain_below,
+            )
+            pending = service.engine.submit(texts, decisions, probabilities=wanted.probabilities)
+        except QueueFullError:
             raise _overloaded(service) from None
         try:
-            answers = await service.wait_for(ticket.future, request, lambda why: service.engine.drop(ticket, why))
+            answers = await service.wait_for(pending.future, request, lambda why: service.engine.drop(pending, why))
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         return _predictions(service, answers, request, alone=alone)
@@ -127,14 +112,14 @@ def predicting_routes(service: Service) -> APIRouter:
         "/explain",
         summary="Explain labels",
         response_model=ExplainAnswer,
-        responses=problems("overloaded", "invalid", "deadline", "not_ready"),
+        responses=_problems("overloaded", "invalid", "deadline", "not_ready"),
     )
     async def explain(wanted: ExplainRequest, request: Request) -> Response:
         """Tell which words of a text carry its labels, and whether those words alone would do.
 
         Explanations are made one at a time, beside the predictions.
         """
-        check_lengths([wanted.text], service.settings, alone=True)
+        _check_lengths([wanted.text], service.settings, alone=True)
         if fault := fault_of(wanted.text):
             raise Problem("invalid", fault, field="text")
         for place, label in enumerate(wanted.labels or ()):
@@ -143,18 +128,29 @@ def predicting_routes(service: Service) -> APIRouter:
         if wanted.method not in ("auto", *methods):
             raise Problem("invalid", f"this model has the methods {', '.join(methods)}", field="method")
         try:
-            call = service.explanations.submit(wanted.text, wanted.labels, wanted.method, wanted.keep)
-        except RoomFullError:
+            future = service.explanations.submit(wanted.text, wanted.labels, wanted.method, wanted.keep)
+        except QueueFullError:
             raise Problem("overloaded", "too many explanations wait", retry_after=1) from None
         try:
-            explanation = await service.wait_for(call.future, request, lambda _: call.drop())
+            explanation = await service.wait_for(future, request, lambda _: future.cancel())
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         except InputError as error:
             raise Problem("invalid", str(error), field="text") from None
-        return json_answer(explanation)
+        return _json_answer(explanation)
 
     return router
+
+
+def _check_lengths(texts: Sequence[str], settings: Settings, *, alone: bool) -> None:
+    """Refuse too many texts, in the field ``texts`` unless there is one ``alone``, and texts that are too long."""
+    most, longest = settings.texts_per_request, settings.characters_per_text
+    if len(texts) > most:
+        raise Problem("invalid", f"{len(texts)} texts are more than {most}", field="texts")
+    for place, text in enumerate(texts):
+        if len(text) > longest:
+            field = "text" if alone else f"texts.{place}"
+            raise Problem("invalid", f"the text has {len(text)} characters, more than {longest}", field=field)
 
 
 def _overloaded(service: Service) -> Problem:
@@ -175,7 +171,7 @@ def _predictions(service: Service, answers: Sequence[Answer], request: Request, 
         raise Problem("invalid", failures[0].message, field="text")
     for failure in failures:
         service.metrics.errors.labels(failure.kind).inc()
-    return json_answer(
+    return _json_answer(
         {
             "predictions": [_text_answer(service, answer) for answer in answers],
             "seconds": round(time.monotonic() - request.state.arrived, 6),
@@ -204,14 +200,14 @@ def _label(label: PredictedLabel) -> dict[str, Any]:
 def describing_routes(service: Service) -> APIRouter:
     """Return what tells of the model."""
     router = APIRouter()
-    tree, model = json_answer(_tree(service.classifier.taxonomy)), json_answer(_model(service))
+    tree, model = _json_answer(_tree(service.classifier.taxonomy)), _json_answer(_model(service))
     headers = {"ETag": f'"{hashlib.sha256(tree.body).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
 
     @router.get(
         "/taxonomy",
         summary="The label tree",
         response_model=TaxonomyAnswer,
-        responses={304: {"description": "It is still the one with the ETag in If-None-Match."}, **problems()},
+        responses={304: {"description": "It is still the one with the ETag in If-None-Match."}, **_problems()},
     )
     async def taxonomy(request: Request) -> Response:
         """Give all labels in the model's order, each with the id of its parent."""
@@ -220,7 +216,7 @@ def describing_routes(service: Service) -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(tree.body, headers=headers, media_type="application/json")
 
-    @router.get("/model", summary="The model", response_model=ModelAnswer, responses=problems())
+    @router.get("/model", summary="The model", response_model=ModelAnswer, responses=_problems())
     async def describe() -> Response:
         """Tell what is served, how it decides, and what requests may be."""
         return Response(model.body, media_type="application/json")
@@ -259,138 +255,27 @@ def health_routes(service: Service) -> APIRouter:
     """Return what tells how the service is."""
     router = APIRouter()
 
-    @router.get("/livez", summary="Alive?", response_model=HealthAnswer, responses=problems("not_ready"))
+    @router.get("/livez", summary="Alive?", response_model=HealthAnswer, responses=_problems("not_ready"))
     async def livez() -> Response:
         """Tell whether the process works; one that does not should be started again."""
         if service.state == "broken":
             raise Problem("not_ready", "a thread has ended")
-        return json_answer({"status": "alive"})
+        return _json_answer({"status": "alive"})
 
-    @router.get("/readyz", summary="Ready?", response_model=HealthAnswer, responses=problems("not_ready"))
+    @router.get("/readyz", summary="Ready?", response_model=HealthAnswer, responses=_problems("not_ready"))
     async def readyz() -> Response:
         """Tell whether requests are taken: the model is loaded and warm, and the service is not about to stop."""
         service.require_ready()
-        return json_answer({"status": "ready"})
+        return _json_answer({"status": "ready"})
 
     @router.get(
         "/metrics",
         summary="Metrics",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_problems()},
     )
     async def metrics() -> Response:
         """Give all metrics in Prometheus' format."""
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     return router
-
-
-Schema = Mapping[str, Any]
-
-
-def api_page(description: Schema) -> str:
-    """Return an OpenAPI description as one page that loads nothing."""
-    endpoints = [
-        (method.upper(), path, endpoint)
-        for path, methods in description["paths"].items()
-        for method, endpoint in methods.items()
-    ]
-    models = description["components"]["schemas"]
-    sections = [Section(f"{method} {path}", _endpoint(endpoint, models)) for method, path, endpoint in endpoints]
-    taken = {_body(endpoint) for _, _, endpoint in endpoints}
-    sections += [Section(name, _model_schema(model)) for name, model in sorted(models.items()) if name not in taken]
-    info = description["info"]
-    return page(f"{info['title']} {info['version']}", sections, lead=info["description"])
-
-
-def _endpoint(endpoint: Schema, models: Schema) -> Html:
-    parts = [paragraph(text) for text in endpoint.get("description", endpoint["summary"]).split("\n\n")]
-    if name := _body(endpoint):
-        parts.append(_model_schema(models[name]))
-    rows = [
-        (status, answer["description"], _answer(answer)) for status, answer in sorted(endpoint["responses"].items())
-    ]
-    parts.append(table(("status", "when", "answer"), rows, text_columns=3))
-    return Html("\n".join(parts))
-
-
-def _body(endpoint: Schema) -> str:
-    """Return the name of what an endpoint takes, nothing if it takes no body."""
-    body = endpoint.get("requestBody")
-    return _type(body["content"]["application/json"]["schema"]) if body else ""
-
-
-def _answer(answer: Schema) -> str:
-    """Return the name of what an answer holds."""
-    return " or ".join(
-        _type(content["schema"]) if "schema" in content else kind for kind, content in answer.get("content", {}).items()
-    )
-
-
-def _model_schema(model: Schema) -> Html:
-    required = set(model.get("required", ()))
-    rows = [
-        (name, _type(field), "yes" if name in required else "no", field.get("description", ""))
-        for name, field in model.get("properties", {}).items()
-    ]
-    lead = paragraph(model.get("description", ""))
-    return Html(f"{lead}\n{table(('field', 'type', 'always', 'what it is'), rows, text_columns=4)}") if rows else lead
-
-
-def _type(schema: Schema) -> str:
-    """Return the type of a field in words."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if options := schema.get("anyOf"):
-        return " or ".join(map(_type, options))
-    if "enum" in schema:
-        return " | ".join(map(str, schema["enum"]))
-    kind = str(schema.get("type", "anything"))
-    if kind == "array":
-        kind = f"list of {_type(schema.get('items', {}))}"
-    return ", ".join([kind, *_limits(schema)])
-
-
-def _limits(schema: Schema) -> Iterator[str]:
-    words = {
-        "minimum": "from",
-        "exclusiveMinimum": "above",
-        "maximum": "up to",
-        "minItems": "at least",
-        "maxItems": "at most",
-        "maxLength": "characters up to",
-    }
-    return (f"{word} {schema[name]:,g}" for name, word in words.items() if name in schema)
-
-
-FILES = Path(__file__).parent / "page"
-FROM_HERE = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline';"
-    " object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "Cache-Control": "private, no-cache",
-}
-
-
-class _PageFiles(StaticFiles):
-    """The files of the page, asked for anew when they have changed."""
-
-    def file_response(self, *args: object, **kwargs: object) -> Response:
-        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
-        response.headers.update(FROM_HERE)
-        return response
-
-
-def add_pages(app: FastAPI) -> None:
-    """Add the pages to an application whose other routes are there."""
-    app.mount("/page", _PageFiles(directory=FILES, check_dir=False), name="page")
-
-    @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        if not (FILES / "index.html").is_file():
-            raise HTTPException(404, "this installation has no page")
-        return FileResponse(FILES / "index.html", headers=FROM_HERE)
-
-    # The framework's own page would load its program from another server.
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return HTMLResponse(api_page(app.openapi()))

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
-from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
@@ -38,13 +37,10 @@ class ClientGoneError(Exception):
 class Service:
     """Everything behind the endpoints.
 
-    Args:
-        classifier: the model.
-        settings: limits and waiting times.
-        name: what the model is called.
-
     Attributes:
         draining: whether the service has been told to stop.
+        decisions: the model's, with what a request wants in their place; see
+            :meth:`~hgclr.decisions.settings.Decisions.changed`.
     """
 
     def __init__(self, classifier: HierarchicalClassifier, settings: Settings, name: str) -> None:
@@ -57,7 +53,7 @@ class Service:
         self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.waiting)
         self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: self.explanations.under_way)
         self.metrics.watch("ready", "Whether requests are taken.", lambda: self.state == "ready")
-        self._decisions: Callable[..., Decisions] = lru_cache(WAYS_TO_DECIDE)(classifier.decisions.changed)
+        self.decisions: Callable[..., Decisions] = lru_cache(WAYS_TO_DECIDE)(classifier.decisions.changed)
 
     @property
     def backend(self) -> Literal["torch", "onnx"]:
@@ -74,19 +70,9 @@ class Service:
         return "ready" if self.engine.warm.is_set() else "warming up"
 
     def require_ready(self) -> None:
-        """Refuse a request that cannot be served now.
-
-        Raises:
-            Problem: if the service is not ready.
-        """
+        """Raise a `Problem` if requests cannot be served now."""
         if self.state != "ready":
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
-
-    def decisions(
-        self, rule: Rule | None, threshold: float | None, paths: int | None, abstain_below: float | None
-    ) -> Decisions:
-        """Return the model's way to decide with what a request wants in its place."""
-        return self._decisions(rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below)
 
     def start(self) -> None:
         """Warm up and begin to work."""
@@ -109,13 +95,8 @@ class Service:
         self.explanations.stop()
         await asyncio.to_thread(self.engine.stop, LAST_BATCH)
 
-    async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], None]) -> Result:
-        """Return a result when it is there, unless the deadline or the client's patience ends before.
-
-        Args:
-            future: the result.
-            request: whose it is; it has been read.
-            drop: told to stop the work for it, and why.
+    async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:
+        """Return a result when it is there; ``drop`` is told to stop the work for it if nobody waits any more, and why.
 
         Raises:
             Problem: if the deadline has passed, or the service stops.
@@ -146,6 +127,5 @@ class Service:
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client is gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-// How to decide: rule, number of paths, threshold, doubt. What is not touched is left to the model.
+// How to decide: rule, number of paths, threshold, abstaining. What is not touched is left to the model.
 
 import { byId, element } from "./element.js";
 import { RULES } from "./rules.js";
@@ -80,8 +80,8 @@ export class Controls {
     const alike = own !== undefined || spread[0] === spread.at(-1);
     const range = `${percent(spread[0])} to ${percent(spread.at(-1))}, by label`;
     slide("threshold", own ?? spread[Math.floor(spread.length / 2)], alike ? null : range);
-    const doubt = this.own.abstain_below ?? abstain_below ?? 0;
-    slide("abstain_below", doubt, doubt ? null : "off");
+    const limit = this.own.abstain_below ?? abstain_below ?? 0;
+    slide("abstain_below", limit, limit ? null : "off");
     byId("reset").disabled = !Object.keys(this.own).length;
   }
 }

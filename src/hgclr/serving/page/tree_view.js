@@ -102,7 +102,7 @@ export class TreeView {
         element("span", { class: "fold", "data-fold": "" }),
         element("span", { class: "light" }),
         element("bdi", { class: "name" }, name),
-        element("span", { class: "doubt" }, "abstained"),
+        element("span", { class: "abstained" }, "abstained"),
         element("span", { class: "bar" }, element("i", { class: "fill" }), element("i", { class: "tick" })),
         element("span", { class: "percent" }),
       );

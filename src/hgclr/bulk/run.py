@@ -1,0 +1,217 @@
+"""Label many files: find them, leave out what is finished, and write the results one file at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hgclr.bulk.chunks import stop_at, survey
+from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets
+from hgclr.bulk.job import BulkJob, Label
+from hgclr.bulk.local import choose_workers, in_process, in_processes
+from hgclr.bulk.outputs import SEPARATOR, Added, open_writer
+from hgclr.bulk.record import RunRecord, fingerprint, identity
+from hgclr.decisions.decoding import Rule
+from hgclr.errors import InputError
+from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.inference.loading import find_model, is_onnx
+
+__all__ = ["BulkResult", "Progress", "predict_files"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Args:
+        rows: labelled so far, in this run.
+        expected: rows in all, as far as can be told from the sizes of files not yet read.
+        file: the file that is being labelled.
+        number: its number, from 1.
+        files: how many there are to label.
+    """
+
+    rows: int
+    expected: int
+    file: Path
+    number: int
+    files: int
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """What a run did.
+
+    Args:
+        written: the results that it wrote.
+        kept: those that an earlier run had finished.
+        rows: in what it wrote.
+        bad_rows: how many of them have no labels because they could not be labelled.
+    """
+
+    written: list[Path]
+    kept: list[Path]
+    rows: int
+    bad_rows: int
+
+
+def predict_files(
+    model: str | Path,
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    *,
+    text_column: str = "text",
+    file_format: FileFormat | None = None,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    threshold: float | None = None,
+    decode: Rule | None = None,
+    paths: int | None = None,
+    abstain_below: float | None = None,
+    skip_bad_rows: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> BulkResult:
+    """Label files: each becomes a file of the same name in a folder, with the same rows and columns and the labels.
+
+    A result is there whole or not at all. A run that was stopped goes on where it was when it is started again: what is
+    finished is left alone, unless its input has changed. The rows are streamed, so that memory does not grow with them.
+
+    Where more than one process labels, each imports the program that called this: keep the call behind
+    ``if __name__ == "__main__":``.
+
+    Args:
+        model: folder or hub name.
+        inputs: files, folders and patterns, see :func:`hgclr.bulk.inputs.find_inputs`.
+        output: the folder of results.
+        text_column: the column with the text.
+        file_format: of the results; by default each has that of its input.
+        engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files.
+        workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
+        ray_address: of a running cluster; by default Ray is started on this machine.
+        threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+        skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
+            first one stops the run.
+        overwrite: label everything anew, in the place of whatever an earlier run has left.
+        progress: called whenever some more rows are labelled.
+
+    Raises:
+        InputError: if a file is missing, broken or has a bad row; if input and results would mix; if the folder has
+            results of another model or of other settings.
+        MissingExtraError: if what a format or the engine needs is not installed.
+    """
+    folder = Path(output)
+    pairs = pair_with_targets(inputs, find_inputs(inputs), folder, file_format)
+    found = find_model(model).absolute()
+    classifier = HierarchicalClassifier.from_pretrained(found, device="cpu" if engine == "ray" else None)
+    changes = {"rule": decode, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
+    decisions = classifier.decisions.changed(**changes)  # type: ignore[arg-type]
+    _refuse_separators(classifier, [target for _, target in pairs])
+    settings = {
+        "model": fingerprint(found),
+        "way to decide (--decode, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
+        "--text-column": text_column,
+        "choice of --skip-bad-rows": skip_bad_rows,
+    }
+    record = RunRecord(folder, settings, overwrite=overwrite)
+    left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
+    sources, targets = [source for source, _ in left], {target for _, target in left}
+    kept = [target for _, target in pairs if target not in targets]
+    if kept:
+        logger.info("%d of %d files are finished already", len(kept), len(pairs))
+    if not left:
+        return BulkResult([], kept, 0, 0)
+    # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
+    place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
+    job = BulkJob(place, sources, text_column, changes, is_onnx(found))
+    run = _Run(record, Added(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
+    labelling: AbstractContextManager[Label]
+    if engine == "ray":
+        from hgclr.bulk.on_ray import on_ray
+
+        labelling = on_ray(job, workers=workers, address=ray_address)
+    elif (count := choose_workers(classifier, sources, workers)) > 1:
+        labelling = in_processes(job, count)
+    else:
+        labelling = in_process(job, classifier)
+    with labelling as label:
+        for number, (source, target) in enumerate(left, 1):
+            run.file(number, source, target, label)
+    return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows)
+
+
+def _refuse_separators(classifier: HierarchicalClassifier, targets: Sequence[Path]) -> None:
+    """Refuse to write labels into a table that could not be told apart there."""
+    unclear = next((label for label in classifier.taxonomy.ids if SEPARATOR in label), None)
+    table = next((target for target in targets if format_of(target).name in ("csv", "tsv")), None)
+    if unclear is not None and table is not None:
+        raise InputError(
+            f"the label {unclear!r} has the {SEPARATOR!r} in it that stands between labels in a table",
+            path=table,
+            remedy="write the results with --format jsonl or --format parquet",
+        )
+
+
+class _Run:
+    """The files of one run, one after the other."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        added: Added,
+        text_column: str,
+        sources: Sequence[Path],
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._record, self._added, self._text_column, self._progress = record, added, text_column, progress
+        self._sizes = [source.stat().st_size for source in sources]
+        self._known = 0  # rows in the files begun so far
+        self.rows = self.bad_rows = 0
+
+    def file(self, number: int, source: Path, target: Path, label: Label) -> None:
+        before = identity(source)
+        strict, types = not self._added.error, format_of(target).name == "parquet"
+        with _places_named(source, target):
+            facts = survey(source, self._text_column, strict=strict, types=types)
+            self._known += facts.rows
+            self._record.begin(target)
+            rows = bad = 0
+            with open_writer(target, facts, self._added) as write:
+                for chunk, answers in label(source):
+                    problems = [problem for problem in chunk.problems if problem is not None]
+                    if problems and strict:
+                        raise stop_at(problems[0])
+                    write(chunk, answers)
+                    rows, bad = rows + len(chunk.numbers), bad + len(problems)
+                    self._tell(number, source, self.rows + rows)
+                if rows != facts.rows or identity(source) != before:
+                    raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
+            self._record.finish(target, before, rows, bad)
+        self.rows, self.bad_rows = self.rows + rows, self.bad_rows + bad
+
+    def _tell(self, number: int, source: Path, rows: int) -> None:
+        """Report progress; files not yet read are taken to have as many rows for their size as those that are."""
+        if self._progress is not None:
+            ahead = sum(self._sizes[number:]) / max(sum(self._sizes[:number]), 1)
+            expected = self._known + round(self._known * ahead)
+            self._progress(Progress(rows, expected, source, number, len(self._sizes)))
+
+
+@contextmanager
+def _places_named(source: Path, target: Path) -> Iterator[None]:
+    """Give errors the name of the file they are about."""
+    try:
+        yield
+    except InputError as error:
+        if error.path is not None:
+            raise
+        raise InputError(error.what, path=source, remedy=error.remedy) from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=target) from None
