@@ -90,7 +90,7 @@ def test_what_is_found_is_shown_written_and_used(
     assert float(chosen[2]) >= max(float(row[2]) for row in compared) - 0.1
     assert "calibration error" in result.stdout
     assert f"labels less probable than {fields['sure']:.1%} are left out as doubtful" in result.stdout
-    assert result.stdout.rstrip().endswith(f"wrote {model / FILE}")
+    assert result.stdout.rstrip().endswith(f"written: {model / FILE}")
 
     report = tmp_path / "scores.json"
     result = run("evaluate", model, toy_data, "--json", report)
@@ -256,6 +256,16 @@ def test_the_choices_are_those_of_the_library() -> None:
     assert get_args(hints["method"]) == (*METHODS, "none")
     assert get_args(hints["thresholds"]) == ("auto", *SCOPES, "none")
     assert get_args(hints["metric"]) == METRICS
+
+
+def test_a_rule_by_its_former_name_is_taken_with_a_notice(model: Path, toy_data: Path) -> None:
+    result = run("calibrate", model, toy_data, "--decode", "top-down", "--thresholds", "none", "--method", "none")
+    assert result.exit_code == 0, result.output
+    assert "top-down is now called drop-orphans" in " ".join(result.stderr.split())
+    assert json.loads((model / FILE).read_text())["rule"] == "drop-orphans"
+    result = run("predict", model, "atom", "--decode", "drop-orphens")
+    assert result.exit_code == 2
+    assert "'drop-orphens' is not one of 'threshold', 'closure'" in " ".join(result.stderr.split()).replace("│ ", "")
 
 
 def drawn(prediction: Prediction, *, colours: bool = False) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.paper import runner
-from hgclr.paper.experiment import Experiment
+from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.runner import reproduce, run_row
-from hgclr.paper.systems import TABLES, Budget
+from hgclr.paper.systems import TABLES
 from hgclr.training import RunConfig
 from support.pretended_training import PretendedTraining, metrics
 

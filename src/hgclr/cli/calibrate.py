@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options
+from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options, rule_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def calibrate(
         typer.Option(help="How many thresholds to tune; auto: whichever does best on documents not tuned on."),
     ] = "auto",
     decode: Annotated[
-        Literal["auto", Rule], typer.Option(help="Decoding rule; auto: the best of those that keep parents.")
+        Literal["auto", Rule], rule_option("Decoding rule; auto: the best of those that keep parents.", "auto")
     ] = "auto",
     paths: Paths = None,
     risk: Annotated[
@@ -88,7 +88,7 @@ def calibrate(
     """
     from rich.console import Console
 
-    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.cli.console import open_classifier, print_written, progress_bar
     from hgclr.cli.tables import candidate_table, print_calibrated
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
@@ -138,7 +138,7 @@ def calibrate(
     console = Console()
     console.print(candidate_table(found))
     print_calibrated(found, console)
-    console.print(f"wrote {Path(model) / FILE}", highlight=False, markup=False, soft_wrap=True)
+    print_written([Path(model) / FILE])
 
 
 def _fold_run(

@@ -10,7 +10,6 @@ import typer
 from hgclr.cli.options import Reading, reading_options
 
 if TYPE_CHECKING:
-    from hgclr.paper.label_map import Measure
     from hgclr.taxonomy import Taxonomy
 
 __all__ = ["figure3", "figure5"]
@@ -46,7 +45,7 @@ def figure5(
 
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
-    from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.console import print_written, quiet_libraries, standard_error
     from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models
     from hgclr.paper.label_map_figure import write_label_maps
@@ -65,14 +64,12 @@ def figure5(
         silhouette, rank = one.silhouette, one.father_rank
         table.add_row(
             name,
-            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", _spread(silhouette, 3))),
+            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))),
             f"{rank.value:.1f} of {len(one.taxonomy) - 1}",
-            _spread(rank, 1),
+            rank.shuffled(1),
         )
-    console = Console(highlight=False)
-    console.print(table)
-    for file in files:
-        console.print(f"written: {file}", markup=False, soft_wrap=True)
+    Console(highlight=False).print(table)
+    print_written(files)
 
 
 @reading_options
@@ -121,7 +118,7 @@ def figure3(
         raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
     _check_output(output)
 
-    from hgclr.cli.console import progress_bar, quiet_libraries
+    from hgclr.cli.console import print_written, progress_bar, quiet_libraries
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
     from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
@@ -151,8 +148,7 @@ def figure3(
         console.print(f"{number}. {'; '.join(document.paths)}: {document.summary()}", markup=False, soft_wrap=True)
     if all(document.whole for document in kept):
         console.print("to see what labels choose from short texts: --keep-fraction 0.5", markup=False)
-    for file in files:
-        console.print(f"written: {file}", markup=False, soft_wrap=True)
+    print_written(files)
 
 
 def _check_output(output: Path) -> None:
@@ -166,10 +162,6 @@ def _check_output(output: Path) -> None:
 def _short(folder: Path) -> str:
     """Return the name of a model's folder with its run's; the rest of the path is of interest on this machine alone."""
     return "/".join(folder.resolve().parts[-2:])
-
-
-def _spread(measure: Measure, digits: int) -> str:
-    return f"{measure.shuffled_mean:.{digits}f} ± {measure.shuffled_sd:.{digits}f}"
 
 
 def _lines(source: Path) -> list[str]:

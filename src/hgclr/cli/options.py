@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
@@ -31,7 +31,9 @@ __all__ = [
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "options_from",
     "reading_options",
+    "rule_option",
 ]
 
 Model = Annotated[
@@ -51,12 +53,30 @@ Threshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's.")
 ]
 # The library's rules, repeated so that help pages need no numpy.
-Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
+Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+
+
+def rule_option(help: str, *others: str) -> Any:  # noqa: A002
+    """Return an option for a decoding rule or another word; names of version 0.1 are taken with a notice."""
+    choices = (*others, *get_args(Rule))
+
+    def read(word: str) -> str:
+        if word in choices:
+            return word
+        from hgclr.decisions.decoding import FORMER_RULES, current_rule
+
+        if word in FORMER_RULES:
+            return current_rule(cast(Rule, word))
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
+
+    return typer.Option(help=help, parser=read, metavar=f"<{'|'.join(choices)}>", autocompletion=lambda: list(choices))
+
+
 Decode = Annotated[
     Rule | None,
-    typer.Option(
-        help="Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
-        " drop-orphans, top-down: only below labels that are given; min-parent: likewise, no label more probable than"
+    rule_option(
+        "Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
+        " drop-orphans: only below labels that are given; min-parent: likewise, no label more probable than"
         " its parent; best-path: one path; top-k-paths: --paths of them."
     ),
 ]
@@ -95,29 +115,34 @@ class Reading:
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
 
 
-def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``.
+def options_from(
+    kind: type, parameter: str, *, first: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the fields of a dataclass to the options of a command.
 
-    Example:
-        >>> @reading_options
-        ... def count(folder: Folder, reading: Reading) -> None:
-        ...     data = reading.open(folder)
+    Args:
+        kind: the dataclass, whose fields are annotated as options.
+        parameter: name of the command's parameter that gets an instance of it.
+        first: list these options before the command's own, not after them.
     """
-    signature = inspect.signature(command, eval_str=True)
-    fields = _fields()
-    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
+    fields = inspect.signature(kind, eval_str=True).parameters
 
-    @wraps(command)
-    def with_reading(**values: Any) -> None:
-        reading = Reading(**{name: values.pop(name) for name in fields})
-        command(reading=reading, **values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != parameter]
 
-    # This is what typer makes the command line from.
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *fields.values())]
-    with_reading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return with_reading
+        @wraps(command)
+        def with_options(**values: Any) -> None:
+            command(**{parameter: kind(**{name: values.pop(name) for name in fields})}, **values)
+
+        # This is what typer makes the command line from.
+        listed = (*fields.values(), *own) if first else (*own, *fields.values())
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in listed]
+        with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return with_options
+
+    return decorate
 
 
-@cache
-def _fields() -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(Reading, eval_str=True).parameters
+reading_options = options_from(Reading, "reading")
+"""Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hgclr.training import RunConfig
     from hgclr.tuning.search import TuningResult
     from hgclr.tuning.space import Search
-    from hgclr.tuning.trials import Turn, Watch
+    from hgclr.tuning.trials import Onlookers, Turn
 
 __all__ = ["tune"]
 
@@ -85,7 +85,7 @@ def tune(
     import optuna
     from rich.console import Console
 
-    from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.console import print_written, quiet_libraries, standard_error
     from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 
@@ -106,9 +106,7 @@ def tune(
     console.print(_table(result, metric))
     for note in result.notes:
         console.print(f"[dim]{note}[/]", highlight=False, soft_wrap=True)
-    for path in result.files:
-        if path.suffix != ".svg":
-            console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    print_written(path for path in result.files if path.suffix != ".svg")
     console.print(f"Train with the best: [b]hgclr train {result.config}[/b]", highlight=False, soft_wrap=True)
 
 
@@ -157,13 +155,12 @@ def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
 
 
 @contextmanager
-def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
+def _watched(turn: Turn, console: Console) -> Iterator[Onlookers]:
     """Say which trial comes and what the best so far is, and show the run's bar."""
     from rich.markup import escape
 
     from hgclr.cli.progress import TrainingProgress
     from hgclr.tuning.space import describe
-    from hgclr.tuning.trials import Watch
 
     title = f"trial {turn.number} of {turn.total}"
     best = ""
@@ -172,15 +169,15 @@ def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
     console.print(f"[bold]{title}[/]{escape(best)}", soft_wrap=True)
     console.print(f"  [dim]now {escape(describe(turn.parameters))}, seed {turn.seed}[/]", soft_wrap=True)
     with TrainingProgress(console, title) as progress:
-        yield Watch([progress], progress.on_documents)
+        yield [progress], progress.on_documents
 
 
 def _table(result: TuningResult, metric: str) -> Table:
     """Return the best trials, one in a row."""
     from rich.table import Table
 
-    from hgclr.tuning.search import METRICS
     from hgclr.tuning.space import describe
+    from hgclr.tuning.trials import METRICS
 
     trials = len(result.best) + result.unscored
     table = Table(title=f"The best of {trials} trials, dev {METRICS[metric]}", title_justify="left")

@@ -93,7 +93,7 @@ def compare(
 
 
 def open_model(model: str | Path, output: Path) -> tuple[LoadedModel, TorchBackend]:
-    """Load a model on the processor in fp32; what its configuration says of this machine's folders is left out.
+    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out.
 
     Args:
         model: a folder that ``hgclr train`` wrote, or a hub name.

@@ -170,7 +170,7 @@ def _attribute(node: onnx_ir.Node, name: str, default: int) -> int:
 
 
 FLOAT = onnx_ir.DataType.FLOAT
-# Processors without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
+# CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
 # not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
 LARGEST_FACTOR = 63
 LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing

@@ -14,7 +14,7 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["CalibrationScores"]
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are counted at once: few enough for the cache of the CPU."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hgclr.taxonomy.level_order import monotone
 __all__ = ["RankingScores"]
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are put in order at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are put in order at once: few enough for the cache of the CPU."""
 
 
 class RankingScores:

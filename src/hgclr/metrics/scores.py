@@ -168,7 +168,7 @@ class PackedTree:
 
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the processor's cache."""
+"""Decisions, documents times labels, that are counted at once: few enough for the cache of the CPU."""
 
 
 class MultiLabelScores:

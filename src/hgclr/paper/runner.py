@@ -13,7 +13,7 @@ from pathlib import Path
 from transformers import TrainerCallback
 
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.paper.classical import run_classical
 from hgclr.paper.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
 from hgclr.paper.output import write_table
@@ -97,9 +97,8 @@ def reproduce(
             if system.after is not None and (reason := refused.get((system.after, seed))) is not None:
                 refused[system.key, seed] = f"it needs a run of {system.after}, which was refused: {reason}"
                 continue
-            step = Step(number, len(systems), seed, system.key)
             try:
-                _run(system, experiment, step, watch)
+                _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
             except HGCLRError as error:
                 refused[system.key, seed] = str(error)
             written()
@@ -114,10 +113,18 @@ def check_runs(
     Raises:
         InputError: as :func:`reproduce` does before anything is run.
     """
-    systems = _with_needed([SYSTEMS[row.system] for row in table.choose(rows)])
+    systems = _with_needed([row.system for row in table.choose(rows)])
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
-    _check_split(table, experiment)
+    base = experiment.base()
+    may_hold_out = table.split == "dev" and base.data.dev_share is not None
+    if not may_hold_out and table.split not in data_folder(base, base.data.taxonomy).splits:
+        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
+        raise InputError(
+            f"{table.key} shows scores on {table.split}, and there is no such split",
+            path=base.data.path,
+            remedy=f"add {table.split}.jsonl{hold_out}",
+        )
     for seed in seeds:
         for system in systems:
             try:
@@ -137,33 +144,16 @@ def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwat
     """
     if key not in SYSTEMS:
         raise InputError(f"there is no row {key!r}", remedy=f"known are {', '.join(SYSTEMS)}")
-    systems = _with_needed([SYSTEMS[key]])
+    systems = _with_needed([key])
     for number, system in enumerate(systems, 1):
         _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
     return experiment.folder(SYSTEMS[key], seed)
 
 
-def _check_split(table: Table, experiment: Experiment) -> None:
-    """Make sure that there is something to show; dev may be held out of train."""
-    data = experiment.base().data
-    missing = table.split not in data_folder(experiment.base(), data.taxonomy).splits
-    if missing and not (table.split == "dev" and data.dev_share is not None):
-        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
-        raise InputError(
-            f"{table.key} shows scores on {table.split}, and there is no such split",
-            path=data.path,
-            remedy=f"add {table.split}.jsonl{hold_out}",
-        )
-
-
-def _with_needed(systems: Sequence[System]) -> list[System]:
-    """Put before each system the one that it needs a run of."""
-    ordered: dict[str, System] = {}
-    for system in systems:
-        if system.after is not None:
-            ordered.setdefault(system.after, SYSTEMS[system.after])
-        ordered.setdefault(system.key, system)
-    return list(ordered.values())
+def _with_needed(keys: Sequence[str]) -> list[System]:
+    """Return systems, each after the one that it needs a run of."""
+    needed = [each for key in keys for each in (SYSTEMS[key].after, key) if each is not None]
+    return [SYSTEMS[key] for key in dict.fromkeys(needed)]
 
 
 def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
@@ -179,10 +169,10 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
     if not finished and not (folder / CHECKPOINTS).exists():  # a row that was refused, or killed early, left nothing
         return wanted
     remedy = "give another --output, or delete that folder"
-    found = experiment.settings_of(system, seed)
-    if found is None:
+    there = experiment.settings_of(system, seed)
+    if there is None:
         raise InputError(f"{folder} holds a run that hgclr reproduce did not make", remedy=remedy)
-    if difference := first_difference(found, wanted, shared=True):
+    if difference := first_difference(there, wanted, shared=True):
         place, before, now = difference
         raise InputError(
             f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
@@ -198,8 +188,7 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
     folder = experiment.folder(system, step.seed)
     checkpoints = folder / CHECKPOINTS
     if experiment.finished(system, step.seed) is None:
-        with atomic_file(folder / SETTINGS) as path:
-            path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        write_files(folder, {SETTINGS: (json.dumps(wanted, indent=2) + "\n").encode()})
         if checkpoints.exists():
             (folder / RESUMED).touch()
         run = experiment.run(system, step.seed)

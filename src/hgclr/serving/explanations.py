@@ -58,7 +58,7 @@ class ExplanationCall:
 class Explanations:
     """Explain one text at a time, in a thread of its own.
 
-    It shares the model with the predictions, and the processor: they go on, at about half their speed at worst.
+    It shares the model with the predictions, and the CPU: they go on, at about half their speed at worst.
 
     Args:
         classifier: the model.

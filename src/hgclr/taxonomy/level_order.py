@@ -1,6 +1,6 @@
 """The columns of a label matrix level by level, so that what goes down or up the tree is done in slices.
 
-Work is done on blocks of documents that fit the processor's cache.
+Work is done on blocks of documents that fit the cache of the CPU.
 """
 
 from __future__ import annotations
