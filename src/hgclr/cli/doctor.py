@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -204,16 +203,12 @@ def _encoders(index_answers: bool) -> HealthCheck:
 
 
 def _cache() -> HealthCheck:
+    from hgclr.encoders import folder_bytes
     from hgclr.files import cache_dir
 
     place = cache_dir()
-    sizes = []
-    for folder in sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []:
-        total = 0
-        for path in folder.rglob("*"):
-            with suppress(FileNotFoundError):  # another process may be at work in the cache
-                total += path.lstat().st_size if path.is_file() else 0
-        sizes.append(f"{folder.name} {_size(total)}")
+    folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    sizes = [f"{folder.name} {_size(folder_bytes(folder))}" for folder in folders]
     return HealthCheck("cache", "ok", f"{place}: {', '.join(sizes) or 'empty'}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
 
 import typer
 
@@ -28,14 +28,17 @@ __all__ = [
     "Paths",
     "Reading",
     "Rule",
+    "Settings",
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "number_list",
     "options_from",
     "reading_options",
     "rule_option",
 ]
 
+Number = TypeVar("Number", int, float)
 Model = Annotated[
     str,
     typer.Argument(
@@ -91,11 +94,27 @@ AbstainBelow = Annotated[
         help="Stop at the parent of a label less probable than this; it is listed as abstained.",
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")]
 TaxonomyFile = Annotated[
     Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not in the folder.")
 ]
+
+
+def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
+    """Read the numbers between commas that an option was given."""
+    from hgclr.errors import InputError
+
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what, example = ("whole numbers", "1,2") if kind is int else ("numbers", ".05,.1")
+        remedy = f"write for example {option} {example}"
+        raise InputError(f"{option} {text!r} is no list of {what}", remedy=remedy) from None
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import options_from
+from hgclr.cli.options import Settings, number_list, options_from
 from hgclr.errors import InputError, require_extra
 from hgclr.paper.systems import TABLES
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+    from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment
-    from hgclr.paper.runner import Step, Watch
+    from hgclr.paper.runner import Step
     from hgclr.paper.summary import Summary
 
 __all__ = ["app"]
@@ -70,12 +71,7 @@ class Shared:
             "of documents."
         ),
     ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Another setting for all rows, as for hgclr train; repeatable."
-        ),
-    ] = None
+    settings: Settings = None
 
     def experiment(self, **choices: Any) -> Experiment:
         """Return what all rows share."""
@@ -96,12 +92,14 @@ class Shared:
         """Return how to run them: the arguments that tables and curves have in common."""
         from hgclr.provenance import command_line
 
-        words = [word.strip() for word in seeds.split(",") if word.strip()]
-        if not words or not all(word.isascii() and word.isdigit() for word in words):
-            raise InputError(f"--seeds is {seeds!r}", remedy="give whole numbers with commas, such as 1,2,3")
         rows = None if self.rows is None else [word.strip() for word in self.rows.split(",") if word.strip()]
         command = command_line(["hgclr", *sys.argv[1:]])
-        return {"seeds": [int(word) for word in words], "rows": rows, "command": command, "watch": _watch()}
+        return {
+            "seeds": number_list("--seeds", seeds, int),
+            "rows": rows,
+            "command": command,
+            "watch": _watch,
+        }
 
 
 Preset = Annotated[
@@ -212,20 +210,15 @@ def _end(complaints: Sequence[str], any_figure: bool) -> None:
         raise typer.Exit(1)
 
 
-def _watch() -> Watch:
-    """Return what shows which row of how many is run, with the bar and the scores of ``hgclr train``."""
+@contextmanager
+def _watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int], None]]]:
+    """Show which row of how many is run, with the bar and the scores of ``hgclr train``."""
     from hgclr.cli.console import standard_error
     from hgclr.cli.progress import TrainingProgress
 
-    console = standard_error()
-
-    @contextmanager
-    def watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int], None]]]:
-        title = f"row {step.number} of {step.total}, seed {step.seed}: {step.system}"
-        with TrainingProgress(console, title) as progress:
-            yield [progress], progress.on_documents
-
-    return watch
+    title = f"row {step.number} of {step.total}, seed {step.seed}: {step.system}"
+    with TrainingProgress(standard_error(), title) as progress:
+        yield [progress], progress.on_documents
 
 
 def _rendered(summary: Summary) -> RichTable:

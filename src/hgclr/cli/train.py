@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hgclr.cli.options import Settings
+
 __all__ = ["train"]
 
 
@@ -15,10 +17,7 @@ def train(
         Path,
         typer.Argument(metavar="CONFIG.yaml", help="Settings: data, model, training. See the folder configs/."),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.seed=3; repeatable."),
-    ] = None,
+    settings: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of CONFIG."),
@@ -68,13 +67,13 @@ def train(
     from hgclr.training import train as run_training
 
     quiet_libraries()
-    if calibrate is not None:
-        settings = [*(settings or []), f"training.calibrate={str(calibrate).lower()}"]
-    if start is not None:
-        settings = [*(settings or []), f"model.start={start}"]
-    if changes is not None:
-        settings = [*(settings or []), f"model.label_changes={changes}"]
-    run = RunConfig.read(config, settings, output)
+    options = {
+        "training.calibrate": None if calibrate is None else str(calibrate).lower(),
+        "model.start": start,
+        "model.label_changes": changes,
+    }
+    chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
+    run = RunConfig.read(config, [*(settings or []), *chosen], output)
     with TrainingProgress(standard_error(), run.model.architecture) as progress:
         result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)
     rows: dict[str, dict[str, Any]] = {

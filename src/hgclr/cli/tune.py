@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hgclr.cli.options import Settings, number_list
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -57,10 +59,7 @@ def tune(
     metric: Annotated[
         Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to raise, that of each run's best epoch.")
     ] = "macro_f1",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
-    ] = None,
+    settings: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default runs/, the name of CONFIG and -tuning."),
@@ -78,9 +77,8 @@ def tune(
     """
     from hgclr.errors import require_extra
 
-    require_extra("torch", extra="train", capability="Training")
-    require_extra("optuna", extra="tune", capability="Tuning")
-    require_extra("matplotlib", extra="tune", capability="Tuning")
+    for module in ("torch", "optuna", "matplotlib"):
+        require_extra(module, extra="tune", capability="Tuning")
     import matplotlib as mpl
     import optuna
     from rich.console import Console
@@ -93,12 +91,12 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mpl.use("agg")
     run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
-    search = _search(run, grid, trials, lambdas, gammas, fractions, space)
+    search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
     result = search_settings(
         run,
         search,
         trials=trials,
-        seeds=None if seeds is None else [int(seed) for seed in _numbers("--seeds", seeds, whole=True)],
+        seeds=None if seeds is None else number_list("--seeds", seeds, int),
         metric=metric,
         watch=lambda turn: _watched(turn, standard_error()),
     )
@@ -110,15 +108,7 @@ def tune(
     console.print(f"Train with the best: [b]hgclr train {result.config}[/b]", highlight=False, soft_wrap=True)
 
 
-def _search(
-    run: RunConfig,
-    grid: bool,
-    trials: int | None,
-    lambdas: str | None,
-    gammas: str | None,
-    fractions: str | None,
-    space: Path | None,
-) -> Search:
+def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, **points: str | None) -> Search:
     """Return what the options ask to search; options that do not go together are refused."""
     from hgclr.errors import InputError
     from hgclr.tuning.space import default_space, read_space
@@ -129,29 +119,14 @@ def _search(
             "--grid and --trials are both given" if grid else "nothing says how to search",
             remedy="give --grid for the paper's grid or --trials N for Optuna's choice",
         )
-    points = {"lambdas": lambdas, "gammas": gammas, "fractions": fractions}
-    given = {name: _numbers(f"--{name}", text) for name, text in points.items() if text is not None}
-    if not grid:
-        if given:
-            raise InputError(
-                f"--{next(iter(given))} belongs to a grid", remedy="give --grid, or a --space for --trials"
-            )
-        return default_space(run) if space is None else read_space(space, run)
-    if space is not None:
+    values = {name: number_list(f"--{name}", text, float) for name, text in points.items() if text is not None}
+    if grid and space is not None:
         raise InputError("--space belongs to --trials", remedy="give --lambdas and --gammas for a grid")
-    return make_grid(run, **given)
-
-
-def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
-    """Read numbers between commas."""
-    from hgclr.errors import InputError
-
-    try:
-        numbers = [int(part) if whole else float(part) for part in text.split(",")]
-    except ValueError:
-        remedy = f"write for example {option} {'1,2' if whole else '.05,.1'}"
-        raise InputError(f"{option} {text!r} is no list of {'whole ' if whole else ''}numbers", remedy=remedy) from None
-    return numbers
+    if grid:
+        return make_grid(run, **values)
+    if values:
+        raise InputError(f"--{next(iter(values))} belongs to a grid", remedy="give --grid, or a --space for --trials")
+    return default_space(run) if space is None else read_space(space, run)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
 from hgclr.decisions.decoding import Decoder, Rule, current_rule
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
@@ -146,16 +146,8 @@ class Decisions:
         }
 
     def write(self, folder: Path) -> None:
-        """Write ``decisions.json`` into a model's folder.
-
-        Raises:
-            InputError: if it cannot be written.
-        """
-        try:
-            with atomic_file(folder / FILE) as path:
-                path.write_text(json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", path=folder / FILE) from None
+        """Write ``decisions.json`` into a model's folder."""
+        write_files(folder, {FILE: (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()})
 
     @classmethod
     def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:

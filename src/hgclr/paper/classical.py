@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -56,12 +56,7 @@ WINDOW = 1024
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen on dev.
-
-    Args:
-        strength: C.
-        balanced: examples count by how rare their class is.
-    """
+    """What is chosen on dev: C, and whether examples count by how rare their class is."""
 
     strength: float
     balanced: bool = False
@@ -69,12 +64,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A logistic regression for each label.
-
-    Args:
-        weights: (terms, K).
-        biases: (K,).
-    """
+    """A logistic regression for each label: weights, (terms, K), and biases, (K,)."""
 
     weights: NDArray[np.float32]
     biases: NDArray[np.float32]
@@ -97,18 +87,13 @@ class _Trial:
 
     @property
     def value(self) -> tuple[float, float]:
-        """What trials are compared by: the mean of Micro- and Macro-F1 on dev, after tuning (or before, where there is
-        nothing to tune; in any case on documents that were not tuned on), then before."""
+        """Mean of Micro- and Macro-F1 on dev: tuned, on documents not tuned on, if it can be; then at one half."""
         at_one_half = (self.scores.micro().f1 + self.scores.macro().f1) / 2
         return (at_one_half if self.tuned is None else self.tuned.after.by("both")), at_one_half
 
     def to_json(self) -> dict[str, Any]:
         tuned, at_one_half = self.value
-        return asdict(self.setting) | {
-            "documents": self.documents,
-            "dev_tuned": tuned,
-            "dev_at_one_half": at_one_half,
-        }
+        return asdict(self.setting) | {"documents": self.documents, "dev_tuned": tuned, "dev_at_one_half": at_one_half}
 
 
 def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], None] | None = None) -> dict[str, Any]:
@@ -120,10 +105,6 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         run: data, seed (it decides the sample of documents) and output; ``model.max_length``, where it is set, cuts
             the texts after so many tokens of ``model.encoder``.
         on_documents: called with the number of documents read, as it grows.
-
-    Raises:
-        InputError: if the data cannot be used, for ``hiclass`` also if a document has several paths.
-        MissingExtraError: if scikit-learn or hiclass is not installed.
     """
     require_extra("sklearn", extra="paper", capability="TF-IDF with logistic regression")
     if kind == "hiclass":
@@ -138,9 +119,10 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         terms.fit([document.text for document in splits["train"]])
     except ValueError as error:  # no word in any text
         raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
-    best, tried = _search(kind, {name: _Split.of(splits[name], terms, taxonomy) for name in ("train", "dev")}, run)
+    train, dev = (_Split.of(splits[name], terms, taxonomy) for name in ("train", "dev"))
+    best, tried = _search(kind, train, dev, run.training.seed)
     seconds = time.monotonic() - started
-    counts = _matrix([document.labels for document in splits["train"]], len(taxonomy)).sum(axis=0)
+    counts = train.gold.sum(axis=0)
 
     def plain(scores: MultiLabelScores) -> dict[str, Any]:
         return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
@@ -207,9 +189,8 @@ class _Split:
         return _Split(self.rows[places], self.gold[places], self.taxonomy)
 
 
-def _search(kind: Kind, splits: Mapping[str, _Split], run: RunConfig) -> tuple[_Trial, list[_Trial]]:
+def _search(kind: Kind, train: _Split, dev: _Split, seed: int) -> tuple[_Trial, list[_Trial]]:
     """Return the best trial on all documents, and all trials; of many documents, most are on a sample."""
-    train, dev, seed = splits["train"], splits["dev"], run.training.seed
     settings, tried = settings_of(kind), list[_Trial]()
     if len(train) > SEARCHED:
         some = train.some(SEARCHED, seed)
@@ -221,7 +202,7 @@ def _search(kind: Kind, splits: Mapping[str, _Split], run: RunConfig) -> tuple[_
 
 
 def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
-    fitted = (fit_tfidf if kind == "tfidf" else fit_hiclass)(train.rows, train.gold, train.taxonomy, setting)
+    fitted = _fit_tfidf(train, setting) if kind == "tfidf" else _fit_hiclass(train, setting)
     decisions, most = Decisions(dev.taxonomy), max(LEAST, ENTRIES // len(dev.taxonomy))
     (scores,) = _score(fitted, dev, [decisions])
     tuned = None
@@ -231,39 +212,31 @@ def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) ->
     return _Trial(setting, len(train), fitted, scores, tuned)
 
 
-def fit_tfidf(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Linear:
-    """Fit a logistic regression for each label; one that no document has, or all have, is a constant.
-
-    Args:
-        texts: TF-IDF rows of the training documents, sparse, (n, terms).
-        gold: their labels, (n, K).
-        taxonomy: the label tree.
-        setting: how to fit.
-    """
+def _fit_tfidf(train: _Split, setting: Setting) -> Linear:
+    """Fit a logistic regression for each label; one that no document has, or all have, is a constant."""
     from sklearn.linear_model import LogisticRegression
 
-    weights = np.zeros((texts.shape[1], len(taxonomy)), dtype=np.float32)
-    documents = gold.sum(axis=0)
-    biases = np.log((documents + 0.5) / (len(gold) - documents + 0.5)).astype(np.float32)
+    weights = np.zeros((train.rows.shape[1], len(train.taxonomy)), dtype=np.float32)
+    documents = train.gold.sum(axis=0)
+    biases = np.log((documents + 0.5) / (len(train) - documents + 0.5)).astype(np.float32)
     balanced = "balanced" if setting.balanced else None
-    for label in np.flatnonzero((documents > 0) & (documents < len(gold))):
+    for label in np.flatnonzero((documents > 0) & (documents < len(train))):
         model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=balanced, tol=TOLERANCE)
-        model.fit(texts, gold[:, label])
+        model.fit(train.rows, train.gold[:, label])
         weights[:, label], biases[label] = model.coef_[0], model.intercept_[0]
     return Linear(weights, biases)
 
 
-def fit_hiclass(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Local:
+def _fit_hiclass(train: _Split, setting: Setting) -> Local:
     """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
 
-    Raises:
-        InputError: if a document has several paths; hiclass 5 predicts one.
+    A document with several paths is refused; hiclass 5 predicts one.
     """
     from hiclass import LocalClassifierPerParentNode
     from sklearn.linear_model import LogisticRegression
 
-    depths = taxonomy.depths
-    paths = [sorted(np.flatnonzero(labels).tolist(), key=lambda label: int(depths[label])) for labels in gold]
+    taxonomy, depths = train.taxonomy, train.taxonomy.depths
+    paths = [sorted(np.flatnonzero(labels).tolist(), key=lambda label: int(depths[label])) for labels in train.gold]
     for path in paths:
         if len({int(depths[label]) for label in path}) < len(path):
             names = "; ".join(taxonomy.path_name(label) for label in path)
@@ -277,7 +250,7 @@ def fit_hiclass(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting
     model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=setting.strength, max_iter=1000))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
-        model.fit(texts, targets)
+        model.fit(train.rows, targets)
 
     def predict(rows: Any) -> NDArray[np.bool_]:
         predicted = np.asarray(model.predict(rows)).reshape(rows.shape[0], -1)

@@ -25,8 +25,7 @@ class Point:
     """A system at one size; F1 on test in percent over the seeds.
 
     Args:
-        size: the size that was asked for, or ``all``.
-        documents: training documents that were read.
+        size: the size that was asked for, or ``all``; ``documents`` is how many were read.
         seeds: those that are done.
         scores: by ``half`` or ``tuned``, then by panel: Macro-F1, but ``micro`` is Micro-F1 over all labels.
         seconds: of training; runs that were killed and went on are left out.
@@ -50,8 +49,6 @@ class Curves:
         panels: titles of the groups of labels that Macro-F1 is averaged over; the first is all of them.
         points: by the key of a system, from few documents to many.
         missing: what could not be run, or has not been yet, in words.
-        machines: what runs were made on.
-        command: the command line.
     """
 
     title: str

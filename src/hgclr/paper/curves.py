@@ -65,12 +65,7 @@ def run_curves(
         seeds: of sizes up to 5,000; larger ones have the first alone.
         experiment: what all rows share; its budget has no ``documents``.
         rows: keys of rows of the table ``systems``.
-        command: the command line, for the record.
-        watch: shows each run's progress.
-
-    Raises:
-        InputError: before anything is run, as :func:`~hgclr.paper.runner.reproduce` does, and if the budget has
-            ``documents``.
+        command, watch: as for :func:`~hgclr.paper.runner.reproduce`.
     """
     if experiment.budget is not None and experiment.budget.documents is not None:
         raise InputError("--budget has documents, which --sizes decides", remedy="leave them out of --budget")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from hgclr.errors import require_extra
 from hgclr.paper.curve_points import Curves
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 
@@ -42,12 +41,7 @@ LOOKS: dict[str, tuple[str, str]] = {
 
 
 def draw_curves(curves: Curves, kind: Literal["png", "svg"]) -> bytes:
-    """Return the plot as a file's content: decisions tuned on dev in solid lines, at one half in dashed ones.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_extra("matplotlib", extra="paper", capability="Plots of learning curves")
+    """Return the plot as a file's content: decisions tuned on dev in solid lines, at one half in dashed ones."""
     import matplotlib as mpl
 
     with mpl.rc_context(PLOT_STYLE):

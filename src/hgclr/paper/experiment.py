@@ -70,9 +70,6 @@ class Budget:
     def parse(cls, text: str) -> Budget:
         """Read ``key=number`` pairs with commas between them.
 
-        Raises:
-            InputError: for an unknown or repeated key, or a value that is no whole number from 1.
-
         Example:
             >>> Budget.parse("documents=1500, epochs=8")
             Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
@@ -114,15 +111,11 @@ class Experiment:
     """What all rows share.
 
     Args:
-        data: the data folder.
-        encoder: the pretrained encoder.
         output: folder of the tables and, in ``runs``, of the runs.
         preset: preset of all rows but those that have one of their own: where heads start, pooling, loss, documents of
             the label tree, tuned decisions, and, unless ``recipe`` is given, the recipe.
         corpus: which of the paper's corpora the data stands for: its λ and γ, and its figures beside ours.
         recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
-        precision: precision of all rows.
-        budget: what each row may spend.
         overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
         keep_models: leave the trained models in the runs' folders.
     """
@@ -149,11 +142,7 @@ class Experiment:
         return self.output / runs / f"{system.key}-{seed}"
 
     def base(self) -> RunConfig:
-        """Return the settings of a run before a row's own.
-
-        Raises:
-            InputError: if an override is wrong, or touches what an option or the budget decides.
-        """
+        """Return the settings of a run before a row's own; an override of what an option decides is refused."""
         budget = {} if self.budget is None else self.budget.settings()
         reserved = OPTIONS | {f"{section}.{name}": "--budget" for section, values in budget.items() for name in values}
         for override in self.overrides:
@@ -174,7 +163,6 @@ class Experiment:
         """Return the settings of one run: the preset's, the corpus', the user's, the budget's, the row's.
 
         Raises:
-            InputError: if they do not fit together.
             NotYetError: if they depend on a run that has not been made.
         """
         preset = system.preset or self.preset

@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hgclr.errors import require_extra
 from hgclr.files import write_files
 from hgclr.paper.kept_tokens import KeptTokens, Piece
 from hgclr.presentation import INK, MUTED, PLOT_STYLE, render
@@ -53,18 +52,14 @@ def write_kept_tokens(
     """Write ``figure3.html``, ``figure3.png`` and ``figure3.json`` into a folder, and return their paths.
 
     Args:
-        documents: at least one.
+        documents: at least one, all with as many draws.
         taxonomy: the label tree.
         folder: made if it is not there; other files in it stay.
         model: how to call the model.
         rule: which tokens it keeps, in words.
         seed: that decided the draws.
         report: what the JSON shall say beside all this, such as the machine.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
     """
-    figure = draw_kept_tokens(documents, rule)
     numbers = {
         **(report or {}),
         "model": model,
@@ -78,7 +73,7 @@ def write_kept_tokens(
         folder,
         {
             "figure3.html": kept_tokens_html(documents, model=model, rule=rule, seed=seed).encode(),
-            "figure3.png": render(figure, "png"),
+            "figure3.png": render(draw_kept_tokens(documents, rule), "png"),
             "figure3.json": (json.dumps(numbers, indent=1, ensure_ascii=False) + "\n").encode(),
         },
     )
@@ -89,12 +84,6 @@ def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, 
 
     Kept tokens are coloured, bold and underlined; shares are told by shade and by the thickness of a line, and in
     numbers where the pointer rests. The page follows the reader's choice of light or dark.
-
-    Args:
-        documents: at least one, all with as many draws.
-        model: how to call the model.
-        rule: which tokens it keeps, in words.
-        seed: that decided the draws.
     """
     from jinja2 import Environment, PackageLoader
 
@@ -138,12 +127,7 @@ def _extremes(document: KeptTokens) -> tuple[list[str], list[str]]:
 
 
 def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
-    """Draw the documents one below the other: labels, the draws, and how often each token is kept.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_extra("matplotlib", extra="paper", capability="Drawing a figure")
+    """Draw the documents one below the other: labels, the draws, and how often each token is kept."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -159,11 +143,9 @@ def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
 
 
 class _Look(NamedTuple):
-    """How characters are set: colour and weight of type, and thickness of the line below, 0 for none."""
-
     colour: str
     bold: bool
-    line: float
+    line: float  # its thickness below the type, 0 for none
 
 
 PLAIN = _Look(MUTED, False, 0.0)
@@ -176,7 +158,6 @@ class _Writer:
         self.axes, self.height = axes, MARGIN
 
     def write(self, documents: Sequence[KeptTokens], rule: str) -> float:
-        """Write everything and return how high it is."""
         self.plain("Tokens kept in positive samples", size=11, bold=True)
         self.plain(f"The model keeps {rule}.", colour=MUTED)
         self.plain(LEGEND, colour=MUTED)
@@ -190,7 +171,6 @@ class _Writer:
         return self.height + MARGIN
 
     def document(self, number: int, document: KeptTokens) -> None:
-        """Write about one document."""
         for place, path in enumerate(document.paths):
             if not place:
                 self.axes.text(MARGIN, self.height + 1.1 * LINE, f"{number}.", fontsize=SIZE, fontweight="bold")
@@ -202,7 +182,6 @@ class _Writer:
         self.plain(document.summary(), indent=GUTTER, colour=MUTED)
 
     def plain(self, text: str, *, indent: int = 0, size: float = SIZE, bold: bool = False, colour: str = INK) -> None:
-        """Write lines of one look."""
         room = round((COLUMNS + GUTTER - indent) * (1.0 if bold else 1.1))  # plain type runs narrower than typewriter's
         for line in wrap(text, room):
             self.height += 1.1 * LINE

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -118,13 +118,7 @@ def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int 
         folders: folders ``model`` or ``training-model`` that ``hgclr train`` wrote, by the name to show.
         seed: of t-SNE and of the shuffled trees.
         permutations: shuffled trees for the baselines.
-
-    Raises:
-        InputError: if a model cannot be loaded, two have different label trees, or the tree has one level.
-        MissingExtraError: if torch or scikit-learn is not installed.
     """
-    for module in ("torch", "sklearn"):
-        require_extra(module, extra="paper", capability="A map of label vectors")
     loaded = {name: label_vectors(folder) for name, folder in folders.items()}
     (first, (_, taxonomy)), *others = loaded.items()
     for name, (_, other) in others:
@@ -146,11 +140,7 @@ def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int 
 
 
 def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
-    """Return the rows of a model's last linear layer, W_c, (K, H), and its label tree.
-
-    Raises:
-        InputError: if there is no such model.
-    """
+    """Return the rows of a model's last linear layer, W_c, (K, H), and its label tree."""
     from hgclr.models import load_deployed
 
     remedy = "give the folder 'model' that hgclr train wrote"
@@ -165,13 +155,7 @@ def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
 
 
 def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutations: int = PERMUTATIONS) -> LabelMap:
-    """Map label vectors, (K, H), into the plane, and measure in their own space how well they show the tree.
-
-    Raises:
-        InputError: if the tree has one level.
-        MissingExtraError: if scikit-learn is not installed.
-    """
-    require_extra("sklearn", extra="paper", capability="A map of label vectors")
+    """Map label vectors, (K, H), into the plane, and measure in their own space how well they show the tree."""
     from sklearn.manifold import TSNE
 
     if taxonomy.depth < 2:
@@ -264,11 +248,7 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
     Returns:
         Places from 1 to K - 1, of the shape of ``parents``; nan for a top label and, as can happen in a shuffled tree,
         for a label that is its own father.
-
-    Raises:
-        MissingExtraError: if scipy, which comes with scikit-learn, is not installed.
     """
-    require_extra("scipy", extra="paper", capability="Ranking labels")
     from scipy.stats import rankdata
 
     units = _unit(vectors)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import require_extra
 from hgclr.files import write_files
 from hgclr.paper.label_map import LabelMap
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
@@ -49,9 +48,6 @@ def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping
         maps: the maps of one label tree, by the name to show.
         folder: made if it is not there; other files in it stay.
         report: what the JSON shall say beside the numbers, such as where the models came from.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
     """
     figure = draw_label_maps(maps)
     numbers = {**(report or {}), "maps": {name: one.to_json() for name, one in maps.items()}}
@@ -66,15 +62,11 @@ def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping
 
 
 def draw_label_maps(maps: Mapping[str, LabelMap]) -> Figure:
-    """Draw the maps side by side, each under its name and its numbers.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_extra("matplotlib", extra="paper", capability="Drawing a figure")
+    """Draw the maps side by side, each under its name and its numbers."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     taxonomy = next(iter(maps.values())).taxonomy
     looks = _looks(taxonomy)
@@ -97,7 +89,10 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Figure:
             axes.text(0, 1.015, _numbers(one), transform=axes.transAxes, fontsize=8, linespacing=1.4)
         if listed:
             figure.legend(
-                handles=[_handle(taxonomy.names[node], looks[node]) for node in listed],
+                handles=[
+                    Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=4.5, label=name)
+                    for name, (colour, marker) in ((_shortened(taxonomy.names[node]), looks[node]) for node in listed)
+                ],
                 loc="upper left",
                 bbox_to_anchor=(0.01, (FOOT + legend) / height),
                 ncols=columns,
@@ -145,7 +140,6 @@ def _draw(axes: Axes, one: LabelMap, looks: Mapping[int, Look]) -> None:
 
 
 def _numbers(one: LabelMap) -> str:
-    """Return the two numbers of a map in words."""
     silhouette = "not defined: no two parents have two children"
     if one.silhouette is not None:
         silhouette = f"{one.silhouette.value:.3f}  (shuffled: {one.silhouette.shuffled(3)})"
@@ -153,13 +147,6 @@ def _numbers(one: LabelMap) -> str:
     shuffled = one.father_rank.shuffled(1)
     rank = f"{one.father_rank.value:.1f} of {others:,}  (shuffled: {shuffled}; any label: {chance:,.1f})"
     return f"silhouette by parent  {silhouette}\nmean rank of the father  {rank}".replace("-", "−")
-
-
-def _handle(name: str, look: Look) -> Any:
-    """Return the legend's entry for a parent."""
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=look[0], marker=look[1], linestyle="none", markersize=4.5, label=_shortened(name))
 
 
 def _caption(taxonomy: Taxonomy, looks: Mapping[int, Look]) -> str:
@@ -176,14 +163,8 @@ def _caption(taxonomy: Taxonomy, looks: Mapping[int, Look]) -> str:
 def _place_names(axes: Axes, points: Floats, names: Sequence[str], *, avoid: Floats) -> None:
     """Write each name beside its point, with a thin line to it where it had to go farther away.
 
-    Names are placed one after the other, each where it covers the least of the names before it and of ``avoid``, and
-    stays within the axes. The axes' figure must have a canvas that can measure text.
-
-    Args:
-        axes: with its limits settled.
-        points: (n, 2), in the coordinates of the data.
-        names: n names.
-        avoid: points that should stay visible, (m, 2).
+    Names are placed one after the other, each where it covers the least of the names before it and of the points
+    ``avoid``, (m, 2), and stays within the axes. The axes' figure must have a canvas that can measure text.
     """
     from matplotlib.patheffects import withStroke
 
@@ -194,18 +175,8 @@ def _place_names(axes: Axes, points: Floats, names: Sequence[str], *, avoid: Flo
     dots = axes.transData.transform(np.concatenate([avoid, *[points] * 3]))
     taken: list[Floats] = []
     for point, name in zip(points, names, strict=True):
-        text = axes.annotate(
-            name,
-            point,
-            (0, 0),
-            textcoords="offset points",
-            fontsize=8,
-            fontweight="bold",
-            zorder=5,
-            ha="center",
-            va="center",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )
+        text = axes.annotate(name, point, (0, 0), textcoords="offset points", ha="center", va="center", zorder=5)
+        text.set(fontsize=8, fontweight="bold", path_effects=[withStroke(linewidth=2.5, foreground="white")])
         extent = text.get_window_extent(renderer)
         half = np.array([extent.width, extent.height]) / 2 + (4, 1)  # pixels of space around
         origin = axes.transData.transform(point)
@@ -220,14 +191,8 @@ def _place_names(axes: Axes, points: Floats, names: Sequence[str], *, avoid: Flo
             taken.append(best[1])
             text.set_position(tuple(best[2]))
             if best[3] > DISTANCES[1]:
-                axes.annotate(
-                    "",
-                    point,
-                    tuple(best[2]),
-                    textcoords="offset points",
-                    zorder=4,
-                    arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": "#444444"},
-                )
+                line = {"arrowstyle": "-", "linewidth": 0.5, "color": "#444444"}
+                axes.annotate("", point, tuple(best[2]), textcoords="offset points", zorder=4, arrowprops=line)
 
 
 def _cost(box: Floats, taken: Sequence[Floats], dots: Floats, frame: Floats) -> float:

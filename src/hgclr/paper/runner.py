@@ -66,16 +66,13 @@ def reproduce(
     optional part that is missing) is noted in the table with the reason, and the others go on.
 
     Args:
-        table: which table.
+        table: which table; its files go to ``experiment.output``.
         seeds: at least one.
         experiment: what all rows share.
         rows: keys of its rows; by default all but the extra ones.
         command: the command line, for the record.
         watch: shows each run's progress.
         on_table: called with the table each time that it has been written.
-
-    Returns:
-        The table; its files stand in ``experiment.output``.
 
     Raises:
         InputError: before anything is run, if a key is unknown, the data lacks a split, or ``experiment.output``
@@ -108,11 +105,7 @@ def reproduce(
 def check_runs(
     table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
 ) -> list[System]:
-    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs.
-
-    Raises:
-        InputError: as :func:`reproduce` does before anything is run.
-    """
+    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs."""
     systems = _with_needed([row.system for row in table.choose(rows)])
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
@@ -138,9 +131,6 @@ def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwat
     """Run one row with one seed, or find it done, and return the folder of its run.
 
     With ``experiment.keep_models`` the folder holds ``model`` and ``training-model``, see :func:`hgclr.training.train`.
-
-    Raises:
-        InputError: if there is no such row, it cannot be run, or its folder holds a run with other settings.
     """
     if key not in SYSTEMS:
         raise InputError(f"there is no row {key!r}", remedy=f"known are {', '.join(SYSTEMS)}")
@@ -157,12 +147,7 @@ def _with_needed(keys: Sequence[str]) -> list[System]:
 
 
 def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
-    """Return the record of a run, after making sure that its folder holds nothing, or that run.
-
-    Raises:
-        InputError: if it holds another.
-        NotYetError: if the settings depend on a run that has not been made.
-    """
+    """Return the record of a run, after making sure that its folder holds nothing, or that run."""
     folder = experiment.folder(system, seed)
     wanted = record(system, experiment.run(system, seed))
     finished = experiment.finished(system, seed) is not None

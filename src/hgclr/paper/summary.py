@@ -43,8 +43,6 @@ class Line:
     """A row of the table; scores are in percent, by ``micro`` and ``macro``.
 
     Args:
-        key: the row's key.
-        title: what the table calls it.
         paper: the paper's F1.
         ours: ours on the split that the table shows, where a label is given from a probability of one half.
         difference: mean of ours minus the paper's.
@@ -57,7 +55,6 @@ class Line:
         refused: why it could not be run, by seed.
         runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
         settings: all settings of its first run but the seed.
-        documents, labels: sizes.
     """
 
     key: str
@@ -109,13 +106,7 @@ def summarise(
 ) -> Summary:
     """Sum up the chosen rows, and other rows of the table that are done with the same settings.
 
-    Args:
-        table: which table.
-        chosen: its rows that are being run.
-        seeds: the seeds to show.
-        experiment: what all rows share.
-        refused: why a row could not be run, by its key and the seed.
-        command: the command line, for the record.
+    ``refused`` tells why a row could not be run, by its key and the seed.
     """
     runs = {
         row.system: {} if row.printed else experiment.finished_runs(SYSTEMS[row.system], seeds) for row in table.rows
@@ -241,7 +232,6 @@ def _f1(run: Mapping[str, Any], split: str, average: str, *, tuned: bool) -> flo
 
 
 def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is kept of one run."""
     half, tuned = (
         {
             split: {average: _f1(run, split, average, tuned=is_tuned) for average in AVERAGES}

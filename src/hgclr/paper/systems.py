@@ -164,11 +164,7 @@ class Table:
     notes: Sequence[str] = ()
 
     def choose(self, keys: Sequence[str] | None) -> list[Row]:
-        """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones.
-
-        Raises:
-            InputError: for an unknown key, with the nearest one.
-        """
+        """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones."""
         if keys is not None and not keys:
             raise InputError("no row is named", remedy=f"{self.key} has {', '.join(row.system for row in self.rows)}")
         rows = [row for row in self.rows if not row.printed]

@@ -200,5 +200,4 @@ def _plain_numbers(axis: Axis) -> None:
 
 
 def _count_from_one(number: float, _: object) -> str:
-    """Return the number of a trial as people count."""
     return f"{number + 1:.0f}"

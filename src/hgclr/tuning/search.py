@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import statistics
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.provenance import command_line, portable
 from hgclr.training import RunConfig
@@ -112,31 +113,26 @@ def tune(
 
 def _write_results(study: Study, run: RunConfig, about: Mapping[str, Any]) -> list[Path]:
     """Write ``trials.csv``, ``tuning.json`` and, once a trial was scored, ``best.yaml`` into ``run.output``."""
-    trials = study.get_trials(deepcopy=False)
-    files = [run.output / "trials.csv", run.output / "tuning.json"]
-    with atomic_file(files[0]) as path, path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        keys = list(about["space"])
-        writer.writerow(["trial", "state", about["metric"], *keys, "seconds"])
-        for trial in trials:
-            values = [trial.params.get(key) for key in keys]
-            writer.writerow([trial.number + 1, _state(trial), _value(trial), *values, trial.user_attrs.get("seconds")])
+    entries = [_entry(trial) for trial in study.get_trials(deepcopy=False)]
+    table = io.StringIO()
+    writer, keys = csv.writer(table), list(about["space"])
+    writer.writerow(["trial", "state", about["metric"], *keys, "seconds"])
+    for entry in entries:
+        values = [entry["parameters"].get(key) for key in keys]
+        writer.writerow([entry["trial"], entry["state"], entry["value"], *values, entry["seconds"]])
     best = next(iter(ranked(study)), None)
     report = {
         **about,
         "best": None if best is None else _entry(best),
-        "trials": [_entry(trial) for trial in trials],
+        "trials": entries,
         "optuna": version("optuna"),
         "command": command_line(sys.argv),
         "machine": machine(),
     }
-    with atomic_file(files[1]) as path:
-        path.write_text(json.dumps(portable(report), indent=2) + "\n", encoding="utf-8")
+    files = {"trials.csv": table.getvalue(), "tuning.json": json.dumps(portable(report), indent=2) + "\n"}
     if best is not None:
-        files.append(run.output / "best.yaml")
-        with atomic_file(files[-1]) as path:
-            path.write_text(_best_config(best, run, about, len(trials)), encoding="utf-8")
-    return files
+        files["best.yaml"] = _best_config(best, run, about, len(entries))
+    return write_files(run.output, {name: text.encode() for name, text in files.items()})
 
 
 def _best_config(best: FrozenTrial, run: RunConfig, about: Mapping[str, Any], trials: int) -> str:
@@ -151,28 +147,18 @@ def _best_config(best: FrozenTrial, run: RunConfig, about: Mapping[str, Any], tr
 
 def _entry(trial: FrozenTrial) -> dict[str, Any]:
     """Return a trial as JSON: its scores, means over seeds beside them, and the score of each epoch it reported."""
-    runs = trial.user_attrs.get("runs", [])
+    runs, state = trial.user_attrs.get("runs", []), trial.state.name
     means = {name: statistics.fmean(run[name] for run in runs) for name in METRICS} if runs else {}
-    entry = {
+    return {
         "trial": trial.number + 1,
-        "state": _state(trial),
-        "value": _value(trial),
+        "state": {"COMPLETE": "done", "PRUNED": "given up", "FAIL": "failed"}.get(state, state.lower()),
+        # What Optuna notes for a trial that was given up is the score of an early epoch.
+        "value": trial.value if state == "COMPLETE" else None,
         "parameters": trial.params,
         **means,
         "runs": runs,
         "epochs": [trial.intermediate_values[step] for step in sorted(trial.intermediate_values)],
         "seconds": trial.user_attrs.get("seconds"),
         "sittings": trial.user_attrs.get("sittings"),
+        **{name: value for name, value in trial.user_attrs.items() if name == "reason"},
     }
-    if "reason" in trial.user_attrs:
-        entry["reason"] = trial.user_attrs["reason"]
-    return entry
-
-
-def _value(trial: FrozenTrial) -> float | None:
-    """Return the score of a trial; what Optuna notes for one that was given up is that of an early epoch."""
-    return trial.value if trial.state.name == "COMPLETE" else None
-
-
-def _state(trial: FrozenTrial) -> str:
-    return {"COMPLETE": "done", "PRUNED": "given up", "FAIL": "failed"}.get(trial.state.name, trial.state.name.lower())

@@ -41,9 +41,6 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
         folder: where the journal is or will be.
         about: what the search depends on; a study is gone on with only if it is the same.
         pruning: stop a trial that is below the median of the earlier ones at the same epoch.
-
-    Raises:
-        InputError: if the folder holds another search, naming the difference, or another process is at work there.
     """
     require_extra("optuna", extra="tune", capability="Tuning")
     import filelock
@@ -140,7 +137,6 @@ def _suggest(trial: Trial, key: str, distribution: BaseDistribution) -> None:
 
 
 def _cut_half_line(journal: Path) -> None:
-    """Cut off what follows the last whole line."""
     content = journal.read_bytes() if journal.exists() else b""
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
@@ -149,15 +145,7 @@ def _cut_half_line(journal: Path) -> None:
 
 @dataclass(frozen=True)
 class Turn:
-    """A run that is about to begin.
-
-    Args:
-        number: which trial, counted from 1.
-        total: how many trials there will be.
-        seed: the run's seed.
-        parameters: the trial's settings.
-        best: the best trial so far.
-    """
+    """A run that is about to begin, of trial ``number`` of ``total``, and the best trial so far."""
 
     number: int
     total: int
@@ -238,14 +226,12 @@ class TrialRunner:
 
 
 def _keep_scores_only(folder: Path) -> None:
-    """Delete checkpoints and models of a trial's runs."""
     for name in ("checkpoints", "model", "training-model"):
         for path in folder.glob(f"*/{name}"):
             shutil.rmtree(path)
 
 
 def _scores(file: Path) -> dict[str, Any]:
-    """Return what a search wants to know of a run's ``metrics.json``."""
     metrics = json.loads(file.read_text(encoding="utf-8"))
     return {
         "micro_f1": metrics["dev"]["micro"]["f1"],
