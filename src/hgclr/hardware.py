@@ -99,14 +99,10 @@ def bf16_probe() -> Probe:
 
 
 def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Precision:
-    """Return the precision to train in.
-
-    Args:
-        requested: a precision, or ``auto`` for bf16 where the hardware gains by it and fp32 otherwise.
+    """Return the precision to train in; ``auto`` is bf16 where the hardware gains by it and fp32 otherwise.
 
     Raises:
         InputError: if the requested precision does not run on this machine.
-        MissingExtraError: if torch is needed to tell and not installed.
     """
     if requested == "fp32":
         return "fp32"
@@ -156,9 +152,9 @@ def _run_probe() -> Probe:
         return Probe("unsupported", f"the trial did not end within {PATIENCE} s")
     number = -done.returncode if done.returncode < 0 else done.returncode - 128  # a shell reports 128 + n
     if number > 0:
-        known = {int(one): one.name for one in signal.Signals}
+        name = {int(one): one.name for one in signal.Signals}.get(number, f"signal {number}")
         advice = "; ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 may avoid it" if number == signal.SIGILL else ""
-        return Probe("crashes", f"the trial was killed by {known.get(number, f'signal {number}')}{advice}")
+        return Probe("crashes", f"the trial was killed by {name}{advice}")
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
         return Probe("unsupported", lines[-1] if lines else f"the trial ended with exit code {done.returncode}")
@@ -244,11 +240,7 @@ def _commit() -> tuple[str | None, bool | None]:
 
 
 def free_memory() -> int | None:
-    """Return the bytes that are free on the accelerator, or without one on this machine; None where it does not say.
-
-    Raises:
-        MissingExtraError: if torch, which knows of accelerators, is not installed.
-    """
+    """Return the bytes that are free on the accelerator, or without one on this machine; None where it does not say."""
     require_extra("torch", extra="train", capability="Looking for free memory")
     import torch
 
@@ -264,11 +256,10 @@ def free_memory() -> int | None:
 def _cpu_memory(root: Path) -> int | None:
     """Return what the system has to give, or the control group of this process (a container's) if that is less.
 
-    Args:
-        root: where ``proc`` and ``sys`` are.
+    ``root`` is where ``proc`` and ``sys`` are.
     """
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
-    known = [int(found[1]) * 1024] if found else []
+    available = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
+    known = [int(available[1]) * 1024] if available else []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, own = line.split(":", 2)
         version = 2 if controllers == "" else 1 if "memory" in controllers.split(",") else None

@@ -59,7 +59,7 @@ Threshold = Annotated[
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
 
 
-def rule_option(help: str, *others: str) -> Any:  # noqa: A002
+def rule_option(explanation: str, *others: str) -> Any:
     """Return an option for a decoding rule or another word; names of version 0.1 are taken with a notice."""
     choices = (*others, *get_args(Rule))
 
@@ -72,7 +72,8 @@ def rule_option(help: str, *others: str) -> Any:  # noqa: A002
             return current_rule(cast(Rule, word))
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
 
-    return typer.Option(help=help, parser=read, metavar=f"<{'|'.join(choices)}>", autocompletion=lambda: list(choices))
+    metavar = f"<{'|'.join(choices)}>"
+    return typer.Option(help=explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
 
 
 Decode = Annotated[

@@ -71,7 +71,6 @@ class LabelMap:
     """The labels of one model in the plane, and how well their vectors show the tree.
 
     Args:
-        taxonomy: the label tree.
         positions: by t-SNE, (K, 2).
         silhouette: by parent, from -1 to 1 (families tight and apart); None where no two parents have two children
             each.
@@ -203,13 +202,11 @@ def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
 
     ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i the mean distance to the siblings, b_i that to the nearest other family.
     Distances to a family need no K x K table: with unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j``.
+    None where no two parents have two children each.
 
     Args:
         vectors: (K, H).
         parents: each label's parent, -1 for a top label, (K,).
-
-    Returns:
-        A number from -1 to 1, or None where no two parents have two children each.
     """
     below = np.flatnonzero(parents >= 0)
     _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
@@ -239,15 +236,12 @@ def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
 def father_ranks(vectors: Floats, parents: Indices) -> Floats:
     """Return the place of each label's father among all other labels by cosine similarity, 1 for the nearest.
 
-    Labels equally near share the mean of their places.
+    Labels equally near share the mean of their places. It is nan for a top label and, as can happen in a shuffled tree,
+    for a label that is its own father.
 
     Args:
         vectors: (K, H).
-        parents: each label's parent, -1 for a top label, (K,), or several such rows, (P, K).
-
-    Returns:
-        Places from 1 to K - 1, of the shape of ``parents``; nan for a top label and, as can happen in a shuffled tree,
-        for a label that is its own father.
+        parents: each label's parent, -1 for a top label, (K,), or several such rows, (P, K): the result's shape.
     """
     from scipy.stats import rankdata
 

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from transformers import TrainerCallback
 
@@ -23,7 +22,7 @@ from hgclr.provenance import first_difference
 from hgclr.training import train
 from hgclr.training.preparation import data_folder
 
-__all__ = ["Step", "Watch", "check_runs", "reproduce", "run_row"]
+__all__ = ["Step", "Watch", "check_runs", "reproduce"]
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
@@ -125,19 +124,6 @@ def check_runs(
             except NotYetError:  # checked again when its turn comes
                 continue
     return systems
-
-
-def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwatched) -> Path:
-    """Run one row with one seed, or find it done, and return the folder of its run.
-
-    With ``experiment.keep_models`` the folder holds ``model`` and ``training-model``, see :func:`hgclr.training.train`.
-    """
-    if key not in SYSTEMS:
-        raise InputError(f"there is no row {key!r}", remedy=f"known are {', '.join(SYSTEMS)}")
-    systems = _with_needed([key])
-    for number, system in enumerate(systems, 1):
-        _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
-    return experiment.folder(SYSTEMS[key], seed)
 
 
 def _with_needed(keys: Sequence[str]) -> list[System]:

@@ -54,9 +54,6 @@ def with_parameters(
     """Return ``run`` with ``parameters`` such as ``{"model.keep_fraction": 0.5}``, an output folder and a seed.
 
     What ``run`` leaves to recipe and preset stays theirs to decide.
-
-    Raises:
-        InputError: if a value does not fit.
     """
     tree = run.model_dump(mode="json", exclude_unset=True)
     if seed is not None:
@@ -150,9 +147,6 @@ def grid(
         gammas: thresholds of keeping a token.
         fractions: shares of tokens to keep, instead of gammas. Where neither is given, the rule that ``run`` keeps
             tokens by decides which of the two is searched, over :data:`GAMMAS` or :data:`FRACTIONS`.
-
-    Raises:
-        InputError: if a value does not fit, is given twice, or the architecture has no lambda and gamma.
     """
     from optuna.distributions import FloatDistribution
 
@@ -181,9 +175,6 @@ def default_space(run: RunConfig) -> Search:
 
     The learning rate may differ from the recipe's by a factor of four. Where ``run`` keeps tokens by gamma, gamma is
     searched; else the share to keep and the least number of tokens.
-
-    Raises:
-        InputError: if ``run`` trains another architecture, or its encoder cannot be loaded.
     """
     from optuna.distributions import FloatDistribution, IntDistribution
 
@@ -235,11 +226,7 @@ def _refuse_others(run: RunConfig, lack: str, remedy: str) -> None:
 
 
 def read_space(path: Path, run: RunConfig) -> Search:
-    """Read a space from a YAML file: settings, each with ``low`` and ``high`` (``log``, ``step``) or ``choices``.
-
-    Raises:
-        InputError: naming the key, if a setting is unknown or cannot be searched, or a bound or choice does not fit.
-    """
+    """Read a space from a YAML file: settings, each with ``low`` and ``high`` (``log``, ``step``) or ``choices``."""
     tree = read_yaml(path)
     if not isinstance(tree, dict) or not tree:
         raise InputError(
