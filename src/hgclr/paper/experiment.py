@@ -169,10 +169,12 @@ class Experiment:
         base = self.base().model_dump(exclude_unset=True, exclude={"output"})
         if self.budget is not None:
             base = {section: {**base[section], **values} for section, values in self.budget.settings().items()}
-        model = {**base["model"], **system.model_settings(preset)}
+        own = system.published if preset == "published" and system.published is not None else system.model
+        model = {**base["model"], **own}
         if model.get("architecture") == "hgclr":
             model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
-        training = {**PATIENCE.get(preset, {}), **base["training"], **system.training_settings(self.chosen_recipe)}
+        training = {**PATIENCE.get(preset, {}), **base["training"]}
+        training |= {**(system.recipe if self.chosen_recipe == "paper" else {}), **system.training}
         training |= {**self._length(system, training, seed), "seed": seed}
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))

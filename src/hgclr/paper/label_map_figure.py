@@ -70,7 +70,10 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Figure:
 
     taxonomy = next(iter(maps.values())).taxonomy
     looks = _looks(taxonomy)
-    listed = _listed(taxonomy, looks)
+    # In the legend stand those parents whose names do not stand on the map, unless they are too many.
+    named = len(taxonomy.levels[0]) <= NAMED
+    listed = [node for node in looks if taxonomy.parents[node] >= 0 or not named]
+    listed = listed if len(listed) <= LISTED else []
     width = PANEL * len(maps)
     longest = max((len(_shortened(taxonomy.names[node])) for node in listed), default=0)
     columns = max(1, int(width / (0.35 + 0.06 * longest)))  # inches: mark and space, a character
@@ -112,13 +115,6 @@ def _looks(taxonomy: Taxonomy) -> dict[int, Look]:
     return {node: (colours[place], MARKERS[place % len(MARKERS)]) for place, node in enumerate(nodes)}
 
 
-def _listed(taxonomy: Taxonomy, looks: Mapping[int, Look]) -> list[int]:
-    """Return the parents for the legend: those whose names do not stand on the map, unless they are too many."""
-    named = len(taxonomy.levels[0]) <= NAMED
-    missing = [node for node in looks if taxonomy.parents[node] >= 0 or not named]
-    return missing if len(missing) <= LISTED else []
-
-
 def _draw(axes: Axes, one: LabelMap, looks: Mapping[int, Look]) -> None:
     """Draw one map: a line from each label to its father, small shapes below the top, large ones at the top."""
     from matplotlib.collections import LineCollection
@@ -129,8 +125,8 @@ def _draw(axes: Axes, one: LabelMap, looks: Mapping[int, Look]) -> None:
     colours = [looks[int(parent)][0] for parent in taxonomy.parents[below]]
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=0.4, alpha=0.35, zorder=1))  # type: ignore[arg-type]
     for parent, (colour, marker) in looks.items():
-        children = taxonomy.children(parent)
-        axes.scatter(*at[children].T, s=20, c=colour, marker=marker, linewidths=0.3, edgecolors="white", zorder=2)
+        x, y = at[taxonomy.children(parent)].T
+        axes.scatter(x, y, s=20, c=colour, marker=marker, linewidths=0.3, edgecolors="white", zorder=2)
     top = taxonomy.levels[0].tolist()
     for node in top:
         colour, marker = looks[node]

@@ -232,12 +232,9 @@ def _f1(run: Mapping[str, Any], split: str, average: str, *, tuned: bool) -> flo
 
 
 def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
+    splits: list[str] = [split for split in ("dev", "test") if split in run]
     half, tuned = (
-        {
-            split: {average: _f1(run, split, average, tuned=is_tuned) for average in AVERAGES}
-            for split in ("dev", "test")
-            if split in run
-        }
+        {split: {average: _f1(run, split, average, tuned=is_tuned) for average in AVERAGES} for split in splits}
         for is_tuned in (False, True)
     )
     return {

@@ -57,14 +57,6 @@ class System:
     after: str | None = None
     classical: Literal["tfidf", "hiclass"] | None = None
 
-    def model_settings(self, preset: str) -> dict[str, Any]:
-        """Return the settings of the section ``model`` under a preset."""
-        return dict(self.published if preset == "published" and self.published is not None else self.model)
-
-    def training_settings(self, recipe: str) -> dict[str, Any]:
-        """Return the settings of the section ``training`` under a recipe."""
-        return {**(self.recipe if recipe == "paper" else {}), **self.training}
-
 
 def _hgclr(key: str, *, published: Mapping[str, Any] | None = None, **settings: Any) -> System:
     """Return HGCLR with some settings of its own."""
