@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hgclr.cli.console import open_classifier, print_written, progress_bar, quiet_libraries
 from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options, rule_option
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,12 +90,10 @@ def calibrate(
     """
     from rich.console import Console
 
-    from hgclr.cli.console import open_classifier, print_written, progress_bar
     from hgclr.cli.tables import candidate_table, print_calibrated
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
-    from hgclr.errors import InputError
     from hgclr.inference.outputs import read_outputs
 
     if split == "test":
@@ -145,8 +145,6 @@ def _fold_run(
     model: Path, config: Path | None, output: Path | None, data: Path, reading: Reading, skip_bad_rows: bool
 ) -> RunConfig:
     """Return the run that trains the models of the folds: as the model was trained, on the data that is given."""
-    from hgclr.errors import InputError, require_extra
-
     require_extra("torch", extra="train", capability="Training a model for each fold")
     from hgclr.training import RunConfig
 
@@ -162,10 +160,8 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     """Yield what the models of the folds say of the documents that they were not trained on."""
     import numpy as np
 
-    from hgclr.cli.console import quiet_libraries
     from hgclr.cli.progress import fold_progress
     from hgclr.decisions.tuning import Outputs
-    from hgclr.errors import InputError
     from hgclr.evaluation.audit_folds import train_folds
     from hgclr.inference.outputs import outputs_of
     from hgclr.training.preparation import data_folder

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hgclr.cli.console import print_written, progress_bar, quiet_libraries, standard_error
 from hgclr.cli.options import Reading, reading_options
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
@@ -41,11 +43,8 @@ def figure5(
     from rich.console import Console
     from rich.table import Table
 
-    from hgclr.errors import require_extra
-
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
-    from hgclr.cli.console import print_written, quiet_libraries, standard_error
     from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models
     from hgclr.paper.label_map_figure import write_label_maps
@@ -106,8 +105,6 @@ def figure3(
     """
     from rich.console import Console
 
-    from hgclr.errors import InputError, require_extra
-
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 3")
     given = [name for name, value in (("--data", data), ("--text", text), ("--input", source)) if value]
@@ -118,7 +115,6 @@ def figure3(
         raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
     _check_output(output)
 
-    from hgclr.cli.console import print_written, progress_bar, quiet_libraries
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
     from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
@@ -153,8 +149,6 @@ def figure3(
 
 def _check_output(output: Path) -> None:
     """Refuse a place where no folder can be, before any work is done."""
-    from hgclr.errors import InputError
-
     if output.exists() and not output.is_dir():
         raise InputError("the output is a file", path=output, remedy="give a folder")
 
@@ -166,8 +160,6 @@ def _short(folder: Path) -> str:
 
 def _lines(source: Path) -> list[str]:
     """Return the lines of a text file that are not empty."""
-    from hgclr.errors import InputError
-
     try:
         lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
@@ -182,7 +174,6 @@ def _lines(source: Path) -> list[str]:
 def _labels(text: str, taxonomy: Taxonomy, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
     from hgclr.data.rows import LabelReader, RowProblem
-    from hgclr.errors import InputError
 
     reader = LabelReader(
         taxonomy, separator=reading.label_separator, path_separator=reading.path_separator, add_ancestors=True

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ar
 
 import typer
 
+from hgclr.errors import InputError
+
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
     from hgclr.taxonomy import Taxonomy
@@ -108,8 +110,6 @@ TaxonomyFile = Annotated[
 
 def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
     """Read the numbers between commas that an option was given."""
-    from hgclr.errors import InputError
-
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:

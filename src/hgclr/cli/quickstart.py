@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hgclr.cli.console import quiet_libraries, standard_error
+from hgclr.errors import require_extra
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -49,10 +52,7 @@ def quickstart(
     """
     from rich.console import Console
 
-    from hgclr.errors import require_extra
-
     require_extra("torch", extra="train", capability="Training")
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.encoders import fetch_with_bar
     from hgclr.cli.prepare.icd10cm import build_with_bar
     from hgclr.cli.tables import prediction_tree

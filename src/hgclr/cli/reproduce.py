@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hgclr.cli.console import print_written, quiet_libraries, standard_error
 from hgclr.cli.options import Settings, number_list, options_from
 from hgclr.errors import InputError, require_extra
 from hgclr.paper.systems import TABLES
@@ -133,7 +134,6 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
-        from hgclr.cli.console import print_written, quiet_libraries
         from hgclr.paper.runner import reproduce
 
         quiet_libraries()
@@ -191,7 +191,6 @@ def curves(
     """
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="Learning curves")
-    from hgclr.cli.console import print_written, quiet_libraries
     from hgclr.paper.curves import parse_sizes, run_curves
 
     quiet_libraries()
@@ -202,8 +201,6 @@ def curves(
 
 def _end(complaints: Sequence[str], any_figure: bool) -> None:
     """Say what could not be run; exit with 1 if no row has a figure."""
-    from hgclr.cli.console import standard_error
-
     for complaint in complaints:
         standard_error().print(complaint, style="yellow", markup=False, soft_wrap=True)
     if not any_figure:
@@ -213,7 +210,6 @@ def _end(complaints: Sequence[str], any_figure: bool) -> None:
 @contextmanager
 def _watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int], None]]]:
     """Show which row of how many is run, with the bar and the scores of ``hgclr train``."""
-    from hgclr.cli.console import standard_error
     from hgclr.cli.progress import TrainingProgress
 
     title = f"row {step.number} of {step.total}, seed {step.seed}: {step.system}"

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from hgclr.cli.console import quiet_libraries, standard_error
 from hgclr.cli.options import Settings
+from hgclr.errors import require_extra
 
 __all__ = ["train"]
 
@@ -55,12 +57,9 @@ def train(
     The output folder then holds **model** (for hgclr predict, evaluate), **training-model** (with the label
     side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
     """
-    from hgclr.errors import require_extra
-
     require_extra("torch", extra="train", capability="Training")
     from rich.console import Console
 
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig

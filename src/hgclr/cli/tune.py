@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hgclr.cli.console import print_written, quiet_libraries, standard_error
 from hgclr.cli.options import Settings, number_list
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,15 +77,12 @@ def tune(
 
     The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots.
     """
-    from hgclr.errors import require_extra
-
     for module in ("torch", "optuna", "matplotlib"):
         require_extra(module, extra="tune", capability="Tuning")
     import matplotlib as mpl
     import optuna
     from rich.console import Console
 
-    from hgclr.cli.console import print_written, quiet_libraries, standard_error
     from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 
@@ -110,7 +109,6 @@ def tune(
 
 def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, **points: str | None) -> Search:
     """Return what the options ask to search; options that do not go together are refused."""
-    from hgclr.errors import InputError
     from hgclr.tuning.space import default_space, read_space
     from hgclr.tuning.space import grid as make_grid
 
