@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.hardware import _processor_memory, free_memory
+from hgclr.hardware import _cpu_memory, free_memory
 
 GIGABYTE = 10**9
 
@@ -33,15 +33,15 @@ def machine(tmp_path: Path) -> Path:
 
 def test_without_a_limit_it_is_what_the_system_has_available(machine: Path) -> None:
     write(machine, **{"sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "5\n"})
-    assert _processor_memory(machine) == 8 * GIGABYTE
+    assert _cpu_memory(machine) == 8 * GIGABYTE
 
 
 def test_a_container_may_take_less_and_lets_cached_files_go(machine: Path) -> None:
     group = "sys/fs/cgroup/"
     write(machine, **{group + "memory.max": f"{4 * GIGABYTE}\n", group + "memory.current": f"{3 * GIGABYTE}\n"})
-    assert _processor_memory(machine) == GIGABYTE
+    assert _cpu_memory(machine) == GIGABYTE
     write(machine, **{group + "memory.stat": f"file 7\nactive_file 7\ninactive_file {GIGABYTE}\n"})
-    assert _processor_memory(machine) == 2 * GIGABYTE
+    assert _cpu_memory(machine) == 2 * GIGABYTE
 
 
 def test_the_tightest_limit_on_the_way_up_holds(machine: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_tightest_limit_on_the_way_up_holds(machine: Path) -> None:
             "sys/fs/cgroup/pod/job/memory.current": "0",
         },
     )
-    assert _processor_memory(machine) == 3 * GIGABYTE // 2
+    assert _cpu_memory(machine) == 3 * GIGABYTE // 2
 
 
 def test_the_older_kind_of_control_groups(machine: Path) -> None:
@@ -72,17 +72,17 @@ def test_the_older_kind_of_control_groups(machine: Path) -> None:
             "sys/fs/cgroup/memory/memory.usage_in_bytes": str(5 * GIGABYTE),
         },
     )
-    assert _processor_memory(machine) == GIGABYTE + 500
+    assert _cpu_memory(machine) == GIGABYTE + 500
 
 
 def test_more_used_than_allowed_leaves_nothing(machine: Path) -> None:
     group = "sys/fs/cgroup/"
     write(machine, **{group + "memory.max": "10", group + "memory.current": "20"})
-    assert _processor_memory(machine) == 0
+    assert _cpu_memory(machine) == 0
 
 
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
-    assert _processor_memory(tmp_path) is None
+    assert _cpu_memory(tmp_path) is None
 
 
 def test_this_machine_says_something_sensible_or_nothing() -> None:

@@ -22,7 +22,7 @@ CAPABLE = "model name\t: Test CPU\nphysical id\t: 0\ncore id\t: 0\nflags\t: fpu 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a processor that claims to know bfloat16."""
+    """An empty cache, and a CPU that claims to know bfloat16."""
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(hardware, "_cpuinfo", lambda: CAPABLE)
@@ -126,7 +126,7 @@ def test_the_answer_is_cached_until_its_file_is_deleted(trial: Callable[[str], P
     assert runs.read_text().count("run") == 2
 
 
-def test_the_cache_tells_processors_torch_versions_and_instruction_limits_apart(
+def test_the_cache_tells_cpus_torch_versions_and_instruction_limits_apart(
     trial: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     runs = trial(times(3, 1))
@@ -180,7 +180,7 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Choose what torch says the machine has and what the probe says of its processor."""
+    """Choose what torch says the machine has and what the probe says of its CPU."""
 
     def choose(kind: str, *, native: bool = False, status: str = "fast") -> None:
         def supported(*, including_emulation: bool = True) -> bool:
@@ -256,7 +256,7 @@ def test_without_torch_only_fp32_can_be_chosen(without_torch: None) -> None:
 # the machine
 
 
-def test_machine_reads_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_reads_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = [(0, 0), (0, 1), (0, 0), (0, 1), (1, 0)]  # two sockets, three cores, five threads
     block = "model name : Fine CPU : v2\nphysical id : {}\ncore id : {}\n\n"
     monkeypatch.setattr(hardware, "_cpuinfo", lambda: "".join(block.format(*thread) for thread in threads))

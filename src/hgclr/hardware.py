@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from hgclr.errors import InputError, require_extra
-from hgclr.files import atomic_file, cache_dir
+from hgclr.files import cache_dir, write_files
 
 __all__ = ["Precision", "Probe", "bf16_probe", "choose_precision", "free_memory", "machine"]
 
@@ -28,7 +28,7 @@ BF16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # as Linux calls
 WORTHWHILE = 1.2  # how many times as fast as fp32 bf16 must be to be chosen
 PATIENCE = 120  # seconds for a probe that needs two or three
 # Times a layer of an encoder, forward and backward, as the trainer runs it: fp32 weights under autocast.
-# One thread, processor time, turns, and the best of many: so that the answer, on which the weights of a
+# One thread, CPU time, turns, and the best of many: so that the answer, on which the weights of a
 # training run depend, does not change with what else the machine is doing.
 _PROBE = """
 import json, time, torch
@@ -49,9 +49,16 @@ print(json.dumps({"fp32": min(pair[0] for pair in times), "bf16": min(pair[1] fo
 """
 
 
+# The files of a control group, by version: its limit, what it uses, and the word for what of that is only cached files.
+_GROUP_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+
 @dataclass(frozen=True)
 class Probe:
-    """What came of trying bfloat16 on the processor.
+    """What came of trying bfloat16 on the CPU.
 
     Args:
         status: ``fast`` if it is worth using, ``slow`` if it runs without gain, ``crashes`` if it ends the
@@ -66,21 +73,21 @@ class Probe:
 
 
 def bf16_probe() -> Probe:
-    """Find out, in a process of its own, whether bfloat16 runs on this processor and gains anything.
+    """Find out, in a process of its own, whether bfloat16 runs on this CPU and gains anything.
 
     Some virtual machines advertise instructions that they cannot run; the first product in bfloat16 then
-    kills the process. The answer is kept per processor, torch version and ``ONEDNN_MAX_CPU_ISA`` in
+    kills the process. The answer is kept per CPU, torch version and ``ONEDNN_MAX_CPU_ISA`` in
     ``hardware.json`` in the cache; delete that file to measure again.
     """
     if importlib.util.find_spec("torch") is None:
         return Probe("unsupported", "torch is not installed")
-    features = _processor_features()
+    features = _cpu_features()
     usable = sorted((features or set()) & BF16_FEATURES)
     if features is not None and not usable:
-        return Probe("slow", "this processor has no bfloat16 instructions and emulates them")
+        return Probe("slow", "this CPU has no bfloat16 instructions and emulates them")
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "default")
-    # The features too, because virtual machines of one processor model differ in what they let through.
-    key = " | ".join([_processor_model(), *usable, f"torch {importlib.metadata.version('torch')}", limit])
+    # The features too, because virtual machines of one CPU model differ in what they let through.
+    key = " | ".join([_cpu_model(), *usable, f"torch {importlib.metadata.version('torch')}", limit])
     cache = cache_dir() / "hardware.json"
     known = _read_cache(cache)
     if key in known:
@@ -92,14 +99,10 @@ def bf16_probe() -> Probe:
 
 
 def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Precision:
-    """Return the precision to train in.
-
-    Args:
-        requested: a precision, or ``auto`` for bf16 where the hardware gains by it and fp32 otherwise.
+    """Return the precision to train in; ``auto`` is bf16 where the hardware gains by it and fp32 otherwise.
 
     Raises:
         InputError: if the requested precision does not run on this machine.
-        MissingExtraError: if torch is needed to tell and not installed.
     """
     if requested == "fp32":
         return "fp32"
@@ -111,7 +114,7 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
         if requested == "bf16" and not native:
             raise InputError("this GPU has no bfloat16", remedy="use precision fp16 or auto")
         return ("bf16" if native else "fp32") if requested == "auto" else requested
-    if torch.accelerator.is_available():  # neither CUDA nor the processor, say Apple's: only on request
+    if torch.accelerator.is_available():  # neither CUDA nor the CPU, say Apple's: only on request
         return "fp32" if requested == "auto" else requested
     if requested == "fp16":
         raise InputError("precision fp16 needs a GPU and there is none", remedy="use precision auto")
@@ -125,24 +128,23 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
     return "bf16"
 
 
-def machine() -> dict[str, object]:
-    """Return what results depend on beside data and settings: hardware, versions, commit; None if unknown."""
+def machine(*packages: str) -> dict[str, object]:
+    """Return what results depend on beside data and settings: hardware, versions (also of ``packages``), commit."""
     commit, modified = _commit()
     return {
-        "processor": _processor_model(),
+        "processor": _cpu_model(),
         "cores": _physical_cores(),
         "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_bytes": _memory_bytes(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in ("hgclr", *MAIN_PACKAGES)},
+        "packages": {name: _version(name) for name in ("hgclr", *MAIN_PACKAGES, *packages)},
         "commit": commit,
         "modified": modified,
     }
 
 
 def _run_probe() -> Probe:
-    """Run the probe's process and read its answer or its death."""
     command = [sys.executable, "-P", "-c", _PROBE]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -150,9 +152,9 @@ def _run_probe() -> Probe:
         return Probe("unsupported", f"the trial did not end within {PATIENCE} s")
     number = -done.returncode if done.returncode < 0 else done.returncode - 128  # a shell reports 128 + n
     if number > 0:
-        known = {int(one): one.name for one in signal.Signals}
+        name = {int(one): one.name for one in signal.Signals}.get(number, f"signal {number}")
         advice = "; ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 may avoid it" if number == signal.SIGILL else ""
-        return Probe("crashes", f"the trial was killed by {known.get(number, f'signal {number}')}{advice}")
+        return Probe("crashes", f"the trial was killed by {name}{advice}")
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
         return Probe("unsupported", lines[-1] if lines else f"the trial ended with exit code {done.returncode}")
@@ -174,34 +176,29 @@ def _read_cache(path: Path) -> dict[str, Probe]:
 
 
 def _write_cache(path: Path, probes: dict[str, Probe]) -> None:
+    content = {"bf16": {key: asdict(probe) for key, probe in probes.items()}}
     try:
-        with atomic_file(path) as temporary:
-            content = {"bf16": {key: asdict(probe) for key, probe in probes.items()}}
-            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:  # then it is measured again the next time
-        logger.warning("cannot keep the answer in %s: %s", path, error)
+        write_files(path.parent, {path.name: (json.dumps(content, indent=2) + "\n").encode()})
+    except InputError as error:  # then it is measured again the next time
+        logger.warning("cannot keep the answer in %s: %s", path, error.what)
 
 
 def _cpuinfo() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return _read(Path("/proc/cpuinfo"))
 
 
 def _cpuinfo_values(*names: str) -> list[str]:
-    """Return the values of all lines ``name : value`` whose name is one of ``names``."""
     pairs = (line.partition(":") for line in _cpuinfo().splitlines())
     return [value.strip() for name, _, value in pairs if name.strip() in names]
 
 
-def _processor_features() -> set[str] | None:
-    """Return the processor's instruction sets, or None where the system does not say."""
+def _cpu_features() -> set[str] | None:
+    """Return the instruction sets of the CPU, or None where the system does not say."""
     lines = _cpuinfo_values("flags", "Features")  # x86 and ARM
     return set(lines[0].split()) if lines else None
 
 
-def _processor_model() -> str:
+def _cpu_model() -> str:
     names = _cpuinfo_values("model name")
     return names[0] if names else platform.processor() or platform.machine()
 
@@ -233,30 +230,17 @@ def _commit() -> tuple[str | None, bool | None]:
     if not (root / ".git").exists() or not (root / "src" / "hgclr").is_dir():
         return None, None
     try:
-        commit = _git(root, "rev-parse", "--verify", "HEAD")
-        return commit, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+        commit, changes = (
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
+            for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
     except (OSError, subprocess.SubprocessError):  # no git, no commit yet, or a repository of another user
         return None, None
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-
-
-# The files of a control group, by version: its limit, what it uses, and the word for what of that is only cached files.
-_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
-}
+    return commit.stdout.strip(), bool(changes.stdout.strip())
 
 
 def free_memory() -> int | None:
-    """Return the bytes that are free on the accelerator, or without one on this machine; None where it does not say.
-
-    Raises:
-        MissingExtraError: if torch, which knows of accelerators, is not installed.
-    """
+    """Return the bytes that are free on the accelerator, or without one on this machine; None where it does not say."""
     require_extra("torch", extra="train", capability="Looking for free memory")
     import torch
 
@@ -266,17 +250,16 @@ def free_memory() -> int | None:
         return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
     if torch.accelerator.is_available():
         return None
-    return _processor_memory(Path("/"))
+    return _cpu_memory(Path("/"))
 
 
-def _processor_memory(root: Path) -> int | None:
+def _cpu_memory(root: Path) -> int | None:
     """Return what the system has to give, or the control group of this process (a container's) if that is less.
 
-    Args:
-        root: where ``proc`` and ``sys`` are.
+    ``root`` is where ``proc`` and ``sys`` are.
     """
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
-    known = [int(found[1]) * 1024] if found else []
+    available = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
+    known = [int(available[1]) * 1024] if available else []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, own = line.split(":", 2)
         version = 2 if controllers == "" else 1 if "memory" in controllers.split(",") else None
@@ -291,7 +274,7 @@ def _processor_memory(root: Path) -> int | None:
 
 def _group(folder: Path, version: int) -> list[int]:
     """Return what a control group may still take, if it has a limit; files that it has cached can be let go."""
-    limit, used, cached = _FILES[version]
+    limit, used, cached = _GROUP_FILES[version]
     try:
         numbers = int(_read(folder / limit)), int(_read(folder / used))
     except ValueError:  # no such file, or "max"
@@ -302,6 +285,6 @@ def _group(folder: Path, version: int) -> list[int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

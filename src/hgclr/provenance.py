@@ -36,8 +36,8 @@ PATHS = ("path", "taxonomy", "word_vectors", "start")
 """Settings whose value may be spelled in several ways."""
 
 
-class Difference(NamedTuple):
-    """A setting with two values."""
+class SettingDifference(NamedTuple):
+    """A setting with two values, and its place, as in ``model.preset``."""
 
     place: str
     before: Any
@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
 def first_difference(
     old: Mapping[str, Any], new: Mapping[str, Any], *, shared: bool = False, place: str = ""
-) -> Difference | None:
+) -> SettingDifference | None:
     """Return the first setting that differs, or None.
 
     Args:
@@ -62,12 +62,9 @@ def first_difference(
         if isinstance(before, dict) and isinstance(now, dict):
             if (inside := first_difference(before, now, shared=shared, place=where)) is not None:
                 return inside
-        elif before != now and not _same_path(name, before, now):
-            return Difference(where, before, now)
+        elif name in PATHS and isinstance(before, str) and isinstance(now, str):
+            if Path(before).resolve() != Path(now).resolve():
+                return SettingDifference(where, before, now)
+        elif before != now:
+            return SettingDifference(where, before, now)
     return None
-
-
-def _same_path(name: str, old: object, new: object) -> bool:
-    """Tell whether two spellings of a path mean the same place."""
-    known = name in PATHS and isinstance(old, str) and isinstance(new, str)
-    return known and Path(str(old)).resolve() == Path(str(new)).resolve()

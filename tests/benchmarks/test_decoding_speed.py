@@ -25,7 +25,7 @@ def test_every_rule_is_timed_and_the_result_says_what_it_depends_on(
     for seconds in result["seconds"].values():
         assert 0 < seconds["lowest"] <= seconds["median"] <= seconds["highest"]
     given = result["labels_given"]
-    assert given["drop-orphans"] == given["top-down"] < given["threshold"] < given["closure"]
+    assert given["drop-orphans"] < given["threshold"] < given["closure"]
     assert given["best-path"] < given["top-k-paths"]
     assert sum(result["setting"]["levels"]) == result["setting"]["labels"] == 30
     assert result["command"].endswith(

@@ -78,19 +78,19 @@ def test_what_is_found_is_shown_written_and_used(
     compared = [cells(line) for line in lines[:held_out] if line.startswith("│")]
     assert list(dict.fromkeys(row[0] for row in compared)) == ["closure", "drop-orphans", "min-parent"]
     (chosen,) = [row for row in compared if row[1].endswith(", chosen")]
-    assert chosen[:2] == [fields["rule"], f"{fields['found']['thresholds']}, chosen"]
+    assert chosen[:2] == [fields["rule"], f"{fields['provenance']['thresholds']}, chosen"]
     before, after = (cells(line) for line in lines[held_out:] if line.startswith("│"))
     assert (before[0], after[0]) == ("before", "after")
     names = ("micro_f1", "macro_f1", "precision", "recall", "exact")
     for row, way in ((before, "before"), (after, "after")):
-        shown = [100 * fields["found"][f"held_out_{name}"][way] for name in names]
+        shown = [100 * fields["provenance"][f"held_out_{name}"][way] for name in names]
         assert [float(cell) for cell in row[1:]] == pytest.approx(shown, abs=0.011)
     assert chosen[2:4] == after[1:3]
     assert chosen[5] == after[5]
     assert float(chosen[2]) >= max(float(row[2]) for row in compared) - 0.1
     assert "calibration error" in result.stdout
-    assert f"labels less probable than {fields['sure']:.1%} are left out as doubtful" in result.stdout
-    assert result.stdout.rstrip().endswith(f"wrote {model / FILE}")
+    assert f"labels less probable than {fields['abstain_below']:.1%} are left out as doubtful" in result.stdout
+    assert result.stdout.rstrip().endswith(f"written: {model / FILE}")
 
     report = tmp_path / "scores.json"
     result = run("evaluate", model, toy_data, "--json", report)
@@ -125,8 +125,8 @@ def test_decisions_stay_where_nothing_is_better(
     assert "decisions stay as they were, because the best way that was found is worse: Micro-F1 from" in caplog.text
     assert "after (the same)" in result.stdout
     after = json.loads((model / FILE).read_text())
-    assert after.pop("found")["thresholds"] == "as before"
-    assert after == {name: value for name, value in before.items() if name != "found"}
+    assert after.pop("provenance")["thresholds"] == "as before"
+    assert after == {name: value for name, value in before.items() if name != "provenance"}
 
 
 def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
@@ -150,7 +150,7 @@ def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
     assert result.exit_code == 0, result.output
     assert "fold 2 of 2" in result.stderr
     assert "decisions on 120 documents, held out" in result.stdout
-    assert json.loads((model / FILE).read_text())["found"]["documents"] == 120
+    assert json.loads((model / FILE).read_text())["provenance"]["documents"] == 120
     places = [tmp_path / "calibration" / "folds" / name / "model" for name in "12"]
     texts = [document.text for document in DataFolder(toy_data).documents("train")]
     own = [DataFolder(toy_data).taxonomy.ids.index(label) for label in taxonomy.ids]  # the order of the model's labels
@@ -195,15 +195,9 @@ def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, 
     assert result.exit_code == 0, result.output
     shown = "decoding: top-k-paths with k = 2, threshold 0.3, probabilities as trained, only where 50.0% sure"
     assert shown in result.stdout
-    expected = evaluate(
-        HierarchicalClassifier.from_pretrained(model),
-        DataFolder(toy_data, taxonomy=taxonomy),
-        "test",
-        decode="top-k-paths",
-        paths=2,
-        abstain_below=0.5,
-        threshold=0.3,
-    )
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    decisions = classifier.decisions.changed(rule="top-k-paths", paths=2, abstain_below=0.5, threshold=0.3)
+    expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test", decisions=decisions)
     written = json.loads(report.read_text())
     assert written["scores"] == json.loads(json.dumps(expected.to_json()))
     assert (written["decisions"]["rule"], written["decisions"]["paths"]) == ("top-k-paths", 2)
@@ -256,6 +250,16 @@ def test_the_choices_are_those_of_the_library() -> None:
     assert get_args(hints["method"]) == (*METHODS, "none")
     assert get_args(hints["thresholds"]) == ("auto", *SCOPES, "none")
     assert get_args(hints["metric"]) == METRICS
+
+
+def test_a_rule_by_its_former_name_is_taken_with_a_notice(model: Path, toy_data: Path) -> None:
+    result = run("calibrate", model, toy_data, "--decode", "top-down", "--thresholds", "none", "--method", "none")
+    assert result.exit_code == 0, result.output
+    assert "top-down is now called drop-orphans" in " ".join(result.stderr.split())
+    assert json.loads((model / FILE).read_text())["rule"] == "drop-orphans"
+    result = run("predict", model, "atom", "--decode", "drop-orphens")
+    assert result.exit_code == 2
+    assert "'drop-orphens' is not one of 'threshold', 'closure'" in " ".join(result.stderr.split()).replace("│ ", "")
 
 
 def drawn(prediction: Prediction, *, colours: bool = False) -> str:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from hgclr import hardware
 from hgclr.cli import doctor
-from hgclr.cli.doctor import Finding
+from hgclr.cli.doctor import HealthCheck
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 from hgclr.errors import InputError
 from hgclr.hardware import Probe
@@ -36,9 +36,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for everything that leaves the process."""
-    monkeypatch.setattr(doctor, "_hub", lambda: Finding("model hub", "ok", "answers"))
-    monkeypatch.setattr(doctor, "_index", lambda: Finding("package index", "ok", "answers"))
-    monkeypatch.setattr(doctor, "_devices", lambda: Finding("devices", "ok", "no GPU"))
+    monkeypatch.setattr(doctor, "_hub", lambda: HealthCheck("model hub", "ok", "answers"))
+    monkeypatch.setattr(doctor, "_index", lambda: HealthCheck("package index", "ok", "answers"))
+    monkeypatch.setattr(doctor, "_devices", lambda: HealthCheck("devices", "ok", "no GPU"))
     monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("fast", "2.00 times the speed of fp32", 2.0))
 
 
@@ -72,10 +72,10 @@ def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], dict[str, Finding]]:
+def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], dict[str, HealthCheck]]:
     """Judge made-up installed versions against made-up requirements."""
 
-    def judge(required: list[str], installed: dict[str, str]) -> dict[str, Finding]:
+    def judge(required: list[str], installed: dict[str, str]) -> dict[str, HealthCheck]:
         def requires(name: str) -> list[str]:
             return required
 
@@ -102,7 +102,7 @@ def test_report_and_json(tmp_path: Path) -> None:
     assert report["machine"]["packages"]["hgclr"] == importlib.metadata.version("hgclr")
     by_subject = {finding["subject"]: finding for finding in report["findings"]}
     assert f"numpy {importlib.metadata.version('numpy')}" in by_subject["base"]["detail"]
-    assert by_subject["bf16 on the processor"]["detail"] == "runs, 2.00 times the speed of fp32"
+    assert by_subject["bf16 on the CPU"]["detail"] == "runs, 2.00 times the speed of fp32"
     assert by_subject["packaged encoders"]["remedy"] == f"hgclr encoders get {DEFAULT_ENCODER}"
     assert "extra dev" not in by_subject
     for finding in report["findings"]:
@@ -113,7 +113,7 @@ def test_report_and_json(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("healthy")
 def test_a_problem_gives_exit_code_1_and_brackets_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Finding("devices", "problem", "torch does not work", "pip install 'hgclr[train]'")
+    broken = HealthCheck("devices", "problem", "torch does not work", "pip install 'hgclr[train]'")
     monkeypatch.setattr(doctor, "_devices", lambda: broken)
     result = CliRunner().invoke(app)
     assert result.exit_code == 1
@@ -127,7 +127,7 @@ def test_a_report_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> No
     result = CliRunner().invoke(app, ["--json", str(tmp_path / "file" / "report.json")])
     assert isinstance(result.exception, InputError)
     assert result.exception.path == tmp_path / "file" / "report.json"
-    assert "choose another file" in str(result.exception)
+    assert "cannot be written" in str(result.exception)
 
 
 def test_the_command_runs_where_torch_is_not_installed(cache: Path) -> None:
@@ -137,7 +137,7 @@ for name in ("torch", "transformers", "accelerate", "datasets", "yaml", "pyarrow
     sys.modules[name] = None  # as if not installed
 import typer
 from hgclr.cli import doctor
-doctor._hub = doctor._index = lambda: doctor.Finding("network", "ok", "answers")
+doctor._hub = doctor._index = lambda: doctor.HealthCheck("network", "ok", "answers")
 app = typer.Typer()
 app.command()(doctor.doctor)
 app()
@@ -154,31 +154,31 @@ app()
 REQUIRED = ["numpy>=2.0", "torch>=2.13; extra == 'train'", "pyyaml>=6.0; extra == 'train'"]
 
 
-def test_installed_parts_are_well(packages: Callable[..., dict[str, Finding]]) -> None:
+def test_installed_parts_are_well(packages: Callable[..., dict[str, HealthCheck]]) -> None:
     installed = {"numpy": "2.0.0", "torch": "2.13.0+cpu", "pyyaml": "6.0.3rc1"}
     assert packages(REQUIRED, installed) == {
-        "base": Finding("base", "ok", "numpy 2.0.0"),
-        "extra train": Finding("extra train", "ok", "torch 2.13.0+cpu, pyyaml 6.0.3rc1"),
+        "base": HealthCheck("base", "ok", "numpy 2.0.0"),
+        "extra train": HealthCheck("extra train", "ok", "torch 2.13.0+cpu, pyyaml 6.0.3rc1"),
     }
 
 
 def test_a_missing_extra_names_its_packages_and_the_command(
-    packages: Callable[..., dict[str, Finding]],
+    packages: Callable[..., dict[str, HealthCheck]],
 ) -> None:
     found = packages(REQUIRED, {"numpy": "2.4", "torch": "2.13.0"})["extra train"]
-    assert found == Finding("extra train", "warning", "not installed: pyyaml", "pip install 'hgclr[train]'")
+    assert found == HealthCheck("extra train", "warning", "not installed: pyyaml", "pip install 'hgclr[train]'")
 
 
-def test_a_missing_base_package_is_a_problem(packages: Callable[..., dict[str, Finding]]) -> None:
+def test_a_missing_base_package_is_a_problem(packages: Callable[..., dict[str, HealthCheck]]) -> None:
     found = packages(REQUIRED, {"torch": "2.13.0", "pyyaml": "6.0"})["base"]
-    assert found == Finding("base", "problem", "not installed: numpy", "pip install hgclr")
+    assert found == HealthCheck("base", "problem", "not installed: numpy", "pip install hgclr")
 
 
 @pytest.mark.parametrize("version", ["2.12.9", "2.9", "1.99", "2", "2.12.0+cpu"])
-def test_a_package_below_the_bound_is_a_problem(packages: Callable[..., dict[str, Finding]], version: str) -> None:
+def test_a_package_below_the_bound_is_a_problem(packages: Callable[..., dict[str, HealthCheck]], version: str) -> None:
     found = packages(REQUIRED, {"numpy": "2.0", "torch": version, "pyyaml": "6.0"})["extra train"]
     detail = f"torch {version} is older than 2.13"
-    assert found == Finding("extra train", "problem", detail, "pip install --upgrade 'hgclr[train]'")
+    assert found == HealthCheck("extra train", "problem", detail, "pip install --upgrade 'hgclr[train]'")
 
 
 def test_running_from_a_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_the_real_devices_are_found() -> None:
 
 def test_devices_are_listed(python: Callable[[str], None]) -> None:
     python("""echo '{"names": ["GPU A", "GPU B"], "threads": 3}'""")
-    assert doctor._devices() == Finding("devices", "ok", "GPU A, GPU B; torch uses 3 threads of the processor")
+    assert doctor._devices() == HealthCheck("devices", "ok", "GPU A, GPU B; torch uses 3 threads of the CPU")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_devices_are_listed(python: Callable[[str], None]) -> None:
 )
 def test_a_damaged_torch_does_not_end_the_doctor(python: Callable[[str], None], script: str, reason: str) -> None:
     python(script)
-    assert doctor._devices() == Finding("devices", "problem", f"torch does not work: {reason}", "reinstall torch")
+    assert doctor._devices() == HealthCheck("devices", "problem", f"torch does not work: {reason}", "reinstall torch")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_hub_that_answers(hub: str) -> None:
-    assert doctor._hub() == Finding("model hub", "ok", f"{hub} answers")
+    assert doctor._hub() == HealthCheck("model hub", "ok", f"{hub} answers")
 
 
 def test_a_hub_that_refuses(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_without_huggingface_hub(hide: Callable[[str], None]) -> None:
 def test_an_index_that_answers(python: Callable[[str], None], tmp_path: Path) -> None:
     python(f'echo "$@" > {tmp_path}/arguments')
     package = ENCODERS[DEFAULT_ENCODER].requirements[0].split("==")[0]
-    assert doctor._index() == Finding("package index", "ok", f"answers and has {package}")
+    assert doctor._index() == HealthCheck("package index", "ok", f"answers and has {package}")
     assert f"-m pip index versions {package}" in (tmp_path / "arguments").read_text()
 
 
@@ -335,7 +335,7 @@ def test_encoders_in_the_cache(cache: Path) -> None:
         path = cache / "encoders" / DEFAULT_ENCODER / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-    expected = Finding("packaged encoders", "ok", f"{DEFAULT_ENCODER} in the cache")
+    expected = HealthCheck("packaged encoders", "ok", f"{DEFAULT_ENCODER} in the cache")
     assert doctor._encoders(index_answers=False) == expected
 
 
@@ -346,10 +346,10 @@ def test_no_encoder_and_no_index(cache: Path) -> None:
 
 
 def test_sizes_in_the_cache(cache: Path) -> None:
-    assert doctor._cache() == Finding("cache", "ok", f"{cache}: empty")
+    assert doctor._cache() == HealthCheck("cache", "ok", f"{cache}: empty")
     (cache / "tokens" / "deep").mkdir(parents=True)
     (cache / "tokens" / "one").write_bytes(bytes(1500))
     (cache / "tokens" / "deep" / "two").write_bytes(bytes(1000))
     (cache / "encoders").mkdir()
     (cache / "hardware.json").write_text("{}")
-    assert doctor._cache() == Finding("cache", "ok", f"{cache}: encoders 0 bytes, tokens 2.5 kB")
+    assert doctor._cache() == HealthCheck("cache", "ok", f"{cache}: encoders 0 bytes, tokens 2.5 kB")

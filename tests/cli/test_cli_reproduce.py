@@ -126,7 +126,7 @@ def test_mistakes_of_curves_are_said_in_one_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--seeds", "1,x"], "--seeds is '1,x'; give whole numbers with commas, such as 1,2,3"),
+        (["--seeds", "1,x"], "--seeds '1,x' is no list of whole numbers; write for example --seeds 1,2"),
         (["--seeds", "1,1"], "the seeds are 1, 1; give each seed once"),
         (["--rows", "flt"], "systems has no row 'flt'; did you mean 'flat'?"),
         (["--budget", "docs=3"], "--budget has no 'docs'"),

@@ -38,12 +38,12 @@ def test_what_is_written_is_read(
             paths=paths,
             allow_inner_nodes=paths % 2 == 0,
             abstain_below=abstain_below,
-            found={"metric": "macro-F1", "documents": 3},
+            provenance={"metric": "macro-F1", "documents": 3},
         )
         folder = tmp_path_factory.mktemp("model")
         written.write(folder)
         read = Decisions.read(folder / FILE, case.taxonomy)
-        for name in ("rule", "calibration", "paths", "allow_inner_nodes", "sure", "found"):
+        for name in ("rule", "calibration", "paths", "allow_inner_nodes", "abstain_below", "provenance"):
             assert getattr(read, name) == getattr(written, name)
         np.testing.assert_array_equal(read.decoder.thresholds, written.decoder.thresholds)
         assert np.ndim(read.thresholds) == np.ndim(written.thresholds)
@@ -54,17 +54,17 @@ def test_what_is_written_is_read(
 
 def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
     tree = Taxonomy(["é", "b"], [-1, -1])
-    Decisions(tree, "closure", np.array([0.3, 0.7], dtype=np.float32), found={"documents": 7}).write(tmp_path)
+    Decisions(tree, "closure", np.array([0.3, 0.7], dtype=np.float32), provenance={"documents": 7}).write(tmp_path)
     text = (tmp_path / FILE).read_text(encoding="utf-8")
     assert '"é": 0.3,' in text
     assert json.loads(text) == {
         "rule": "closure",
         "paths": 1,
         "allow_inner_nodes": True,
-        "sure": None,
+        "abstain_below": None,
         "calibration": None,
         "thresholds": {"é": 0.3, "b": 0.7},
-        "found": {"documents": 7},
+        "provenance": {"documents": 7},
     }
 
 
@@ -88,8 +88,8 @@ def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
         ({"paths": 0}, "0 paths cannot be given"),
         ({"paths": 2.5}, "broken: expected int, got 2.5"),
         ({"allow_inner_nodes": "no"}, "broken: expected bool, got 'no'"),
-        ({"sure": 1.5}, "a label cannot be 1.5 sure"),
-        ({"sure": "very"}, "broken: expected float, got 'very'"),
+        ({"abstain_below": 1.5}, "abstain_below is 1.5"),
+        ({"abstain_below": "very"}, "broken: expected float, got 'very'"),
         ({"found": None}, "broken: expected dict, got None"),
     ],
 )
@@ -152,7 +152,7 @@ def test_only_what_is_given_is_changed() -> None:
     changed = decisions.changed(rule="top-k-paths", threshold=0.0, paths=3, abstain_below=0.0)
     assert (changed.rule, changed.thresholds, changed.paths, changed.abstain_below) == ("top-k-paths", 0.0, 3, 0.0)
     assert decisions.changed(rule="best-path").decoder.thresholds.tolist() == decisions.decoder.thresholds.tolist()
-    with pytest.raises(InputError, match="a label cannot be 2 sure; give a probability between 0 and 1"):
+    with pytest.raises(InputError, match="abstain_below is 2; give a probability between 0 and 1"):
         decisions.changed(abstain_below=2)
     with pytest.raises(InputError, match="unknown decoding rule"):
         decisions.changed(rule="magic")

@@ -63,7 +63,7 @@ def names(found: Calibrated) -> list[tuple[str, str]]:
 
 
 def given_by(decisions: Decisions, logits: np.ndarray) -> np.ndarray:
-    return decisions.decide(sigmoid(logits) if decisions.calibration is None else decisions.calibration(logits)).given
+    return decisions.decide(decisions.probabilities(logits)).predicted
 
 
 def test_every_rule_is_compared_with_every_kind_of_thresholds_and_nothing_leaves_an_orphan() -> None:
@@ -135,8 +135,8 @@ def test_what_wins_is_fitted_to_all_documents() -> None:
 
 
 def test_nothing_need_be_tuned() -> None:
-    found = calibrate(outputs(TREE), Decisions(TREE), method="none", rule="top-down", scope="none")
-    assert names(found) == [("top-down", "none")]
+    found = calibrate(outputs(TREE), Decisions(TREE), method="none", rule="drop-orphans", scope="none")
+    assert names(found) == [("drop-orphans", "none")]
     assert (found.decisions.calibration, found.decisions.thresholds) == (None, 0.5)
     assert found.calibration_before.ece() == found.calibration_after.ece()
 
@@ -219,13 +219,20 @@ def test_what_is_worse_is_taken_only_if_its_rule_was_asked_for(caplog: pytest.Lo
         ]
         assert (found.decisions.rule, found.decisions.thresholds) == ("closure", 0.3)
         caplog.clear()
-        found = calibrate(said, today, rule="top-down", **choices)
-    assert caplog.messages[0] == f"top-down is taken because it was asked for, though it loses on dev: {change}"
-    assert (found.decisions.rule, found.decisions.thresholds) == ("top-down", 0.5)
+        found = calibrate(said, today, rule="drop-orphans", **choices)
+    assert caplog.messages[0] == f"drop-orphans is taken because it was asked for, though it loses on dev: {change}"
+    assert (found.decisions.rule, found.decisions.thresholds) == ("drop-orphans", 0.5)
     assert found.after.micro_f1 == 0
 
 
-@pytest.mark.parametrize("rule", ["threshold", "closure", "drop-orphans", "top-down"])
+def test_a_rule_by_its_former_name_is_taken_by_the_present_one(caplog: pytest.LogCaptureFixture) -> None:
+    found = calibrate(outputs(TREE), Decisions(TREE), method="none", rule="top-down", scope="none")
+    assert names(found) == [("drop-orphans", "none")]
+    assert found.decisions.rule == "drop-orphans"
+    assert any("top-down is now called drop-orphans" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("rule", ["threshold", "closure", "drop-orphans"])
 @pytest.mark.parametrize("temperatures", [None, (3.0, 0.5)])
 def test_labels_stay_the_same_where_only_probabilities_are_calibrated(rule: str, temperatures) -> None:
     said, others = outputs(TREE), outputs(TREE, seed=1)
@@ -244,7 +251,7 @@ def test_labels_stay_the_same_where_only_probabilities_are_calibrated(rule: str,
     [
         ("temperature", {"rule": "min-parent"}),
         ("temperature", {"rule": "best-path"}),
-        ("temperature", {"sure": 0.6}),
+        ("temperature", {"abstain_below": 0.6}),
         ("temperature", {"calibration": Isotonic(TREE, (((0.0, 1.0), (0.0, 1.0)),) * 2)}),
         ("isotonic", {}),
         ("none", {}),
@@ -255,7 +262,7 @@ def test_where_labels_would_change_probabilities_stay_as_they_were(method: str, 
     found = calibrate(outputs(TREE), today, method=method, max_loss=-1.0)
     assert found.best is None
     assert found.decisions.calibration is today.calibration
-    assert replace(found.decisions, found={}).to_json() == today.to_json()
+    assert replace(found.decisions, provenance={}).to_json() == today.to_json()
 
 
 @pytest.mark.parametrize("scope", ["auto", "global", "none"])
@@ -394,7 +401,7 @@ def test_no_more_labels_are_wrong_than_the_risk_allows(
     found = calibrate(said, Decisions(taxonomy), method="none", rule=rule, scope="none", risk=risk).decisions
     probabilities = (1 / (1 + np.exp(-said.logits))).astype(np.float32)
     decided = found.decide(probabilities)
-    assert found.found["risk"] == risk
+    assert found.provenance["risk"] == risk
     given_labels = int(decided.predicted.sum())
     assert int((decided.predicted & ~said.gold).sum()) <= risk * given_labels + 1e-9
     # The next label that could be given, with all that are as sure, would be one too many.

@@ -125,7 +125,9 @@ def test_an_export_decides_as_the_model_does(
             assert [label.id for label in getattr(ours, part)] == [label.id for label in getattr(theirs, part)]
 
 
-@pytest.mark.parametrize("changes", [{}, {"decode": "closure", "sure": 0.0}, {"decode": "top-k-paths", "paths": 3}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"decode": "closure", "abstain_below": 0.0}, {"decode": "top-k-paths", "paths": 3}]
+)
 def test_scores_are_those_of_what_is_given(
     classifier: HierarchicalClassifier, toy_data: Path, taxonomy: Taxonomy, changes: dict
 ) -> None:
@@ -139,7 +141,10 @@ def test_scores_are_those_of_what_is_given(
         predicted[row, [taxonomy.resolve(label.id) for label in prediction.labels]] = True
     expected = MultiLabelScores(taxonomy)
     expected.update(predicted, gold)
-    assert evaluate(classifier, folder, "test", **changes).to_json() == expected.to_json()
+    decisions = classifier.decisions.changed(
+        **{"rule" if name == "decode" else name: changes[name] for name in changes}
+    )
+    assert evaluate(classifier, folder, "test", decisions=decisions).to_json() == expected.to_json()
 
 
 def test_a_file_for_another_tree_is_refused(calibrated: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -116,6 +117,18 @@ def test_a_text_gets_no_more_paths_than_the_tree_has() -> None:
 @given(cases())
 def test_top_down_is_drop_orphans(case: Case) -> None:
     np.testing.assert_array_equal(decode(case, "top-down"), decode(case, "drop-orphans"))
+
+
+def test_a_former_name_becomes_the_present_one_with_a_notice(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    tree = Taxonomy(["a", "a1"], [-1, 0])
+    assert Decoder(tree, "top-down").rule == "drop-orphans"
+    assert Decisions(tree, "top-down").rule == Decisions(tree).changed(rule="top-down").rule == "drop-orphans"
+    fields = Decisions(tree, "drop-orphans").to_json() | {"rule": "top-down"}
+    (tmp_path / "decisions.json").write_text(json.dumps(fields))
+    caplog.clear()
+    assert Decisions.read(tmp_path / "decisions.json", tree).rule == "drop-orphans"
+    notice = "the decoding rule top-down is now called drop-orphans, which gives the same labels"
+    assert caplog.messages == [notice]
 
 
 @REPEATABLE

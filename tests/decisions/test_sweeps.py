@@ -12,7 +12,7 @@ from hgclr.decisions.sweeps import STEPS, BestPathSweep, DecodedSweep, RuleSweep
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, forests
 
-RULES: list[Rule] = ["threshold", "closure", "drop-orphans", "top-down", "min-parent"]
+RULES: list[Rule] = ["threshold", "closure", "drop-orphans", "min-parent"]
 
 
 def problem(taxonomy: Taxonomy, seed: int, fineness: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

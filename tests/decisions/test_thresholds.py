@@ -202,7 +202,7 @@ def test_a_label_without_documents_takes_its_levels_threshold() -> None:
     random = np.random.default_rng(0)
     gold = taxonomy.close(random.random((40, 4)) < [0.3, 0.3, 0.0, 0.3])
     probabilities = np.clip(0.4 * gold + 0.5 * random.random(gold.shape), 0, 1).astype(np.float32)
-    for rule in ("threshold", "closure", "drop-orphans", "min-parent", "top-down"):
+    for rule in ("threshold", "closure", "drop-orphans", "min-parent"):
         tuner = ThresholdTuner(taxonomy, rule, shrinkage=0)
         per_level, per_label = (tuner.tune(scope, probabilities, gold) for scope in ("level", "label"))
         assert per_label[2] == per_level[2]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hgclr import hardware
 from hgclr.cli import doctor
 from hgclr.cli.app import app
-from hgclr.cli.doctor import Finding
+from hgclr.cli.doctor import HealthCheck
 from hgclr.hardware import Probe
 from support.doc_pages import DOCS, Block, blocks, commands
 
@@ -30,7 +30,7 @@ SHELL = [block for block in blocks(PAGE) if block.language == "sh"]
 def _nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the doctor from looking for networks and trying out the processor."""
     for check in ("_hub", "_index", "_devices"):
-        monkeypatch.setattr(doctor, check, lambda: Finding("outside", "ok", "answers"))
+        monkeypatch.setattr(doctor, check, lambda: HealthCheck("outside", "ok", "answers"))
     monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("slow", "not tried", 1.0))
 
 

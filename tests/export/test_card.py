@@ -112,12 +112,12 @@ def test_the_code_in_it_is_python(taxonomy) -> None:
 def test_tree_decisions_and_limits(taxonomy) -> None:
     found = {"documents": 1200, "held_out_f1": {"before": 0.5, "after": 0.6}}
     thresholds = np.linspace(0.1, 0.9, 9, dtype=np.float32)
-    decisions = Decisions(taxonomy, rule="top-down", thresholds=thresholds, provenance=found)
+    decisions = Decisions(taxonomy, rule="drop-orphans", thresholds=thresholds, provenance=found)
     text = card_of(taxonomy, decisions=decisions).content
     assert "a tree of 9 labels in 3 levels" in text
     assert "| 1 | 2 |\n| 2 | 4 |\n| 3 | 3 |" in text
     assert "At the top: science, society." in text
-    assert "Decoding: top-down, thresholds 0.1 to 0.9, probabilities as trained." in text
+    assert "Decoding: drop-orphans, thresholds 0.1 to 0.9, probabilities as trained." in text
     assert "median 0.5; each label's is in `decisions.json`" in text
     assert "| held out f1 | before 0.5, after 0.6 |" in text
     assert "the first 128 tokens are read" in text

@@ -95,12 +95,12 @@ def test_an_uploaded_export_is_loaded_by_its_name(
 ) -> None:
     folder = export(model, tmp_path / "export").folder
     decisions = HierarchicalClassifier.from_pretrained(folder).decisions
-    decisions.changed(rule="top-down", threshold=0.25).write(folder)
+    decisions.changed(rule="drop-orphans", threshold=0.25).write(folder)
     shutil.copytree(folder, hub.folder("me/export"), dirs_exist_ok=True)
     classifier = HierarchicalClassifier.from_pretrained("me/export")
     assert isinstance(classifier.backend, backend)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
-    assert classifier.decisions.rule == "top-down"
+    assert classifier.decisions.rule == "drop-orphans"
     assert classifier.decisions.thresholds == 0.25
 
 

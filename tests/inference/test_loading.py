@@ -85,7 +85,7 @@ def test_onnx_needs_neither_torch_nor_transformers(exported: Path) -> None:
 
 def test_another_device_than_the_processor_is_refused(exported: Path) -> None:
     load(exported, "cpu")
-    with pytest.raises(InputError, match="an ONNX model runs on the processor, not on 'cuda'; leave the device out"):
+    with pytest.raises(InputError, match="an ONNX model runs on the CPU, not on 'cuda'; leave the device out"):
         HierarchicalClassifier.from_pretrained(exported, device="cuda")
 
 

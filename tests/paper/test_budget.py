@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.paper.experiment import Experiment
-from hgclr.paper.systems import SYSTEMS, Budget
+from hgclr.paper.experiment import Budget, Experiment
+from hgclr.paper.systems import SYSTEMS
 
 
 def test_it_is_read_and_said_in_words() -> None:

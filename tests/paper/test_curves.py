@@ -11,9 +11,10 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.paper import runner
-from hgclr.paper.curves import LOOKS, ROWS, draw_curves, parse_sizes, run_curves
-from hgclr.paper.experiment import Experiment
-from hgclr.paper.systems import TABLES, Budget
+from hgclr.paper.curves import ROWS, parse_sizes, run_curves
+from hgclr.paper.curves_figure import LOOKS, draw_curves
+from hgclr.paper.experiment import Budget, Experiment
+from hgclr.paper.systems import TABLES
 from hgclr.training import RunConfig
 from support.pretended_training import TUNED, PretendedTraining
 

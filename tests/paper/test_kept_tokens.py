@@ -75,8 +75,8 @@ def test_numbers_of_a_text_by_hand() -> None:
     assert (one.length, one.read, one.cut, one.whole) == (4, 9, True, False)  # the ">" was not read
     assert one.fraction == 6 / 16
     mean = 6 / 16
-    assert one.spread == pytest.approx((sum((x - mean) ** 2 for x in (0.75, 0, 0.5, 0.25)) / 3) ** 0.5)
-    assert one.spread_by_chance == pytest.approx((mean * (1 - mean) / 4) ** 0.5)
+    assert one.spreads()[0] == pytest.approx((sum((x - mean) ** 2 for x in (0.75, 0, 0.5, 0.25)) / 3) ** 0.5)
+    assert one.spreads()[1] == pytest.approx((mean * (1 - mean) / 4) ** 0.5)
     pieces = list(one.pieces())
     assert [(one.text[piece.start : piece.stop], piece.share, piece.kept) for piece in pieces] == [
         ("Un", 0.75, (True, False)),
@@ -94,10 +94,10 @@ def test_spreads_are_those_of_simulated_draws() -> None:
     for _ in range(200):
         kept = np.array([random.permutation(tokens) < tokens // 2 for _ in range(draws)])
         some = hand_made(tokens=("x",) * tokens, special=np.zeros(tokens, dtype=bool), kept=kept)
-        chance.append(some.spread**2)
-    assert np.mean(chance) == pytest.approx(some.spread_by_chance**2, rel=0.05)
+        chance.append(some.spreads()[0] ** 2)
+    assert np.mean(chance) == pytest.approx(some.spreads()[1] ** 2, rel=0.05)
     alike = hand_made(tokens=("x",) * tokens, special=np.zeros(tokens, dtype=bool), kept=np.tile(kept[0], (draws, 1)))
-    assert alike.spread == pytest.approx(alike.spread_without_chance)
+    assert alike.spreads()[0] == pytest.approx(alike.spreads()[2])
 
 
 def test_tokens_that_share_characters_are_one_piece() -> None:

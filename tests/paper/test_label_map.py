@@ -20,11 +20,11 @@ from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
     LabelMap,
+    Measure,
     father_ranks,
     label_vectors,
     map_labels,
     map_models,
-    measure,
     parent_silhouette,
     shuffled_parents,
 )
@@ -118,11 +118,11 @@ def test_shuffled_trees_keep_tops_and_family_sizes() -> None:
 
 
 def test_a_measure_counts_the_shuffled_trees_that_are_as_good() -> None:
-    high = measure(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=True)
+    high = Measure.against(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=True)
     assert (high.value, high.shuffled_mean) == (0.5, pytest.approx(0.25))
     assert high.shuffled_sd == pytest.approx((sum((x - 0.25) ** 2 for x in (0.1, 0.5, 0.7, -0.3)) / 3) ** 0.5)
     assert high.as_good == pytest.approx(3 / 5)  # 0.5, 0.7 and the true tree
-    assert measure(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=False).as_good == pytest.approx(4 / 5)
+    assert Measure.against(0.5, [0.1, 0.5, 0.7, -0.3], high_is_good=False).as_good == pytest.approx(4 / 5)
 
 
 def test_perfect_families_stand_out_from_shuffled_ones_and_noise_does_not() -> None:

@@ -270,7 +270,7 @@ def test_unknown_rows_are_named_with_the_nearest() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(override: str, message: str, toy_data: Path, tmp_path: Path) -> None:
-    from hgclr.paper.systems import Budget
+    from hgclr.paper.experiment import Budget
 
     with pytest.raises(InputError, match=re.escape(message)):
         experiment(toy_data, tmp_path, overrides=(override,), budget=Budget(epochs=2)).base()

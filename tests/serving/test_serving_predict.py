@@ -55,6 +55,7 @@ def test_probabilities_are_those_of_each_text_alone(client: httpx.Client) -> Non
         {"decode": "closure", "threshold": 0.7},
         {"decode": "top-k-paths", "paths": 2},
         {"decode": "best-path", "abstain_below": 0.9},
+        {"decode": "top-down"},
     ],
 )
 def test_labels_are_those_of_the_library(client: httpx.Client, options: dict[str, object]) -> None:

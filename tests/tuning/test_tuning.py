@@ -262,6 +262,27 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
         tune(run, grid(run))
 
 
+def test_a_study_is_opened_where_the_system_has_no_fcntl(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["fcntl"] = None  # as outside Unix
+from pathlib import Path
+from hgclr.errors import InputError
+from hgclr.tuning.trials import open_study
+with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
+    study.set_user_attr("opened", True)
+    try:
+        with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False):
+            sys.exit("two at once")
+    except InputError as error:
+        assert "another process is tuning in" in str(error), error
+with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
+    assert study.user_attrs["opened"]
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.usefixtures("no_plots")
 @pytest.mark.parametrize("torn", [b'{"op_co', b'{"op_code": 4, "worker_id": "x"'])
 def test_a_torn_journal_and_a_lock_left_behind_do_not_hold_a_search_up(run: RunConfig, stub: Stub, torn: bytes) -> None:
@@ -302,7 +323,9 @@ def test_the_files(run: RunConfig, stub: Stub, monkeypatch: pytest.MonkeyPatch) 
         assert (run.output / "plots" / f"{name}.{suffix}").stat().st_size > 1000
     assert result.notes == []
     assert set(result.files) == {
-        path for path in run.output.rglob("*") if path.is_file() and path.name not in ("metrics.json", "study.journal")
+        path
+        for path in run.output.rglob("*")
+        if path.is_file() and path.name not in ("metrics.json", "study.journal", "study.lock")
     }
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options
+from hgclr.cli.console import open_classifier, print_written, progress_bar, quiet_libraries
+from hgclr.cli.options import Model, Paths, Reading, Rule, reading_options, rule_option
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +50,7 @@ def calibrate(
         typer.Option(help="How many thresholds to tune; auto: whichever does best on documents not tuned on."),
     ] = "auto",
     decode: Annotated[
-        Literal["auto", Rule], typer.Option(help="Decoding rule; auto: the best of those that keep parents.")
+        Literal["auto", Rule], rule_option("Decoding rule; auto: the best of those that keep parents.", "auto")
     ] = "auto",
     paths: Paths = None,
     risk: Annotated[
@@ -88,12 +90,10 @@ def calibrate(
     """
     from rich.console import Console
 
-    from hgclr.cli.console import open_classifier, progress_bar
     from hgclr.cli.tables import candidate_table, print_calibrated
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
-    from hgclr.errors import InputError
     from hgclr.inference.outputs import read_outputs
 
     if split == "test":
@@ -138,15 +138,13 @@ def calibrate(
     console = Console()
     console.print(candidate_table(found))
     print_calibrated(found, console)
-    console.print(f"wrote {Path(model) / FILE}", highlight=False, markup=False, soft_wrap=True)
+    print_written([Path(model) / FILE])
 
 
 def _fold_run(
     model: Path, config: Path | None, output: Path | None, data: Path, reading: Reading, skip_bad_rows: bool
 ) -> RunConfig:
     """Return the run that trains the models of the folds: as the model was trained, on the data that is given."""
-    from hgclr.errors import InputError, require_extra
-
     require_extra("torch", extra="train", capability="Training a model for each fold")
     from hgclr.training import RunConfig
 
@@ -162,10 +160,8 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     """Yield what the models of the folds say of the documents that they were not trained on."""
     import numpy as np
 
-    from hgclr.cli.console import quiet_libraries
     from hgclr.cli.progress import fold_progress
     from hgclr.decisions.tuning import Outputs
-    from hgclr.errors import InputError
     from hgclr.evaluation.audit_folds import train_folds
     from hgclr.inference.outputs import outputs_of
     from hgclr.training.preparation import data_folder

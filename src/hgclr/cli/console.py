@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
 
     from hgclr.inference import HierarchicalClassifier
 
-__all__ = ["find_folder", "open_classifier", "progress_bar", "quiet_libraries", "show_log", "standard_error"]
+__all__ = [
+    "find_folder",
+    "open_classifier",
+    "print_written",
+    "progress_bar",
+    "quiet_libraries",
+    "show_log",
+    "standard_error",
+]
 
 
 def standard_error() -> Console:
@@ -21,6 +30,14 @@ def standard_error() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def print_written(files: Iterable[Path]) -> None:
+    """Name the files that a command leaves behind, on standard output."""
+    from rich.console import Console
+
+    for file in files:
+        Console().print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
 
 
 def progress_bar(console: Console | None = None) -> Progress:

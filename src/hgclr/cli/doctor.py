@@ -9,9 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import typer
@@ -34,8 +32,8 @@ print(json.dumps({"names": names, "threads": torch.get_num_threads()}))
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the report; ``warning`` for what can be done without, ``problem`` for what cannot."""
+class HealthCheck:
+    """One line of the report; ``warning`` for what one can do without, ``problem`` for what one cannot."""
 
     subject: str
     state: Literal["ok", "warning", "problem"]
@@ -43,36 +41,26 @@ class Finding:
     remedy: str = ""
 
 
-def doctor(
-    json_file: JsonFile = None,
-) -> None:
+def doctor(json_file: JsonFile = None) -> None:
     """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
     from rich.console import Console
 
-    from hgclr.errors import InputError
-    from hgclr.files import atomic_file
+    from hgclr.files import write_files
     from hgclr.hardware import machine
 
-    console = Console()
     with Console(stderr=True).status("looking around"):
         known = machine()
-        findings = examine(known)
-    console.print(_table(findings))
+        checks = examine(known)
+    Console().print(_table(checks))
     if json_file is not None:
-        report = {"machine": known, "findings": [asdict(finding) for finding in findings]}
-        try:
-            with atomic_file(json_file) as temporary:
-                temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InputError(
-                f"cannot write the report: {error}", path=json_file, remedy="choose another file"
-            ) from error
-    if any(finding.state == "problem" for finding in findings):
+        report = {"machine": known, "findings": [asdict(check) for check in checks]}
+        write_files(json_file.parent, {json_file.name: (json.dumps(report, indent=2) + "\n").encode()})
+    if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
 
 
-def examine(known: dict[str, Any]) -> list[Finding]:
-    """Return all findings; ``known`` is what :func:`hgclr.hardware.machine` says."""
+def examine(known: dict[str, Any]) -> list[HealthCheck]:
+    """Return all checks; ``known`` is what :func:`hgclr.hardware.machine` says."""
     from concurrent.futures import ThreadPoolExecutor
 
     # Waiting for the network costs nothing, but the two that run torch would spoil each other's timing.
@@ -83,14 +71,11 @@ def examine(known: dict[str, Any]) -> list[Finding]:
         memory = f", {_size(known['memory_bytes'])} memory" if known["memory_bytes"] else ""
         changes = " with changes" if known["modified"] else ""
         commit = f" at {known['commit'][:10]}{changes}" if known["commit"] else ""
+        version = f"{known['packages']['hgclr'] or 'unknown version'}{commit}, Python {known['python']}"
         return [
-            Finding(
-                "hgclr",
-                "ok",
-                f"{known['packages']['hgclr'] or 'unknown version'}{commit}, Python {known['python']}",
-            ),
+            HealthCheck("hgclr", "ok", version),
             *_packages(),
-            Finding("machine", "ok", f"{known['processor']}, {cores}{known['threads']} threads{memory}"),
+            HealthCheck("machine", "ok", f"{known['processor']}, {cores}{known['threads']} threads{memory}"),
             *torch.result(),
             hub.result(),
             index.result(),
@@ -99,12 +84,12 @@ def examine(known: dict[str, Any]) -> list[Finding]:
         ]
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[HealthCheck]:
     """Compare what is installed with what the package asks for, part by part."""
     try:
         required = importlib.metadata.requires("hgclr") or []
     except importlib.metadata.PackageNotFoundError:
-        yield Finding("packages", "problem", "hgclr runs from a folder and is not installed", "pip install hgclr")
+        yield HealthCheck("packages", "problem", "hgclr runs from a folder and is not installed", "pip install hgclr")
         return
     parts: dict[str, list[tuple[str, str]]] = {}
     for requirement in required:
@@ -118,8 +103,8 @@ def _packages() -> Iterator[Finding]:
         yield _part(name, requirements)
 
 
-def _part(extra: str, requirements: list[tuple[str, str]]) -> Finding:
-    """Return the finding on one extra, or on the base for ``""``."""
+def _part(extra: str, requirements: list[tuple[str, str]]) -> HealthCheck:
+    """Check one extra, or the base for ``""``."""
     subject, target = (f"extra {extra}", f"'hgclr[{extra}]'") if extra else ("base", "hgclr")
     present, missing, old = [], [], []
     for package, lowest in requirements:
@@ -132,15 +117,11 @@ def _part(extra: str, requirements: list[tuple[str, str]]) -> Finding:
         if _release(version) < _release(lowest):
             old.append(f"{package} {version} is older than {lowest}")
     if old:  # something else on this machine pulled a package down; what we do with it is anybody's guess
-        return Finding(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
+        return HealthCheck(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
     if missing:
-        return Finding(
-            subject,
-            "warning" if extra else "problem",
-            f"not installed: {', '.join(missing)}",
-            f"pip install {target}",
-        )
-    return Finding(subject, "ok", ", ".join(present))
+        state: Literal["warning", "problem"] = "warning" if extra else "problem"
+        return HealthCheck(subject, state, f"not installed: {', '.join(missing)}", f"pip install {target}")
+    return HealthCheck(subject, "ok", ", ".join(present))
 
 
 def _release(version: str) -> list[int]:
@@ -151,51 +132,50 @@ def _release(version: str) -> list[int]:
     return numbers
 
 
-def _devices() -> Finding:
+def _devices() -> HealthCheck:
     if importlib.util.find_spec("torch") is None:
-        return Finding("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
+        return HealthCheck("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
     try:
         found = json.loads(_output([sys.executable, "-P", "-c", _DEVICES], seconds=120).splitlines()[-1])
     except (_FailedError, ValueError, IndexError) as error:
-        return Finding("devices", "problem", f"torch does not work: {error}", "reinstall torch")
+        return HealthCheck("devices", "problem", f"torch does not work: {error}", "reinstall torch")
     names = ", ".join(found["names"]) or "no GPU"
-    return Finding("devices", "ok", f"{names}; torch uses {found['threads']} threads of the processor")
+    return HealthCheck("devices", "ok", f"{names}; torch uses {found['threads']} threads of the CPU")
 
 
-def _bf16() -> Finding:
+def _bf16() -> HealthCheck:
     from hgclr.hardware import bf16_probe
 
     probe = bf16_probe()
-    subject = "bf16 on the processor"
-    if probe.status == "fast":
-        return Finding(subject, "ok", f"runs, {probe.detail}")
-    if probe.status == "slow":
-        return Finding(subject, "ok", f"no gain ({probe.detail}), so precision auto is fp32")
-    return Finding(subject, "warning", probe.detail, "leave precision at auto, which is fp32 here")
+    subject, remedy = "bf16 on the CPU", "leave precision at auto, which is fp32 here"
+    good = {"fast": f"runs, {probe.detail}", "slow": f"no gain ({probe.detail}), so precision auto is fp32"}
+    if probe.status in good:
+        return HealthCheck(subject, "ok", good[probe.status])
+    return HealthCheck(subject, "warning", probe.detail, remedy)
 
 
-def _hub() -> Finding:
+def _hub() -> HealthCheck:
     """Ask the model hub that huggingface_hub is set to for an answer, whatever it is."""
     import http.client
     import urllib.request
 
     remedy = "give encoders as local folders, use a packaged one (hgclr encoders list), or set HF_ENDPOINT"
     if importlib.util.find_spec("huggingface_hub") is None:
-        return Finding("model hub", "warning", "no huggingface_hub to ask it", "pip install huggingface_hub")
+        return HealthCheck("model hub", "warning", "no huggingface_hub to ask it", "pip install huggingface_hub")
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return Finding("model hub", "warning", "switched off by HF_HUB_OFFLINE", f"unset it, or {remedy}")
+        return HealthCheck("model hub", "warning", "switched off by HF_HUB_OFFLINE", f"unset it, or {remedy}")
     try:
         request = urllib.request.Request(constants.ENDPOINT, method="HEAD", headers={"User-Agent": "hgclr"})
         with urllib.request.urlopen(request, timeout=HUB_SECONDS):
-            return Finding("model hub", "ok", f"{constants.ENDPOINT} answers")
+            return HealthCheck("model hub", "ok", f"{constants.ENDPOINT} answers")
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)  # without urllib's wrapping
-        return Finding("model hub", "warning", f"{constants.ENDPOINT} does not answer ({reason})", remedy)
+        return HealthCheck("model hub", "warning", f"{constants.ENDPOINT} does not answer ({reason})", remedy)
 
 
-def _index() -> Finding:
+def _index() -> HealthCheck:
     """Ask the package index for the default encoder, through pip and so with the user's own settings."""
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 
@@ -207,28 +187,29 @@ def _index() -> Finding:
         _output(command, seconds=INDEX_SECONDS)
     except _FailedError as error:
         reason = "cannot be reached" if "connection broken" in error.everything else f"no {package} ({error})"
-        return Finding("package index", "warning", reason, "check the network and pip config list")
-    return Finding("package index", "ok", f"answers and has {package}")
+        return HealthCheck("package index", "warning", reason, "check the network and pip config list")
+    return HealthCheck("package index", "ok", f"answers and has {package}")
 
 
-def _encoders(index_answers: bool) -> Finding:
+def _encoders(index_answers: bool) -> HealthCheck:
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, cached_encoder
 
     cached = [name for name in ENCODERS if cached_encoder(name)]
     if cached:
-        return Finding("packaged encoders", "ok", f"{', '.join(cached)} in the cache")
+        return HealthCheck("packaged encoders", "ok", f"{', '.join(cached)} in the cache")
     remedy = f"hgclr encoders get {DEFAULT_ENCODER}" + ("" if index_answers else ", once an index answers")
     detail = "none in the cache" + ("; fetched when first used" if index_answers else ", and no index to get one")
-    return Finding("packaged encoders", "warning", detail, remedy)
+    return HealthCheck("packaged encoders", "warning", detail, remedy)
 
 
-def _cache() -> Finding:
+def _cache() -> HealthCheck:
+    from hgclr.encoders import folder_bytes
     from hgclr.files import cache_dir
 
     place = cache_dir()
     folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-    sizes = [f"{folder.name} {_size(_bytes(folder))}" for folder in folders]
-    return Finding("cache", "ok", f"{place}: {', '.join(sizes) or 'empty'}")
+    sizes = [f"{folder.name} {_size(folder_bytes(folder))}" for folder in folders]
+    return HealthCheck("cache", "ok", f"{place}: {', '.join(sizes) or 'empty'}")
 
 
 class _FailedError(Exception):
@@ -252,28 +233,20 @@ def _output(command: list[str], *, seconds: float) -> str:
     return done.stdout
 
 
-def _bytes(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # another process may be at work in the cache
-            total += path.lstat().st_size if path.is_file() else 0
-    return total
-
-
 def _size(count: int) -> str:
     from rich.filesize import decimal
 
     return decimal(count)
 
 
-def _table(findings: list[Finding]) -> Any:
+def _table(checks: list[HealthCheck]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     looks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
     table = Table(box=None, show_header=False, padding=(0, 1))
-    for finding in findings:
-        mark, style = looks[finding.state]
-        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
-        table.add_row(Text(mark, style), Text(finding.subject), Text.assemble(finding.detail, (remedy, style)))
+    for check in checks:
+        mark, style = looks[check.state]
+        remedy = f"\n→ {check.remedy}" if check.remedy else ""
+        table.add_row(Text(mark, style), Text(check.subject), Text.assemble(check.detail, (remedy, style)))
     return table

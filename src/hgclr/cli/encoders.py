@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hgclr.cli.console import standard_error
+
 __all__ = ["app", "fetch_with_bar"]
 
 app = typer.Typer(
@@ -46,7 +48,6 @@ def fetch_with_bar(name: str) -> Path:
     """Fetch an encoder, with a progress bar on standard error where that is a terminal; return its folder."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from hgclr.cli.console import standard_error
     from hgclr.encoders import fetch_encoder
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hgclr.cli.console import print_written, progress_bar, quiet_libraries, standard_error
 from hgclr.cli.options import Reading, reading_options
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
-    from hgclr.paper.label_map import Measure
     from hgclr.taxonomy import Taxonomy
 
 __all__ = ["figure3", "figure5"]
@@ -42,11 +43,8 @@ def figure5(
     from rich.console import Console
     from rich.table import Table
 
-    from hgclr.errors import require_extra
-
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models
     from hgclr.paper.label_map_figure import write_label_maps
@@ -65,14 +63,12 @@ def figure5(
         silhouette, rank = one.silhouette, one.father_rank
         table.add_row(
             name,
-            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", _spread(silhouette, 3))),
+            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))),
             f"{rank.value:.1f} of {len(one.taxonomy) - 1}",
-            _spread(rank, 1),
+            rank.shuffled(1),
         )
-    console = Console(highlight=False)
-    console.print(table)
-    for file in files:
-        console.print(f"written: {file}", markup=False, soft_wrap=True)
+    Console(highlight=False).print(table)
+    print_written(files)
 
 
 @reading_options
@@ -109,8 +105,6 @@ def figure3(
     """
     from rich.console import Console
 
-    from hgclr.errors import InputError, require_extra
-
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 3")
     given = [name for name, value in (("--data", data), ("--text", text), ("--input", source)) if value]
@@ -121,7 +115,6 @@ def figure3(
         raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
     _check_output(output)
 
-    from hgclr.cli.console import progress_bar, quiet_libraries
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
     from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
@@ -151,14 +144,11 @@ def figure3(
         console.print(f"{number}. {'; '.join(document.paths)}: {document.summary()}", markup=False, soft_wrap=True)
     if all(document.whole for document in kept):
         console.print("to see what labels choose from short texts: --keep-fraction 0.5", markup=False)
-    for file in files:
-        console.print(f"written: {file}", markup=False, soft_wrap=True)
+    print_written(files)
 
 
 def _check_output(output: Path) -> None:
     """Refuse a place where no folder can be, before any work is done."""
-    from hgclr.errors import InputError
-
     if output.exists() and not output.is_dir():
         raise InputError("the output is a file", path=output, remedy="give a folder")
 
@@ -168,14 +158,8 @@ def _short(folder: Path) -> str:
     return "/".join(folder.resolve().parts[-2:])
 
 
-def _spread(measure: Measure, digits: int) -> str:
-    return f"{measure.shuffled_mean:.{digits}f} ± {measure.shuffled_sd:.{digits}f}"
-
-
 def _lines(source: Path) -> list[str]:
     """Return the lines of a text file that are not empty."""
-    from hgclr.errors import InputError
-
     try:
         lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
@@ -190,7 +174,6 @@ def _lines(source: Path) -> list[str]:
 def _labels(text: str, taxonomy: Taxonomy, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
     from hgclr.data.rows import LabelReader, RowProblem
-    from hgclr.errors import InputError
 
     reader = LabelReader(
         taxonomy, separator=reading.label_separator, path_separator=reading.path_separator, add_ancestors=True

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
 
 import typer
+
+from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
@@ -25,14 +27,18 @@ __all__ = [
     "Paths",
     "Reading",
     "Rule",
+    "Settings",
     "SkipBadRows",
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "number_list",
     "options_from",
     "reading_options",
+    "rule_option",
 ]
 
+Number = TypeVar("Number", int, float)
 Model = Annotated[
     str,
     typer.Argument(
@@ -47,12 +53,31 @@ Threshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's.")
 ]
 # The library's rules, repeated so that help pages need no numpy.
-Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
+Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+
+
+def rule_option(explanation: str, *others: str) -> Any:
+    """Return an option for a decoding rule or another word; names of version 0.1 are taken with a notice."""
+    choices = (*others, *get_args(Rule))
+
+    def read(word: str) -> str:
+        if word in choices:
+            return word
+        from hgclr.decisions.decoding import FORMER_RULES, current_rule
+
+        if word in FORMER_RULES:
+            return current_rule(cast(Rule, word))
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
+
+    metavar = f"<{'|'.join(choices)}>"
+    return typer.Option(help=explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
+
+
 Decode = Annotated[
     Rule | None,
-    typer.Option(
-        help="Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
-        " drop-orphans, top-down: only below labels that are given; min-parent: likewise, no label more probable than"
+    rule_option(
+        "Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
+        " drop-orphans: only below labels that are given; min-parent: likewise, no label more probable than"
         " its parent; best-path: one path; top-k-paths: --paths of them."
     ),
 ]
@@ -65,12 +90,26 @@ AbstainBelow = Annotated[
         help="Stop at the parent of a label less probable than this; it is listed as abstained.",
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")]
 TaxonomyFile = Annotated[
     Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
 ]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
+
+
+def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
+    """Read the numbers between commas that an option was given."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what, example = ("whole numbers", "1,2") if kind is int else ("numbers", ".05,.1")
+        remedy = f"write for example {option} {example}"
+        raise InputError(f"{option} {text!r} is no list of {what}", remedy=remedy) from None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hgclr.cli.console import quiet_libraries, standard_error
+from hgclr.errors import require_extra
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -49,15 +52,12 @@ def quickstart(
     """
     from rich.console import Console
 
-    from hgclr.errors import require_extra
-
     require_extra("torch", extra="train", capability="Training")
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.encoders import fetch_with_bar
     from hgclr.cli.prepare import build_icd10cm_with_bar
     from hgclr.cli.tables import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
-    from hgclr.files import atomic_file
+    from hgclr.files import write_files
     from hgclr.inference import HierarchicalClassifier
 
     quiet_libraries()
@@ -71,9 +71,9 @@ def quickstart(
 
     _heading(console, 3, f"Three models: no document, then {documents} documents with less and with more effort")
     results = {rung: _train(rung, data, output / rung, documents, epochs, progress) for rung in RUNGS}
-    console.print(_ladder({rung: result.metrics for rung, result in results.items()}))
-    with atomic_file(output / "scores.json") as path:
-        path.write_text(json.dumps({s: r.metrics for s, r in results.items()}, indent=2) + "\n", encoding="utf-8")
+    scores = {rung: result.metrics for rung, result in results.items()}
+    console.print(_ladder(scores))
+    write_files(output, {"scores.json": (json.dumps(scores, indent=2) + "\n").encode()})
 
     model = results["full"].model
     _heading(console, 4, f"What the model says ({model})")
@@ -110,19 +110,12 @@ def _ladder(metrics: dict[str, dict[str, Any]]) -> Table:
     from rich.table import Table
 
     labels = next(iter(metrics.values()))["labels"]
-    table = Table(title=f"\nThe ladder on ICD-10-CM: {labels} labels, test F1, one seed", title_justify="left")
-    for column in ("effort", "what is trained"):
-        table.add_column(column)
+    title = f"\nThe ladder on ICD-10-CM: {labels} labels, test F1, one seed"
+    table = Table("effort", "what is trained", title=title, title_justify="left")
     for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
         table.add_column(column, justify="right")
     for rung, values in metrics.items():
-        scores = values["tuned"]["test"]
+        f1 = [f"{100 * values['tuned']['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
         learned = 0 if rung == "names" else values["documents"]["train"]
-        table.add_row(
-            rung,
-            RUNGS[rung],
-            str(learned),
-            f"{values['seconds']:.0f}",
-            *(f"{100 * scores[kind]['f1']:.1f}" for kind in ("micro", "macro")),
-        )
+        table.add_row(rung, RUNGS[rung], str(learned), f"{values['seconds']:.0f}", *f1)
     return table

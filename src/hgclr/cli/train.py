@@ -7,6 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from hgclr.cli.console import quiet_libraries, standard_error
+from hgclr.cli.options import Settings
+from hgclr.errors import require_extra
+
 __all__ = ["train"]
 
 
@@ -15,10 +19,7 @@ def train(
         Path,
         typer.Argument(metavar="CONFIG.yaml", help="Settings: data, model, training. See the folder configs/."),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.seed=3; repeatable."),
-    ] = None,
+    settings: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of CONFIG."),
@@ -56,25 +57,22 @@ def train(
     The output folder then holds **model** (for hgclr predict, evaluate), **training-model** (with the label
     side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
     """
-    from hgclr.errors import require_extra
-
     require_extra("torch", extra="train", capability="Training")
     from rich.console import Console
 
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
 
     quiet_libraries()
-    if calibrate is not None:
-        settings = [*(settings or []), f"training.calibrate={str(calibrate).lower()}"]
-    if start is not None:
-        settings = [*(settings or []), f"model.start={start}"]
-    if changes is not None:
-        settings = [*(settings or []), f"model.label_changes={changes}"]
-    run = RunConfig.read(config, settings, output)
+    options = {
+        "training.calibrate": None if calibrate is None else str(calibrate).lower(),
+        "model.start": start,
+        "model.label_changes": changes,
+    }
+    chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
+    run = RunConfig.read(config, [*(settings or []), *chosen], output)
     with TrainingProgress(standard_error(), run.model.architecture) as progress:
         result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)
     rows: dict[str, dict[str, Any]] = {

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hgclr.cli.console import print_written, quiet_libraries, standard_error
+from hgclr.cli.options import Settings, number_list
+from hgclr.errors import InputError, require_extra
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from hgclr.training import RunConfig
     from hgclr.tuning.search import TuningResult
     from hgclr.tuning.space import Search
-    from hgclr.tuning.trials import Turn, Watch
+    from hgclr.tuning.trials import Onlookers, Turn
 
 __all__ = ["tune"]
 
@@ -57,10 +61,7 @@ def tune(
     metric: Annotated[
         Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to raise, that of each run's best epoch.")
     ] = "macro_f1",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
-    ] = None,
+    settings: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default runs/, the name of CONFIG and -tuning."),
@@ -76,16 +77,12 @@ def tune(
 
     The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots.
     """
-    from hgclr.errors import require_extra
-
-    require_extra("torch", extra="train", capability="Training")
-    require_extra("optuna", extra="tune", capability="Tuning")
-    require_extra("matplotlib", extra="tune", capability="Tuning")
+    for module in ("torch", "optuna", "matplotlib"):
+        require_extra(module, extra="tune", capability="Tuning")
     import matplotlib as mpl
     import optuna
     from rich.console import Console
 
-    from hgclr.cli.console import quiet_libraries, standard_error
     from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 
@@ -93,12 +90,12 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mpl.use("agg")
     run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
-    search = _search(run, grid, trials, lambdas, gammas, fractions, space)
+    search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
     result = search_settings(
         run,
         search,
         trials=trials,
-        seeds=None if seeds is None else [int(seed) for seed in _numbers("--seeds", seeds, whole=True)],
+        seeds=None if seeds is None else number_list("--seeds", seeds, int),
         metric=metric,
         watch=lambda turn: _watched(turn, standard_error()),
     )
@@ -106,23 +103,12 @@ def tune(
     console.print(_table(result, metric))
     for note in result.notes:
         console.print(f"[dim]{note}[/]", highlight=False, soft_wrap=True)
-    for path in result.files:
-        if path.suffix != ".svg":
-            console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    print_written(path for path in result.files if path.suffix != ".svg")
     console.print(f"Train with the best: [b]hgclr train {result.config}[/b]", highlight=False, soft_wrap=True)
 
 
-def _search(
-    run: RunConfig,
-    grid: bool,
-    trials: int | None,
-    lambdas: str | None,
-    gammas: str | None,
-    fractions: str | None,
-    space: Path | None,
-) -> Search:
+def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, **points: str | None) -> Search:
     """Return what the options ask to search; options that do not go together are refused."""
-    from hgclr.errors import InputError
     from hgclr.tuning.space import default_space, read_space
     from hgclr.tuning.space import grid as make_grid
 
@@ -131,39 +117,23 @@ def _search(
             "--grid and --trials are both given" if grid else "nothing says how to search",
             remedy="give --grid for the paper's grid or --trials N for Optuna's choice",
         )
-    points = {"lambdas": lambdas, "gammas": gammas, "fractions": fractions}
-    given = {name: _numbers(f"--{name}", text) for name, text in points.items() if text is not None}
-    if not grid:
-        if given:
-            raise InputError(
-                f"--{next(iter(given))} belongs to a grid", remedy="give --grid, or a --space for --trials"
-            )
-        return default_space(run) if space is None else read_space(space, run)
-    if space is not None:
+    values = {name: number_list(f"--{name}", text, float) for name, text in points.items() if text is not None}
+    if grid and space is not None:
         raise InputError("--space belongs to --trials", remedy="give --lambdas and --gammas for a grid")
-    return make_grid(run, **given)
-
-
-def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
-    """Read numbers between commas."""
-    from hgclr.errors import InputError
-
-    try:
-        numbers = [int(part) if whole else float(part) for part in text.split(",")]
-    except ValueError:
-        remedy = f"write for example {option} {'1,2' if whole else '.05,.1'}"
-        raise InputError(f"{option} {text!r} is no list of {'whole ' if whole else ''}numbers", remedy=remedy) from None
-    return numbers
+    if grid:
+        return make_grid(run, **values)
+    if values:
+        raise InputError(f"--{next(iter(values))} belongs to a grid", remedy="give --grid, or a --space for --trials")
+    return default_space(run) if space is None else read_space(space, run)
 
 
 @contextmanager
-def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
+def _watched(turn: Turn, console: Console) -> Iterator[Onlookers]:
     """Say which trial comes and what the best so far is, and show the run's bar."""
     from rich.markup import escape
 
     from hgclr.cli.progress import TrainingProgress
     from hgclr.tuning.space import describe
-    from hgclr.tuning.trials import Watch
 
     title = f"trial {turn.number} of {turn.total}"
     best = ""
@@ -172,15 +142,15 @@ def _watched(turn: Turn, console: Console) -> Iterator[Watch]:
     console.print(f"[bold]{title}[/]{escape(best)}", soft_wrap=True)
     console.print(f"  [dim]now {escape(describe(turn.parameters))}, seed {turn.seed}[/]", soft_wrap=True)
     with TrainingProgress(console, title) as progress:
-        yield Watch([progress], progress.on_documents)
+        yield [progress], progress.on_documents
 
 
 def _table(result: TuningResult, metric: str) -> Table:
     """Return the best trials, one in a row."""
     from rich.table import Table
 
-    from hgclr.tuning.search import METRICS
     from hgclr.tuning.space import describe
+    from hgclr.tuning.trials import METRICS
 
     trials = len(result.best) + result.unscored
     table = Table(title=f"The best of {trials} trials, dev {METRICS[metric]}", title_justify="left")

@@ -6,7 +6,7 @@ each level, on documents that were not trained on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ __all__ = [
     "Isotonic",
     "Method",
     "Temperatures",
+    "calibrated",
     "fit",
     "from_json",
     "sigmoid",
@@ -40,6 +41,7 @@ HALVINGS = 25
 
 Logits = NDArray[np.float32]
 Floats = TypeVar("Floats", bound=np.floating)
+Fitted = TypeVar("Fitted")
 
 
 class Calibration(Protocol):
@@ -124,18 +126,17 @@ def fit(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxon
     if not len(logits):
         raise InputError("there is no document to calibrate on")
     silent = silent_levels(gold, taxonomy)
-    if method == "temperature":
-        temperatures = [
-            1.0 if depth in silent else _temperature(logits[:, level], gold[:, level])
+
+    def of_level(fit_one: Callable[[Logits, NDArray[np.bool_]], Fitted], unchanged: Fitted) -> tuple[Fitted, ...]:
+        return tuple(
+            unchanged if depth in silent else fit_one(logits[:, level], gold[:, level])
             for depth, level in enumerate(taxonomy.levels, 1)
-        ]
-        return Temperatures(taxonomy, tuple(temperatures))
+        )
+
+    if method == "temperature":
+        return Temperatures(taxonomy, of_level(_temperature, 1.0))
     require_extra("sklearn", extra="report", capability="Isotonic calibration")
-    curves = [
-        ((0.0, 1.0), (0.0, 1.0)) if depth in silent else _curve(logits[:, level], gold[:, level])
-        for depth, level in enumerate(taxonomy.levels, 1)
-    ]
-    return Isotonic(taxonomy, tuple(curves))
+    return Isotonic(taxonomy, of_level(_curve, ((0.0, 1.0), (0.0, 1.0))))
 
 
 def silent_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
@@ -155,11 +156,18 @@ def from_json(fields: Mapping[str, Any], taxonomy: Taxonomy) -> Calibration:
             raise InputError(f"unknown calibration {method!r}")
         if len(levels) != taxonomy.depth:
             raise InputError(f"a calibration of {len(levels)} levels for a tree of {taxonomy.depth}")
-        if method == "temperature":
-            return Temperatures(taxonomy, tuple(_temperature_from(level) for level in levels))
-        return Isotonic(taxonomy, tuple(_curve_from(level) for level in levels))
+        if method == "isotonic":
+            return Isotonic(taxonomy, tuple(_curve_from(level) for level in levels))
+        if strange := [value for value in levels if not 0 < float(value) < np.inf]:
+            raise ValueError(f"{strange[0]} is no temperature")
+        return Temperatures(taxonomy, tuple(map(float, levels)))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the calibration cannot be read: {error!r}") from None
+
+
+def calibrated(logits: Logits, calibration: Calibration | None) -> NDArray[np.float32]:
+    """Return probabilities, (N, K), of logits, (N, K): their sigmoids where there is no calibration."""
+    return sigmoid(logits.copy()) if calibration is None else calibration(logits)
 
 
 def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
@@ -202,12 +210,6 @@ def _curve(logits: Logits, gold: NDArray[np.bool_]) -> tuple[tuple[float, ...], 
         kept = np.unique(np.linspace(0, len(places) - 1, KNOTS).round().astype(int))
         places, heights = places[kept], heights[kept]
     return tuple(places.tolist()), tuple(heights.tolist())
-
-
-def _temperature_from(value: Any) -> float:
-    if not 0 < float(value) < np.inf:
-        raise ValueError(f"{value} is no temperature")
-    return float(value)
 
 
 def _curve_from(fields: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

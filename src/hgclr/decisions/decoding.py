@@ -1,11 +1,12 @@
 """Decoding rules: which labels a text is given, from the probability of each.
 
 All but ``threshold`` keep a label's parent with it. They work level by level on blocks of documents that fit the
-processor's cache.
+cache of the CPU.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -16,10 +17,13 @@ from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import blocks, level_order, monotone, raised
 
-__all__ = ["RULES", "Decoder", "Rule", "take_log_odds"]
+__all__ = ["RULES", "Decoder", "Rule", "current_rule", "end_penalties", "take_log_odds"]
 
-Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "top-down", "best-path", "top-k-paths"]
+logger = logging.getLogger(__name__)
+Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+FORMER_RULES: dict[str, Rule] = {"top-down": "drop-orphans"}
+"""Names of version 0.1 for rules that give the same labels as another."""
 
 SMALLEST = np.float32(1e-7)
 """Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
@@ -34,11 +38,9 @@ class Decoder:
 
     - ``threshold``: every label with p_k > t_k, whatever its parent;
     - ``closure``: those, and all their ancestors;
-    - ``drop-orphans``: those whose ancestors are all given too;
+    - ``drop-orphans``: those whose ancestors are all given too, which the literature calls top-down;
     - ``min-parent``: no label is more probable than its parent, p'_k = min(p_k, p'_parent(k)); then ``drop-orphans``
       with p'. With one threshold for all labels this is ``drop-orphans``;
-    - ``top-down``: from the top, the children with p_k > t_k of every label that is given. The same labels as
-      ``drop-orphans``, under the name that the literature has for it;
     - ``best-path``: one path from the top, that with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels
       were independent, no other single path would be as probable to be the text's label set. Of equally good paths it
       is the shortest;
@@ -71,30 +73,26 @@ class Decoder:
         paths: int = 1,
         allow_inner_nodes: bool = True,
     ) -> None:
+        rule = current_rule(rule)
         if rule not in RULES:
             raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
         if paths < 1:
             raise InputError(f"{paths} paths cannot be given", remedy="give a number of paths from 1")
-        given = np.asarray(thresholds, dtype=np.float32)
-        if given.shape not in ((), (len(taxonomy),)):
-            raise InputError(f"thresholds have the shape {given.shape}", remedy=f"give one, or {len(taxonomy)}")
-        if not bool(((given >= 0) & (given <= 1)).all()):
+        values = np.asarray(thresholds, dtype=np.float32)
+        if values.shape not in ((), (len(taxonomy),)):
+            raise InputError(f"thresholds have the shape {values.shape}", remedy=f"give one, or {len(taxonomy)}")
+        if not bool(((values >= 0) & (values <= 1)).all()):
             raise InputError("a threshold is not between 0 and 1")
         self.taxonomy, self.rule, self.paths, self.allow_inner_nodes = taxonomy, rule, paths, allow_inner_nodes
-        self.thresholds = np.broadcast_to(given, len(taxonomy))
+        self.thresholds = np.broadcast_to(values, len(taxonomy))
         self._tree = level_order(taxonomy)
         self._arranged_thresholds = self.thresholds[self._tree.labels]
         self._threshold_odds = self._arranged_thresholds.copy()
         take_log_odds(self._threshold_odds)
-        # Added to the score of a path: nothing, or minus infinity where none may end.
-        self._no_end = np.where(allow_inner_nodes | (self._tree.sizes == 1), 0, -np.inf).astype(np.float32)
+        self._end_penalties = end_penalties(taxonomy, allow_inner_nodes)
 
     def __call__(self, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Return which labels are given, bool (N, K), from probabilities, (N, K).
-
-        Raises:
-            ValueError: if the probabilities are not of that shape.
-        """
+        """Return which labels are given, bool (N, K), from probabilities, (N, K)."""
         self._check(probabilities)
         chosen = np.empty(probabilities.shape, dtype=np.bool_)
         for rows in blocks(probabilities):
@@ -106,9 +104,6 @@ class Decoder:
 
         ``min-parent`` lowers a label's to its parent's. ``closure`` gives a parent for the sake of its child: the
         parent is at least as probable. All others leave them as they are.
-
-        Raises:
-            ValueError: if the probabilities are not of that shape.
         """
         self._check(probabilities)
         if self.rule == "min-parent":
@@ -126,7 +121,7 @@ class Decoder:
             case "closure":
                 arranged = self._tree.arrange(block > self.thresholds)
                 self._tree.carry_up(arranged, np.logical_or)
-            case "drop-orphans" | "top-down":
+            case "drop-orphans":
                 arranged = self._tree.arrange(block > self.thresholds)
                 self._tree.carry_down(arranged, np.logical_and)
             case "min-parent":
@@ -145,7 +140,7 @@ class Decoder:
         take_log_odds(scores)
         scores -= self._threshold_odds
         self._tree.carry_down(scores, np.add)
-        scores += self._no_end
+        scores += self._end_penalties
         chosen = np.zeros(scores.shape, dtype=np.bool_)
         every = np.arange(len(scores))
         for number in range(paths):
@@ -177,6 +172,19 @@ class Decoder:
             yield documents, places
             above = self._tree.parents[places]
             documents, places = documents[above >= 0], above[above >= 0]
+
+
+def current_rule(rule: Rule) -> Rule:
+    """Return a rule by its present name, with a notice where ``rule`` is a name of version 0.1."""
+    if (current := FORMER_RULES.get(str(rule))) is not None:
+        logger.warning("the decoding rule %s is now called %s, which gives the same labels", rule, current)
+        return current
+    return rule
+
+
+def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:
+    """Return what to add to the score of a path to each label, in level order, (K,): -inf where none may end."""
+    return np.where(allow_inner_nodes | (level_order(taxonomy).sizes == 1), 0, -np.inf).astype(np.float32)
 
 
 def take_log_odds(probabilities: NDArray[np.float32]) -> None:

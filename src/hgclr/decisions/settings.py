@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, Temperatures, from_json, sigmoid
-from hgclr.decisions.decoding import Decoder, Rule
+from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
+from hgclr.decisions.decoding import Decoder, Rule, current_rule
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
@@ -60,6 +60,7 @@ class Decisions:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", current_rule(self.rule))
         if self.abstain_below is not None and not 0 <= self.abstain_below <= 1:
             raise InputError(f"abstain_below is {self.abstain_below}", remedy="give a probability between 0 and 1")
         self.decoder  # noqa: B018 (refuses what does not fit)
@@ -86,7 +87,7 @@ class Decisions:
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probabilities that these decisions are made of, (N, K), from logits, (N, K)."""
-        return sigmoid(logits.copy()) if self.calibration is None else self.calibration(logits)
+        return calibrated(logits, self.calibration)
 
     def decide(self, probabilities: NDArray[np.float32]) -> Decided:
         """Return the labels of documents, from probabilities, (N, K), which must be calibrated already."""
@@ -145,16 +146,8 @@ class Decisions:
         }
 
     def write(self, folder: Path) -> None:
-        """Write ``decisions.json`` into a model's folder.
-
-        Raises:
-            InputError: if it cannot be written.
-        """
-        try:
-            with atomic_file(folder / FILE) as path:
-                path.write_text(json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", path=folder / FILE) from None
+        """Write ``decisions.json`` into a model's folder."""
+        write_files(folder, {FILE: (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()})
 
     @classmethod
     def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:
@@ -164,7 +157,7 @@ class Decisions:
             InputError: if it is broken, or made for another tree.
         """
         try:
-            fields = json.loads(file.read_text(encoding="utf-8"))
+            fields = _of_type(dict, json.loads(file.read_text(encoding="utf-8")))
             fields = {FORMER_KEYS.get(key, key): value for key, value in fields.items()}
             calibration = fields["calibration"]
             return cls(

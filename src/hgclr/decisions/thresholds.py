@@ -24,7 +24,7 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 ROUNDS = 2
 """How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
-NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent", "top-down")
+NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent")
 BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 
 Probabilities = NDArray[np.float32]
@@ -65,8 +65,8 @@ class ThresholdTuner:
     def tune(self, scope: Scope, probabilities: Probabilities, gold: Gold) -> Thresholds:
         """Return a threshold for each label, (K,).
 
-        Without shrinkage, thresholds per level score at least as well on the documents given as one for all, and those
-        per label at least as well as those per level. A label that no document has takes its level's threshold.
+        Without shrinkage, thresholds per level score at least as well on these documents as one for all, and those per
+        label at least as well as those per level. A label that no document has takes its level's threshold.
 
         Args:
             scope: one ``global`` threshold, one per ``level``, or one per ``label``; see :func:`scopes_of`.
@@ -88,17 +88,16 @@ class ThresholdTuner:
             raise InputError("no document has a label, so that no threshold can be tuned")
         if not scopes:
             return {}
-        positives = np.count_nonzero(gold, axis=0)
         sweep, every = self._sweep(probabilities, gold), np.arange(len(self.taxonomy))
-        total = int(positives.sum())
+        total = int(np.count_nonzero(gold))
         best = self._searched(sweep, np.full(len(every), 0.5, dtype=np.float32), every, total)
-        found: dict[Scope, Thresholds] = {"global": self._towards_half(best, [every], gold)}
+        tuned: dict[Scope, Thresholds] = {"global": self._towards_half(best, [every], gold)}
         if not {"level", "label"}.isdisjoint(scopes):
             best = self._per_level(sweep, best, total)
-            found["level"] = self._towards_half(best, self.taxonomy.levels, gold)
+            tuned["level"] = self._towards_half(best, self.taxonomy.levels, gold)
         if "label" in scopes:
-            found["label"] = self._per_label(found["level"], probabilities, gold)
-        return {scope: found[scope] for scope in scopes}
+            tuned["label"] = self._per_label(tuned["level"], probabilities, gold)
+        return {scope: tuned[scope] for scope in scopes}
 
     def score(self, thresholds: Thresholds, probabilities: Probabilities, gold: Gold) -> float:
         """Return the F1 that thresholds give."""
@@ -115,27 +114,25 @@ class ThresholdTuner:
             return DecodedSweep(self.decoder, probabilities, gold)
         return RuleSweep(self.taxonomy, self.rule, probabilities, gold)
 
-    def _searched(self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], positives: int) -> Thresholds:
+    def _searched(self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int) -> Thresholds:
         """Return thresholds in which some labels have the best of one threshold for all of them.
 
-        Of equally good ones it is that next to the threshold that they have.
+        Of equally good ones it is that next to the threshold that they have; ``total`` counts all gold labels.
         """
-        true, given, scores = sweep(thresholds, labels)
-        values = weighed(self.metric, 2 * true / (given + positives), scores / len(self.taxonomy))
+        true, predicted, scores = sweep(thresholds, labels)
+        values = weighed(self.metric, 2 * true / (predicted + total), scores / len(self.taxonomy))
         grid = sweep.steps / STEPS
         near = np.argsort(np.abs(grid - thresholds[labels[0]]), kind="stable")
         changed = thresholds.copy()
         changed[labels] = grid[near[values[near].argmax()]]
         return changed
 
-    def _per_level(self, sweep: Sweep, thresholds: Thresholds, positives: int) -> Thresholds:
+    def _per_level(self, sweep: Sweep, thresholds: Thresholds, total: int) -> Thresholds:
         """Change one level's threshold at a time, as long as the score of all labels grows."""
-        if self.taxonomy.depth == 1:
-            return thresholds
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if self.taxonomy.depth > 1 else 0):
             before = thresholds
             for level in self.taxonomy.levels:
-                thresholds = self._searched(sweep, thresholds, level, positives)
+                thresholds = self._searched(sweep, thresholds, level, total)
             if np.array_equal(thresholds, before):
                 break
         return thresholds
@@ -148,94 +145,94 @@ class ThresholdTuner:
             drawn[labels] = self._shrunk(float(best[labels[0]]), 0.5, documents)
         return drawn
 
-    def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
-        """Return each label's own threshold, unless its level's are better.
-
-        For Macro-F1 one label after the other is enough. Micro-F1 depends on what all others give, so that a second
-        round knows better.
-        """
-        search = _OwnThresholds(self, probabilities, gold)
-        best, reached = of_level, self.score(of_level, probabilities, gold)
-        for _ in range(1 if self.metric == "macro" else ROUNDS):
-            found = search(of_level, best)
-            score = self.score(found, probabilities, gold)
-            if score < reached:
-                break
-            best, reached = found, score
-        return best
-
     def _shrunk(self, own: float, other: float, documents: int) -> float:
         if not documents:
             return other
         odds = (documents * log_odds(own) + self.shrinkage * log_odds(other)) / (documents + self.shrinkage)
         return float(1 / (1 + np.exp(-odds)))
 
+    def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
+        """Return each label's own threshold, unless its level's are better.
 
-class _OwnThresholds:
-    """Find each label's own best threshold, and draw it towards its level's.
+        For Macro-F1 one label after the other is enough. Micro-F1 depends on what all others give, so that a second
+        round knows better.
+        """
+        best, reached = of_level, self.score(of_level, probabilities, gold)
+        for _ in range(1 if self.metric == "macro" else ROUNDS):
+            own = self._own_thresholds(of_level, best, probabilities, gold)
+            score = self.score(own, probabilities, gold)
+            if score < reached:
+                break
+            best, reached = own, score
+        return best
 
-    The rule decides where a label's threshold matters: only below a parent that is given, so that parents come first;
-    or, with ``closure``, only where no child is given, so that children do.
-    """
+    def _own_thresholds(
+        self, of_level: Thresholds, start: Thresholds, probabilities: Probabilities, gold: Gold
+    ) -> Thresholds:
+        """Find each label's own best threshold, and draw it towards its level's; counts start from those of ``start``.
 
-    def __init__(self, tuner: ThresholdTuner, probabilities: Probabilities, gold: Gold) -> None:
-        self._tuner, self._probabilities, self._gold = tuner, probabilities, gold
-        compared = monotone(probabilities, tuner.taxonomy) if tuner.rule == "min-parent" else probabilities
-        self._columns, self._right = np.ascontiguousarray(compared.T), np.ascontiguousarray(gold.T)
-        self._positives = np.count_nonzero(gold, axis=0)
-
-    def __call__(self, of_level: Thresholds, before: Thresholds) -> Thresholds:
-        """Return thresholds from those of the levels, and those whose counts are the start; all (K,)."""
-        tuner, taxonomy = self._tuner, self._tuner.taxonomy
-        true, number, _ = count(tuner.decoder(before)(self._probabilities), self._gold)
-        all_true, all_given = int(true.sum()), int(number.sum())
-        found = of_level.copy()
-        given = np.zeros(self._right.shape, dtype=np.bool_)
-        levels = taxonomy.levels[::-1] if tuner.rule == "closure" else taxonomy.levels
+        The rule decides where a label's threshold matters: only below a parent that is given, so that parents come
+        first; or, with ``closure``, only where no child is given, so that children do.
+        """
+        taxonomy = self.taxonomy
+        compared = monotone(probabilities, taxonomy) if self.rule == "min-parent" else probabilities
+        columns, right = np.ascontiguousarray(compared.T), np.ascontiguousarray(gold.T)
+        counts = count(self.decoder(start)(probabilities), gold)
+        true, predicted, support = counts
+        all_true, all_predicted, total = (int(each.sum()) for each in counts)
+        tuned, chosen = of_level.copy(), np.zeros(right.shape, dtype=np.bool_)
+        levels = taxonomy.levels[::-1] if self.rule == "closure" else taxonomy.levels
         for label in np.concatenate(levels).tolist():
-            column, right = self._columns[label], self._right[label]
-            fixed, free = self._decided(label, given)
-            others = all_true - int(true[label]), all_given - int(number[label])
-            if self._positives[label] and free.any():
-                surely = int(np.count_nonzero(right & fixed)), int(np.count_nonzero(fixed))
-                own = self._best_cut(column[free], right[free], int(self._positives[label]), surely, others)
-                found[label] = tuner._shrunk(own, float(of_level[label]), int(self._positives[label]))
-            given[label] = fixed | (free & (column > found[label]))
-            true[label], number[label] = np.count_nonzero(given[label] & right), np.count_nonzero(given[label])
-            all_true, all_given = others[0] + int(true[label]), others[1] + int(number[label])
-        return found
-
-    def _decided(self, label: int, given: Gold) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which documents are given a label whatever its threshold, and about which the threshold decides."""
-        rule, taxonomy = self._tuner.rule, self._tuner.taxonomy
-        if rule == "closure":
-            fixed: NDArray[np.bool_] = np.logical_or.reduce(given[taxonomy.children(label)], axis=0)
-            return fixed, ~fixed
-        none = np.zeros(given.shape[1], dtype=np.bool_)
-        parent = int(taxonomy.parents[label])
-        return none, given[parent] if rule in NEED_PARENT and parent >= 0 else ~none
+            fixed = np.zeros(len(gold), dtype=np.bool_)  # documents that are given the label whatever its threshold
+            free = ~fixed  # documents about which the threshold decides
+            if self.rule == "closure":
+                fixed = np.logical_or.reduce(chosen[taxonomy.children(label)], axis=0)
+                free = ~fixed
+            elif self.rule in NEED_PARENT and (parent := int(taxonomy.parents[label])) >= 0:
+                free = chosen[parent]
+            others = all_true - int(true[label]), all_predicted - int(predicted[label])
+            if support[label] and free.any():
+                own = self._best_cut(
+                    columns[label][free],
+                    right[label][free],
+                    surely=(int(np.count_nonzero(right[label] & fixed)), int(np.count_nonzero(fixed))),
+                    others=others,
+                    support=(int(support[label]), total),
+                )
+                tuned[label] = self._shrunk(own, float(of_level[label]), int(support[label]))
+            chosen[label] = fixed | (free & (columns[label] > tuned[label]))
+            true[label] = np.count_nonzero(chosen[label] & right[label])
+            predicted[label] = np.count_nonzero(chosen[label])
+            all_true, all_predicted = others[0] + int(true[label]), others[1] + int(predicted[label])
+        return tuned
 
     def _best_cut(
-        self, probabilities: Probabilities, gold: Gold, positives: int, surely: tuple[int, int], others: tuple[int, int]
+        self,
+        probabilities: Probabilities,
+        gold: Gold,
+        *,
+        surely: tuple[int, int],
+        others: tuple[int, int],
+        support: tuple[int, int],
     ) -> float:
         """Return the threshold of one label, half-way between the last document that is given it and the next.
 
         Args:
             probabilities: of the documents that the threshold decides about, (n,), at least one.
             gold: whether they have it, (n,).
-            positives: how many documents have it, also among those that the threshold does not decide about.
-            surely: how many of the others are rightly given it, and how many at all.
+            surely: how many of the other documents are rightly given it, and how many at all.
             others: how many labels are rightly given by all other thresholds, and how many at all.
+            support: how many documents have it, and how many gold labels there are in all.
         """
         order = np.argsort(-probabilities)
         falling = np.append(probabilities[order], np.float32(0))
-        # What is right and what is given, if the first 0, 1, … documents are given the label.
+        # True positives and predictions, if the first 0, 1, … documents are given the label.
         true = surely[0] + np.append(0, np.cumsum(gold[order]))
-        given = surely[1] + np.arange(len(order) + 1)
+        predicted = surely[1] + np.arange(len(order) + 1)
         worth = weighed(
-            self._tuner.metric,
-            2 * (others[0] + true) / (others[1] + given + self._positives.sum()),
-            f1_by_label(true, given, np.array(positives)) / len(self._positives),
+            self.metric,
+            2 * (others[0] + true) / (others[1] + predicted + support[1]),
+            f1_by_label(true, predicted, np.array(support[0])) / len(self.taxonomy),
         )
         # A cut can only be made between two different probabilities.
         possible = np.append(True, falling[:-1] != falling[1:])
@@ -248,9 +245,9 @@ class _OwnThresholds:
 
 def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
     """Return Micro- or Macro-F1 over all labels, or their mean; an undefined F1 is 0."""
-    true, given, positives = count(predicted, gold)
-    micro = 2 * int(true.sum()) / max(int(given.sum() + positives.sum()), 1)
-    return weighed(metric, micro, float(f1_by_label(true, given, positives).mean()))
+    true, positives, support = count(predicted, gold)
+    micro = 2 * int(true.sum()) / max(int(positives.sum() + support.sum()), 1)
+    return weighed(metric, micro, float(f1_by_label(true, positives, support).mean()))
 
 
 def weighed(metric: Metric, micro: Amount, macro: Amount) -> Amount:

@@ -7,15 +7,15 @@ to all folds but one and scored on that one; what wins is then fitted to the who
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, Method, Temperatures, fit, sigmoid, silent_levels
-from hgclr.decisions.decoding import Rule
+from hgclr.decisions.calibration import Calibration, Method, Temperatures, calibrated, fit, silent_levels
+from hgclr.decisions.decoding import Rule, current_rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
@@ -36,7 +36,6 @@ ENTRIES = 2**23
 FOLDS = 5
 MANY = 2**21
 """Documents times labels from which on two folds are enough: five would take longer and tell little more."""
-WAYS = ("before", "after")
 Way = tuple[Rule, Thresholds]
 NOISE = 0.001
 """Differences of F1 below this are taken for chance: the simpler way is chosen."""
@@ -155,6 +154,7 @@ def calibrate(
         InputError: if fewer than two documents have a label, or the shapes do not fit the label tree.
     """
     taxonomy, gold = today.taxonomy, outputs.gold
+    rule = rule if rule == "auto" else current_rule(rule)
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
         raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
@@ -162,9 +162,9 @@ def calibrate(
     ways = _ways(rule, scope, gold, taxonomy)
     scored, probabilities = search.held_out(ways, _folds(gold, seed))
     candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
-    plain = sigmoid(outputs.logits.copy())
+    plain = calibrated(outputs.logits, None)
     past = MultiLabelScores(taxonomy)
-    past.update(today.decide(_probabilities(today.calibration, outputs, plain)).predicted, gold)
+    past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
     before = Quality.of(past)
 
     best = _choose(candidates, before, metric, max_loss, asked=rule != "auto")
@@ -175,7 +175,7 @@ def calibrate(
             logger.warning("%s has no thresholds per label: those per level are taken", best.rule)
         decisions = search.fitted(best)
     if decisions.calibration is today.calibration:
-        probabilities = _probabilities(decisions.calibration, outputs, plain)
+        probabilities = decisions.probabilities(outputs.logits)
     elif decisions.calibration is not None:
         for depth in silent_levels(gold, taxonomy):
             logger.warning("level %d is not calibrated: all its labels are always absent, or always present", depth)
@@ -183,9 +183,9 @@ def calibrate(
     if risk is not None:
         decisions = replace(decisions, abstain_below=_sure_enough(decisions, probabilities, gold, risk))
 
-    calibration = CalibrationScores(taxonomy), CalibrationScores(taxonomy)
-    for scores, values in zip(calibration, (plain, probabilities), strict=True):
-        scores.update(values, gold)
+    calibration = {"before": CalibrationScores(taxonomy), "after": CalibrationScores(taxonomy)}
+    calibration["before"].update(plain, gold)
+    calibration["after"].update(probabilities, gold)
     after = before if best is None else best.held_out
     provenance = {
         "documents": len(gold),
@@ -196,11 +196,12 @@ def calibrate(
             f"held_out_{name}": {"before": round(value, 4), "after": round(asdict(after)[name], 4)}
             for name, value in asdict(before).items()
         },
-        "held_out_ece": {way: round(scores.ece(), 4) for way, scores in zip(WAYS, calibration, strict=True)},
-        "held_out_brier": {way: round(scores.brier(), 5) for way, scores in zip(WAYS, calibration, strict=True)},
+        "held_out_ece": {when: round(scores.ece(), 4) for when, scores in calibration.items()},
+        "held_out_brier": {when: round(scores.brier(), 5) for when, scores in calibration.items()},
         **({} if risk is None else {"risk": risk}),
     }
-    return Calibrated(replace(decisions, provenance=provenance), before, after, candidates, best, *calibration)
+    decisions = replace(decisions, provenance=provenance)
+    return Calibrated(decisions, before, after, candidates, best, calibration["before"], calibration["after"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,20 +225,20 @@ class _Search:
         for fold in folds:
             others = np.setdiff1d(np.arange(len(probabilities)), fold, assume_unique=True)
             calibration = self.calibration(others)
-            known, gold = self._probabilities(calibration, others), self.outputs.gold[others]
-            probabilities[fold] = self._probabilities(calibration, fold)
+            known = calibrated(self.outputs.logits[others], calibration)
+            probabilities[fold] = calibrated(self.outputs.logits[fold], calibration)
             for rule in dict.fromkeys(rule for rule, _ in ways):
                 scopes = [thresholds for other, thresholds in ways if other == rule]
-                for thresholds, decisions in self._tuned(rule, scopes, known, gold):
+                for scope, decisions in self._tuned(rule, scopes, known, self.outputs.gold[others]).items():
                     predicted = decisions.decide(probabilities[fold]).predicted
-                    scored[rule, thresholds].update(predicted, self.outputs.gold[fold])
+                    scored[rule, scope].update(predicted, self.outputs.gold[fold])
         return scored, probabilities
 
     def fitted(self, best: Candidate) -> Decisions:
         """Return the best way, fitted to all documents."""
         calibration = self.calibration()
-        known = self._probabilities(calibration, slice(None))
-        ((_, decisions),) = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)
+        known = calibrated(self.outputs.logits, calibration)
+        decisions = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)[best.thresholds]
         if best.thresholds == "label" and (absent := int((~self.outputs.gold.any(axis=0)).sum())):
             logger.warning("%d labels have no document: they take their level's threshold", absent)
         return replace(decisions, calibration=calibration)
@@ -248,24 +249,17 @@ class _Search:
             return None
         return fit(self.method, self.outputs.logits[documents], self.outputs.gold[documents], self.taxonomy)
 
-    def _probabilities(
-        self, calibration: Calibration | None, documents: NDArray[np.int64] | slice
-    ) -> NDArray[np.float32]:
-        logits = self.outputs.logits[documents]
-        return sigmoid(logits.copy()) if calibration is None else calibration(logits)
-
     def _tuned(
-        self, rule: Rule, wanted: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
-    ) -> Iterator[tuple[Thresholds, Decisions]]:
-        """Yield decisions with each kind of thresholds; they take probabilities that are calibrated already."""
+        self, rule: Rule, scopes: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
+    ) -> dict[Thresholds, Decisions]:
+        """Return decisions with each kind of thresholds; they take probabilities that are calibrated already."""
         tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.allow_inner_nodes)
-        tuned = tuner.tune_all([scope for scope in wanted if scope != "none"], probabilities, gold)
-        for scope in wanted:
-            values = 0.5 if scope == "none" else _as_few_as_possible(tuned[scope])
-            yield (
-                scope,
-                Decisions(self.taxonomy, rule, values, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes),
-            )
+        tuned = tuner.tune_all([scope for scope in scopes if scope != "none"], probabilities, gold)
+        plain = Decisions(self.taxonomy, rule, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
+        return {
+            scope: plain if scope == "none" else replace(plain, thresholds=_as_few_as_possible(tuned[scope]))
+            for scope in scopes
+        }
 
 
 def _choose(
@@ -273,23 +267,20 @@ def _choose(
 ) -> Candidate | None:
     """Return the simplest of the best candidates that do no harm; none if there is none, and none was asked for."""
 
-    def harmless(candidate: Candidate) -> bool:
-        found = candidate.held_out
-        if metric != "both":
-            return True
-        return min(found.micro_f1 - before.micro_f1, found.macro_f1 - before.macro_f1) >= -max_loss
+    def harmless(quality: Quality) -> bool:
+        loss = max(before.micro_f1 - quality.micro_f1, before.macro_f1 - quality.macro_f1)
+        return metric != "both" or loss <= max_loss
 
     better = [candidate for candidate in candidates if candidate.held_out.by(metric) >= before.by(metric)]
-    accepted = [candidate for candidate in better if harmless(candidate)]
+    accepted = [candidate for candidate in better if harmless(candidate.held_out)]
     if accepted:
         reached = max(candidate.held_out.by(metric) for candidate in accepted)
         close = [candidate for candidate in accepted if candidate.held_out.by(metric) > reached - NOISE]
         return min(close, key=lambda one: (SIMPLEST_FIRST.index(one.thresholds), -one.held_out.by(metric)))
     best = max(better or candidates, key=lambda candidate: candidate.held_out.by(metric))
-    found = best.held_out
     change = (
-        f"Micro-F1 from {100 * before.micro_f1:.2f} to {100 * found.micro_f1:.2f},"
-        f" Macro-F1 from {100 * before.macro_f1:.2f} to {100 * found.macro_f1:.2f}"
+        f"Micro-F1 from {100 * before.micro_f1:.2f} to {100 * best.held_out.micro_f1:.2f},"
+        f" Macro-F1 from {100 * before.macro_f1:.2f} to {100 * best.held_out.macro_f1:.2f}"
     )
     if asked:
         logger.warning("%s is taken because it was asked for, though it loses on dev: %s", best.rule, change)
@@ -301,7 +292,7 @@ def _choose(
 
 def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
     """Return decisions that give the same labels from calibrated probabilities, or the old ones where none can."""
-    alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans", "top-down")  # compare a label with its threshold
+    alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans")  # compare a label with its threshold
     comparable = isinstance(today.calibration, Temperatures | None) and isinstance(calibration, Temperatures)
     if not comparable or today.rule not in alone or today.abstain_below:
         return today
@@ -312,12 +303,6 @@ def _with_calibration(today: Decisions, calibration: Calibration | None) -> Deci
 
 def _as_few_as_possible(thresholds: NDArray[np.float32]) -> float | NDArray[np.float32]:
     return float(thresholds[0]) if bool((thresholds == thresholds[0]).all()) else thresholds
-
-
-def _probabilities(
-    calibration: Calibration | None, outputs: Outputs, plain: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    return plain if calibration is None else calibration(outputs.logits)
 
 
 def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:

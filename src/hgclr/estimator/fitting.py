@@ -15,7 +15,7 @@ import numpy as np
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.data.folder import Document, DocumentSet
-from hgclr.decisions.decoding import RULES, Rule
+from hgclr.decisions.decoding import FORMER_RULES, RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import calibrate
 from hgclr.errors import InputError
@@ -54,7 +54,7 @@ class Deciding:
         Raises:
             InputError: if a value does not fit.
         """
-        if self.rule not in ("auto", *RULES):
+        if self.rule not in ("auto", *RULES, *FORMER_RULES):
             raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
         if self.one_path and self.rule not in ("auto", "best-path"):
             raise InputError(

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 PROCESSOR_TOKENS = 1024
-"""Tokens in a batch on a processor: more fit no cache, and only add padding."""
+"""Tokens in a batch on a CPU: more fit no cache, and only add padding."""
 ACCELERATOR_TOKENS = 16384
 """Tokens in a batch on an accelerator, which wants more work at a time."""
 
@@ -87,7 +87,7 @@ class TorchBackend:
 
 
 class OnnxBackend:
-    """Run a graph that ``hgclr export`` wrote, in onnxruntime on the processor.
+    """Run a graph that ``hgclr export`` wrote, in onnxruntime on the CPU.
 
     Args:
         graph: the file.
@@ -165,7 +165,7 @@ def _threads() -> int:
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 PADDING = 32
-"""One in so many tokens of a full batch may be padding: of 1,024 tokens 32, which cost on a processor about as much as
+"""One in so many tokens of a full batch may be padding: of 1,024 tokens 32, which cost on a CPU about as much as
 one more batch (with MiniLM-L6 20 do in torch, 8 in ONNX)."""
 
 

@@ -98,7 +98,7 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
         return _load_torch(folder, device)
     if device not in (None, "cpu"):
         raise InputError(
-            f"an ONNX model runs on the processor, not on {device!r}",
+            f"an ONNX model runs on the CPU, not on {device!r}",
             path=model,
             remedy="leave the device out, or give the model that it was exported from",
         )

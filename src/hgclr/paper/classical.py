@@ -8,10 +8,9 @@ second gives labels without probabilities, so that there is nothing to tune.
 from __future__ import annotations
 
 import json
-import logging
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -26,7 +25,7 @@ from hgclr.data.tokens import sample_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
@@ -38,7 +37,250 @@ from hgclr.training.preparation import check_splits, data_folder, hold_out
 
 __all__ = ["Setting", "read_splits", "run_classical", "settings_of"]
 
+STRENGTHS = (1.0, 10.0, 100.0)
+"""C of the logistic regression, the inverse of how strongly it is regularised."""
+TERMS = 50_000
+"""The most frequent words and pairs of words that count; each label has a weight for each."""
+SEARCHED = 4_000
+"""Training documents from which on all settings are compared on a random sample of so many."""
+FINALISTS = 2
+"""Settings that are then compared on all documents: one of 58,000 documents takes minutes."""
+TOLERANCE = 0.01
+"""When liblinear stops; a hundredth of that takes longer and moves no figure that is shown."""
+Kind = Literal["tfidf", "hiclass"]
+Local = Callable[[Any], NDArray[np.bool_]]
+"""From TF-IDF rows, sparse, (n, terms), to label sets, (n, K)."""
 WINDOW = 1024
+"""Documents that are read, and scored, at once."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is chosen on dev: C, and whether examples count by how rare their class is."""
+
+    strength: float
+    balanced: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A logistic regression for each label: weights, (terms, K), and biases, (K,)."""
+
+    weights: NDArray[np.float32]
+    biases: NDArray[np.float32]
+
+    def __call__(self, rows: Any) -> NDArray[np.float32]:
+        """Return logits, (n, K), of TF-IDF rows, sparse, (n, terms)."""
+        logits: NDArray[np.float32] = np.asarray(rows @ self.weights, dtype=np.float32) + self.biases
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A setting, what was fitted with it, and how that fared on dev: at one half, and with decisions tuned there."""
+
+    setting: Setting
+    documents: int
+    model: Linear | Local
+    scores: MultiLabelScores
+    tuned: Calibrated | None
+
+    @property
+    def value(self) -> tuple[float, float]:
+        """Mean of Micro- and Macro-F1 on dev: tuned, on documents not tuned on, if it can be; then at one half."""
+        at_one_half = (self.scores.micro().f1 + self.scores.macro().f1) / 2
+        return (at_one_half if self.tuned is None else self.tuned.after.by("both")), at_one_half
+
+    def to_json(self) -> dict[str, Any]:
+        tuned, at_one_half = self.value
+        return asdict(self.setting) | {"documents": self.documents, "dev_tuned": tuned, "dev_at_one_half": at_one_half}
+
+
+def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Fit on train, choose the setting and tune decisions on dev, score dev and test, and write ``metrics.json``.
+
+    Args:
+        kind: one logistic regression for each label (``tfidf``), or for each parent a multinomial one of its children
+            (``hiclass``).
+        run: data, seed (it decides the sample of documents) and output; ``model.max_length``, where it is set, cuts
+            the texts after so many tokens of ``model.encoder``.
+        on_documents: called with the number of documents read, as it grows.
+    """
+    require_extra("sklearn", extra="paper", capability="TF-IDF with logistic regression")
+    if kind == "hiclass":
+        require_extra("hiclass", extra="paper", capability="The local classifier per parent node")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    started = time.monotonic()
+    folder = data_folder(run, run.data.taxonomy)
+    splits, taxonomy = read_splits(run, folder, on_documents), folder.taxonomy
+    terms = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=TERMS)
+    try:
+        terms.fit([document.text for document in splits["train"]])
+    except ValueError as error:  # no word in any text
+        raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
+    train, dev = (_Split.of(splits[name], terms, taxonomy) for name in ("train", "dev"))
+    best, tried = _search(kind, train, dev, run.training.seed)
+    seconds = time.monotonic() - started
+    counts = train.gold.sum(axis=0)
+
+    def plain(scores: MultiLabelScores) -> dict[str, Any]:
+        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
+
+    metrics: dict[str, Any] = {
+        "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
+        "recipe": {
+            "classifier": kind,
+            **asdict(best.setting),
+            "tried": [trial.to_json() for trial in tried],
+            "terms": len(terms.vocabulary_),
+        },
+        "precision": "fp64",
+        "documents": {name: len(documents) for name, documents in splits.items()},
+        "label_documents": 0,
+        "labels": len(taxonomy),
+        "history": [],
+        "seconds": round(seconds, 1),
+        "machine": machine("scikit-learn", "scipy", "hiclass"),
+        "dev": plain(best.scores),
+    }
+    decisions = [Decisions(taxonomy)]
+    if best.tuned is not None:  # as training writes it
+        decisions.append(best.tuned.decisions)
+        metrics["tuned"] = {
+            "rule": best.tuned.decisions.rule,
+            "thresholds": best.tuned.decisions.provenance["thresholds"],
+            "dev": {"before": asdict(best.tuned.before), "after": asdict(best.tuned.after)},
+        }
+    if "test" in splits:
+        scores = _score(best.model, _Split.of(splits["test"], terms, taxonomy), decisions)
+        metrics["test"] = plain(scores[0])
+        if best.tuned is not None:
+            metrics["tuned"]["test"] = plain(scores[1])
+    write_files(run.output, {"metrics.json": (json.dumps(metrics, indent=2) + "\n").encode()})
+    return metrics
+
+
+def settings_of(kind: Kind) -> list[Setting]:
+    """Return what is tried; a choice among the children of a parent is not weighted."""
+    weighting = (False, True) if kind == "tfidf" else (False,)
+    return [Setting(strength, balanced) for strength in STRENGTHS for balanced in weighting]
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """Documents as TF-IDF rows, sparse, (n, terms), and their gold labels, (n, K)."""
+
+    rows: Any
+    gold: NDArray[np.bool_]
+    taxonomy: Taxonomy
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], terms: Any, taxonomy: Taxonomy) -> _Split:
+        gold = _matrix([document.labels for document in documents], len(taxonomy))
+        return cls(terms.transform(document.text for document in documents), gold, taxonomy)
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+    def some(self, number: int, seed: int) -> _Split:
+        """Return a random sample."""
+        places = np.sort(np.random.default_rng(seed).choice(len(self), number, replace=False))
+        return _Split(self.rows[places], self.gold[places], self.taxonomy)
+
+
+def _search(kind: Kind, train: _Split, dev: _Split, seed: int) -> tuple[_Trial, list[_Trial]]:
+    """Return the best trial on all documents, and all trials; of many documents, most are on a sample."""
+    settings, tried = settings_of(kind), list[_Trial]()
+    if len(train) > SEARCHED:
+        some = train.some(SEARCHED, seed)
+        tried = [_try(kind, setting, some, dev, seed) for setting in settings]
+        best = sorted(tried, key=lambda trial: trial.value, reverse=True)[:FINALISTS]
+        settings = [trial.setting for trial in best]
+    last = [_try(kind, setting, train, dev, seed) for setting in settings]
+    return max(last, key=lambda trial: trial.value), [*tried, *last]  # the first of equals
+
+
+def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
+    fitted = _fit_tfidf(train, setting) if kind == "tfidf" else _fit_hiclass(train, setting)
+    decisions, most = Decisions(dev.taxonomy), max(LEAST, ENTRIES // len(dev.taxonomy))
+    (scores,) = _score(fitted, dev, [decisions])
+    tuned = None
+    if isinstance(fitted, Linear) and len(dev) >= LEAST:
+        looked_at = dev if len(dev) <= most else dev.some(most, seed)
+        tuned = calibrate(Outputs(fitted(looked_at.rows), looked_at.gold), decisions, seed=seed)
+    return _Trial(setting, len(train), fitted, scores, tuned)
+
+
+def _fit_tfidf(train: _Split, setting: Setting) -> Linear:
+    """Fit a logistic regression for each label; one that no document has, or all have, is a constant."""
+    from sklearn.linear_model import LogisticRegression
+
+    weights = np.zeros((train.rows.shape[1], len(train.taxonomy)), dtype=np.float32)
+    documents = train.gold.sum(axis=0)
+    biases = np.log((documents + 0.5) / (len(train) - documents + 0.5)).astype(np.float32)
+    balanced = "balanced" if setting.balanced else None
+    for label in np.flatnonzero((documents > 0) & (documents < len(train))):
+        model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=balanced, tol=TOLERANCE)
+        model.fit(train.rows, train.gold[:, label])
+        weights[:, label], biases[label] = model.coef_[0], model.intercept_[0]
+    return Linear(weights, biases)
+
+
+def _fit_hiclass(train: _Split, setting: Setting) -> Local:
+    """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
+
+    A document with several paths is refused; hiclass 5 predicts one.
+    """
+    from hiclass import LocalClassifierPerParentNode
+    from sklearn.linear_model import LogisticRegression
+
+    taxonomy, depths = train.taxonomy, train.taxonomy.depths
+    paths = [sorted(np.flatnonzero(labels).tolist(), key=lambda label: int(depths[label])) for labels in train.gold]
+    for path in paths:
+        if len({int(depths[label]) for label in path}) < len(path):
+            names = "; ".join(taxonomy.path_name(label) for label in path)
+            raise InputError(
+                f"hiclass gives a text one path of labels, and a training document has several: {names}",
+                remedy="leave the row hiclass out for such data",
+            )
+    levels = max(map(len, paths))
+    # Shorter paths are filled up with "", which hiclass takes for their end; labels go by their index.
+    targets = np.array([[*map(str, path), *[""] * (levels - len(path))] for path in paths])
+    model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=setting.strength, max_iter=1000))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
+        model.fit(train.rows, targets)
+
+    def predict(rows: Any) -> NDArray[np.bool_]:
+        predicted = np.asarray(model.predict(rows)).reshape(rows.shape[0], -1)
+        return _matrix([[int(label) for label in path if label != ""] for path in predicted.tolist()], len(taxonomy))
+
+    return predict
+
+
+def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
+    """Score each way to decide; a model without probabilities has decided already."""
+    scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
+    for start in range(0, len(split), WINDOW):
+        place = slice(start, start + WINDOW)
+        rows, gold = split.rows[place], split.gold[place]
+        if isinstance(model, Linear):
+            logits = model(rows)
+            predicted = [each.decide(each.probabilities(logits)).predicted for each in decisions]
+        else:
+            predicted = [model(rows)] * len(decisions)
+        for one, labels in zip(scores, predicted, strict=True):
+            one.update(labels, gold)
+    return scores
+
+
+def _matrix(label_sets: Sequence[Sequence[int]], labels: int) -> NDArray[np.bool_]:
+    """Return label sets as rows, (n, K)."""
+    matrix = np.zeros((len(label_sets), labels), dtype=np.bool_)
+    for row, label_set in enumerate(label_sets):
+        matrix[row, list(label_set)] = True
+    return matrix
 
 
 def read_splits(
@@ -94,318 +336,3 @@ def _cutter(encoder: str, length: int) -> Callable[[Sequence[Document]], list[Do
         return shortened
 
     return cut
-
-
-logger = logging.getLogger(__name__)
-STRENGTHS = (1.0, 10.0, 100.0)
-"""C of the logistic regression, the inverse of how strongly it is regularised."""
-TERMS = 50_000
-"""The most frequent words and pairs of words that count; each label has a weight for each."""
-SEARCHED = 4_000
-"""Training documents from which on all settings are compared on a random sample of so many."""
-FINALISTS = 2
-"""Settings that are then compared on all documents: one of 58,000 documents takes minutes."""
-TOLERANCE = 0.01
-"""When liblinear stops; a hundredth of that takes longer and moves no figure that is shown."""
-Kind = Literal["tfidf", "hiclass"]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is chosen on dev.
-
-    Args:
-        strength: C.
-        balanced: examples count by how rare their class is.
-    """
-
-    strength: float
-    balanced: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A logistic regression for each label.
-
-    Args:
-        weights: (terms, K).
-        biases: (K,).
-    """
-
-    weights: NDArray[np.float32]
-    biases: NDArray[np.float32]
-
-    def __call__(self, rows: Any) -> NDArray[np.float32]:
-        """Return logits, (n, K), of TF-IDF rows, sparse, (n, terms)."""
-        logits: NDArray[np.float32] = np.asarray(rows @ self.weights, dtype=np.float32) + self.biases
-        return logits
-
-
-Local = Callable[[Any], NDArray[np.bool_]]
-"""From TF-IDF rows, sparse, (n, terms), to label sets, (n, K)."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A setting, what was fitted with it, and how that fared on dev: at one half, and with decisions tuned there."""
-
-    setting: Setting
-    documents: int
-    model: Linear | Local
-    scores: MultiLabelScores
-    found: Calibrated | None
-
-    @property
-    def at_one_half(self) -> float:
-        """The mean of Micro- and Macro-F1 on dev before tuning."""
-        return (self.scores.micro().f1 + self.scores.macro().f1) / 2
-
-    @property
-    def tuned(self) -> float:
-        """The same after tuning, on documents that were not tuned on; before, where there is nothing to tune."""
-        if self.found is None:
-            return self.at_one_half
-        return (self.found.after.micro_f1 + self.found.after.macro_f1) / 2
-
-    @property
-    def value(self) -> tuple[float, float]:
-        """What trials are compared by."""
-        return self.tuned, self.at_one_half
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self.setting),
-            "documents": self.documents,
-            "dev_tuned": self.tuned,
-            "dev_at_one_half": self.at_one_half,
-        }
-
-
-def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Fit on train, choose the setting and tune decisions on dev, score dev and test, and write ``metrics.json``.
-
-    Args:
-        kind: one logistic regression for each label (``tfidf``), or for each parent a multinomial one of its children
-            (``hiclass``).
-        run: data, seed (it decides the sample of documents) and output; ``model.max_length``, where it is set, cuts
-            the texts after so many tokens of ``model.encoder``.
-        on_documents: called with the number of documents read, as it grows.
-
-    Raises:
-        InputError: if the data cannot be used, for ``hiclass`` also if a document has several paths.
-        MissingExtraError: if scikit-learn or hiclass is not installed.
-    """
-    require_extra("sklearn", extra="paper", capability="TF-IDF with logistic regression")
-    if kind == "hiclass":
-        require_extra("hiclass", extra="paper", capability="The local classifier per parent node")
-    started = time.monotonic()
-    folder = data_folder(run, run.data.taxonomy)
-    splits, taxonomy = read_splits(run, folder, on_documents), folder.taxonomy
-    terms = vectorizer()
-    try:
-        terms.fit([document.text for document in splits["train"]])
-    except ValueError as error:  # no word in any text
-        raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
-    best, tried = _search(kind, {name: _Split.of(splits[name], terms, taxonomy) for name in ("train", "dev")}, run)
-    seconds = time.monotonic() - started
-    counts = _matrix([document.labels for document in splits["train"]], len(taxonomy)).sum(axis=0)
-
-    def plain(scores: MultiLabelScores) -> dict[str, Any]:
-        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
-
-    metrics: dict[str, Any] = {
-        "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
-        "recipe": {
-            "classifier": kind,
-            **asdict(best.setting),
-            "tried": [trial.to_json() for trial in tried],
-            "terms": len(terms.vocabulary_),
-        },
-        "precision": "fp64",
-        "documents": {name: len(documents) for name, documents in splits.items()},
-        "label_documents": 0,
-        "labels": len(taxonomy),
-        "history": [],
-        "seconds": round(seconds, 1),
-        "machine": _machine(),
-        "dev": plain(best.scores),
-        **({} if best.found is None else {"tuned": _tuned(best.found)}),
-    }
-    if "test" in splits:
-        decisions = [Decisions(taxonomy), *([] if best.found is None else [best.found.decisions])]
-        scores = _score(best.model, _Split.of(splits["test"], terms, taxonomy), decisions)
-        metrics["test"] = plain(scores[0])
-        if best.found is not None:
-            metrics["tuned"]["test"] = plain(scores[1])
-    with atomic_file(run.output / "metrics.json") as path:
-        path.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    return metrics
-
-
-def settings_of(kind: Kind) -> list[Setting]:
-    """Return what is tried; a choice among the children of a parent is not weighted."""
-    weighting = (False, True) if kind == "tfidf" else (False,)
-    return [Setting(strength, balanced) for strength in STRENGTHS for balanced in weighting]
-
-
-def vectorizer() -> Any:
-    """Return TF-IDF of words and pairs of words, with 1 + log tf."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=TERMS)
-
-
-@dataclass(frozen=True, eq=False)
-class _Split:
-    """Documents as TF-IDF rows, sparse, (n, terms), and their gold labels, (n, K)."""
-
-    rows: Any
-    gold: NDArray[np.bool_]
-    taxonomy: Taxonomy
-
-    @classmethod
-    def of(cls, documents: Sequence[Document], terms: Any, taxonomy: Taxonomy) -> _Split:
-        gold = _matrix([document.labels for document in documents], len(taxonomy))
-        return cls(terms.transform(document.text for document in documents), gold, taxonomy)
-
-    def __len__(self) -> int:
-        return len(self.gold)
-
-    def some(self, number: int, seed: int) -> _Split:
-        """Return a random sample."""
-        places = np.sort(np.random.default_rng(seed).choice(len(self), number, replace=False))
-        return _Split(self.rows[places], self.gold[places], self.taxonomy)
-
-
-def _search(kind: Kind, splits: Mapping[str, _Split], run: RunConfig) -> tuple[_Trial, list[_Trial]]:
-    """Return the best trial on all documents, and all trials; of many documents, most are on a sample."""
-    train, dev, seed = splits["train"], splits["dev"], run.training.seed
-    settings, tried = settings_of(kind), list[_Trial]()
-    if len(train) > SEARCHED:
-        some = train.some(SEARCHED, seed)
-        tried = [_try(kind, setting, some, dev, seed) for setting in settings]
-        best = sorted(tried, key=lambda trial: trial.value, reverse=True)[:FINALISTS]
-        settings = [trial.setting for trial in best]
-    last = [_try(kind, setting, train, dev, seed) for setting in settings]
-    return max(last, key=lambda trial: trial.value), [*tried, *last]  # the first of equals
-
-
-def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
-    fitted = (fit_tfidf if kind == "tfidf" else fit_hiclass)(train.rows, train.gold, train.taxonomy, setting)
-    decisions, most = Decisions(dev.taxonomy), max(LEAST, ENTRIES // len(dev.taxonomy))
-    (scores,) = _score(fitted, dev, [decisions])
-    found = None
-    if isinstance(fitted, Linear) and len(dev) >= LEAST:
-        looked_at = dev if len(dev) <= most else dev.some(most, seed)
-        found = calibrate(Outputs(fitted(looked_at.rows), looked_at.gold), decisions, seed=seed)
-    return _Trial(setting, len(train), fitted, scores, found)
-
-
-def _tuned(found: Calibrated) -> dict[str, Any]:
-    """Return what training writes of tuned decisions."""
-    return {
-        "rule": found.decisions.rule,
-        "thresholds": found.decisions.provenance["thresholds"],
-        "dev": {"before": asdict(found.before), "after": asdict(found.after)},
-    }
-
-
-def fit_tfidf(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Linear:
-    """Fit a logistic regression for each label; one that no document has, or all have, is a constant.
-
-    Args:
-        texts: TF-IDF rows of the training documents, sparse, (n, terms).
-        gold: their labels, (n, K).
-        taxonomy: the label tree.
-        setting: how to fit.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    weights = np.zeros((texts.shape[1], len(taxonomy)), dtype=np.float32)
-    documents = gold.sum(axis=0)
-    biases = np.log((documents + 0.5) / (len(gold) - documents + 0.5)).astype(np.float32)
-    balanced = "balanced" if setting.balanced else None
-    for label in np.flatnonzero((documents > 0) & (documents < len(gold))):
-        model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=balanced, tol=TOLERANCE)
-        model.fit(texts, gold[:, label])
-        weights[:, label], biases[label] = model.coef_[0], model.intercept_[0]
-    return Linear(weights, biases)
-
-
-def fit_hiclass(texts: Any, gold: NDArray[np.bool_], taxonomy: Taxonomy, setting: Setting) -> Local:
-    """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
-
-    Args:
-        texts: TF-IDF rows of the training documents, sparse, (n, terms).
-        gold: their labels, (n, K), one path each.
-        taxonomy: the label tree.
-        setting: how to fit.
-
-    Raises:
-        InputError: if a document has several paths; hiclass 5 predicts one.
-    """
-    from hiclass import LocalClassifierPerParentNode
-    from sklearn.linear_model import LogisticRegression
-
-    depths = taxonomy.depths
-    paths = [sorted(np.flatnonzero(labels).tolist(), key=lambda label: int(depths[label])) for labels in gold]
-    for path in paths:
-        if len({int(depths[label]) for label in path}) < len(path):
-            names = "; ".join(taxonomy.path_name(label) for label in path)
-            raise InputError(
-                f"hiclass gives a text one path of labels, and a training document has several: {names}",
-                remedy="leave the row hiclass out for such data",
-            )
-    levels = max(map(len, paths))
-    # Shorter paths are filled up with "", which hiclass takes for their end; labels go by their index.
-    targets = np.array([[*map(str, path), *[""] * (levels - len(path))] for path in paths])
-    model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=setting.strength, max_iter=1000))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater than 50%")
-        model.fit(texts, targets)
-
-    def predict(rows: Any) -> NDArray[np.bool_]:
-        predicted = np.asarray(model.predict(rows)).reshape(rows.shape[0], -1)
-        return _matrix([[int(label) for label in path if label != ""] for path in predicted.tolist()], len(taxonomy))
-
-    return predict
-
-
-def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
-    """Score each way to decide; a model without probabilities has decided already."""
-    scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
-    for start in range(0, len(split), WINDOW):
-        place = slice(start, start + WINDOW)
-        rows, gold = split.rows[place], split.gold[place]
-        if isinstance(model, Linear):
-            logits = model(rows)
-            given = [each.decide(each.probabilities(logits)).predicted for each in decisions]
-        else:
-            given = [model(rows)] * len(decisions)
-        for one, labels in zip(scores, given, strict=True):
-            one.update(labels, gold)
-    return scores
-
-
-def _matrix(label_sets: Sequence[Sequence[int]], labels: int) -> NDArray[np.bool_]:
-    """Return label sets as rows, (n, K)."""
-    matrix = np.zeros((len(label_sets), labels), dtype=np.bool_)
-    for row, label_set in enumerate(label_sets):
-        matrix[row, list(label_set)] = True
-    return matrix
-
-
-def _machine() -> Mapping[str, object]:
-    """Return what results depend on, with the packages that these systems are made of."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions: dict[str, str | None] = {}
-    for package in ("scikit-learn", "scipy", "hiclass"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    facts = machine()
-    packages = facts["packages"]
-    assert isinstance(packages, dict)
-    return facts | {"packages": packages | versions}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from transformers import PreTrainedConfig
 
 from hgclr.config import HGCLRConfig, method_settings
 from hgclr.errors import InputError
-from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, Budget, System
+from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
+from hgclr.provenance import first_difference
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings
 
-__all__ = ["RESUMED", "SETTINGS", "Experiment", "NotYetError", "kept_fraction", "record"]
+__all__ = ["RESUMED", "SETTINGS", "Budget", "Experiment", "NotYetError", "kept_fraction", "record"]
 
 OPTIONS = {
     "data.path": "--data",
@@ -36,6 +38,8 @@ SETTINGS = "settings.json"
 """File in the folder of a run with all that decides it."""
 RESUMED = "resumed"
 """Empty file in the folder of a run that was killed and went on: its seconds are those of the last sitting."""
+BUDGET_KEYS = ("documents", "length", "epochs", "dev", "test")
+BUDGET_EXAMPLE = "documents=1500,length=64,epochs=8"
 
 
 class NotYetError(Exception):
@@ -43,19 +47,75 @@ class NotYetError(Exception):
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What the rows of a table may spend; None is no bound.
+
+    Args:
+        documents: size of the random sample of training documents, another one for each seed.
+        length: tokens of a text that are read.
+        epochs: epochs; systems that take longer by nature get a multiple, see ``System.length``.
+        dev: size of the sample of dev documents scored, by default as many as ``documents``.
+        test: size of the sample of test documents scored, by default as many as ``documents``.
+        scores_all: by default dev and test are scored whole instead.
+    """
+
+    documents: int | None = None
+    length: int | None = None
+    epochs: int | None = None
+    dev: int | None = None
+    test: int | None = None
+    scores_all: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read ``key=number`` pairs with commas between them.
+
+        Example:
+            >>> Budget.parse("documents=1500, epochs=8")
+            Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
+        """
+        values: dict[str, Any] = {}
+        for part in text.split(","):
+            key, _, value = (piece.strip() for piece in part.partition("="))
+            if key not in BUDGET_KEYS:
+                known = f"known are {', '.join(BUDGET_KEYS)}, as in {BUDGET_EXAMPLE}"
+                raise InputError(f"--budget has no {key!r}", remedy=known)
+            if key in values:
+                raise InputError(f"--budget has {key!r} twice")
+            if not value.isascii() or not value.isdigit() or int(value) < 1:
+                remedy = f"give a whole number from 1, as in {BUDGET_EXAMPLE}"
+                raise InputError(f"--budget: {key} is {value!r}", remedy=remedy)
+            values[key] = int(value)
+        return cls(**values)
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """Return the budget as settings of a run; nothing stands there for what has no bound."""
+        scored = None if self.scores_all else self.documents
+        data = {"limit": self.documents, "dev_limit": self.dev or scored, "test_limit": self.test or scored}
+        sections = {"data": data, "model": {"max_length": self.length}, "training": {"epochs": self.epochs}}
+        return {
+            section: {name: value for name, value in values.items() if value is not None}
+            for section, values in sections.items()
+        }
+
+    def __str__(self) -> str:
+        """Say it in words, for the title of a table."""
+        words = {"documents": "documents", "length": "tokens", "epochs": "epochs"}
+        parts = [f"{getattr(self, key):,} {word}" for key, word in words.items() if getattr(self, key) is not None]
+        scored = [f"{split} {size:,}" for split, size in (("dev", self.dev), ("test", self.test)) if size is not None]
+        return ", ".join([*parts, *(f"scored on {sample}" for sample in scored)])
+
+
+@dataclass(frozen=True)
 class Experiment:
     """What all rows share.
 
     Args:
-        data: the data folder.
-        encoder: the pretrained encoder.
         output: folder of the tables and, in ``runs``, of the runs.
         preset: preset of all rows but those that have one of their own: where heads start, pooling, loss, documents of
             the label tree, tuned decisions, and, unless ``recipe`` is given, the recipe.
         corpus: which of the paper's corpora the data stands for: its λ and γ, and its figures beside ours.
         recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
-        precision: precision of all rows.
-        budget: what each row may spend.
         overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
         keep_models: leave the trained models in the runs' folders.
     """
@@ -82,15 +142,9 @@ class Experiment:
         return self.output / runs / f"{system.key}-{seed}"
 
     def base(self) -> RunConfig:
-        """Return the settings of a run before a row's own.
-
-        Raises:
-            InputError: if an override is wrong, or touches what an option or the budget decides.
-        """
-        reserved = dict(OPTIONS)
-        if self.budget is not None:
-            budget = self.budget.settings()
-            reserved |= {f"{section}.{name}": "--budget" for section, values in budget.items() for name in values}
+        """Return the settings of a run before a row's own; an override of what an option decides is refused."""
+        budget = {} if self.budget is None else self.budget.settings()
+        reserved = OPTIONS | {f"{section}.{name}": "--budget" for section, values in budget.items() for name in values}
         for override in self.overrides:
             key = override.partition("=")[0].strip()
             if key in reserved:
@@ -109,17 +163,18 @@ class Experiment:
         """Return the settings of one run: the preset's, the corpus', the user's, the budget's, the row's.
 
         Raises:
-            InputError: if they do not fit together.
             NotYetError: if they depend on a run that has not been made.
         """
         preset = system.preset or self.preset
         base = self.base().model_dump(exclude_unset=True, exclude={"output"})
         if self.budget is not None:
             base = {section: {**base[section], **values} for section, values in self.budget.settings().items()}
-        model = {**base["model"], **system.model_settings(preset)}
+        own = system.published if preset == "published" and system.published is not None else system.model
+        model = {**base["model"], **own}
         if model.get("architecture") == "hgclr":
             model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
-        training = {**PATIENCE.get(preset, {}), **base["training"], **system.training_settings(self.chosen_recipe)}
+        training = {**PATIENCE.get(preset, {}), **base["training"]}
+        training |= {**(system.recipe if self.chosen_recipe == "paper" else {}), **system.training}
         training |= {**self._length(system, training, seed), "seed": seed}
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))
@@ -140,14 +195,6 @@ class Experiment:
                 raise InputError(f"row {system.key}: {error.what}", remedy=error.remedy) from None
         return run
 
-    def finished(self, system: System, seed: int) -> dict[str, Any] | None:
-        """Return the metrics of a run that was made to its end, or None; nothing is compared."""
-        return _read_json(self.folder(system, seed) / "metrics.json")
-
-    def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
-        """Return the record that was kept of a run, see :func:`record`, or None."""
-        return _read_json(self.folder(system, seed) / SETTINGS)
-
     def _length(self, system: System, training: dict[str, Any], seed: int) -> dict[str, int]:
         """Return the epochs and the patience of a system that takes a multiple of the others'."""
         if system.length == 1:
@@ -164,6 +211,33 @@ class Experiment:
         if metrics is None:
             raise NotYetError
         return metrics
+
+    def finished(self, system: System, seed: int) -> dict[str, Any] | None:
+        """Return the metrics of a run that was made to its end, or None; nothing is compared."""
+        return _read_json(self.folder(system, seed) / "metrics.json")
+
+    def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
+        """Return the record that was kept of a run, see :func:`record`, or None."""
+        return _read_json(self.folder(system, seed) / SETTINGS)
+
+    def finished_runs(self, system: System, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Return the metrics of a system's finished runs by seed, as far as they have the settings of this experiment.
+
+        Their ``settings`` are the record of the run, and ``resumed`` says whether it was killed and went on.
+        """
+        runs = {}
+        for seed in seeds:
+            metrics, made = self.finished(system, seed), self.settings_of(system, seed)
+            if metrics is None or made is None:
+                continue
+            try:
+                wanted = record(system, self.run(system, seed))
+            except (InputError, NotYetError):
+                continue
+            if first_difference(made, wanted, shared=True) is None:
+                resumed = (self.folder(system, seed) / RESUMED).exists()
+                runs[seed] = metrics | {"settings": made, "resumed": resumed}
+        return runs
 
 
 def kept_fraction(metrics: dict[str, Any]) -> float | None:
@@ -194,7 +268,6 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    """Return what a JSON file holds, or None if there is no such file."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["KeptTokens", "Piece", "keep_rule", "keep_tokens", "load_training_model", "some_documents"]
 
 
+BATCH_TOKENS = 4096
+"""Tokens of repeated copies of a text for which draws are made together."""
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Characters of the text that a token stands for.
+    """Characters ``start:stop`` of the text that a token stands for.
 
     Args:
-        start: the first character.
-        stop: the one after the last.
         word: number of the word that the tokenizer split it from.
         share: in how many of all draws it was kept.
         kept: whether it was, in each of the draws that are shown.
@@ -54,8 +56,6 @@ class KeptTokens:
     """A text under its labels, and the tokens that its positive samples keep.
 
     Args:
-        text: the text.
-        labels: indices into the label tree.
         paths: the labels' paths, of the deepest ones only.
         tokens: as the tokenizer writes them, special tokens included, L.
         spans: the characters of each, as start and stop; empty for a special token that the tokenizer added.
@@ -112,28 +112,22 @@ class KeptTokens:
         """The share of tokens kept, over all draws."""
         return float(self.shares[~self.special].mean())
 
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the tokens' shares."""
-        return float(self.shares[~self.special].std(ddof=1)) if self.length > 1 else 0.0
-
-    @property
-    def spread_by_chance(self) -> float:
-        """What that deviation would be if every token were as likely to be kept as any other."""
-        return float(np.sqrt(self.fraction * (1 - self.fraction) / len(self.kept)))
-
-    @property
-    def spread_without_chance(self) -> float:
-        """What that deviation would be if all draws kept the same tokens, as many as they keep on average."""
-        return float(np.sqrt(self.fraction * (1 - self.fraction) * self.length / max(1, self.length - 1)))
+    def spreads(self) -> tuple[float, float, float]:
+        """Return the standard deviation of the tokens' shares; by pure chance, if every token were as likely to be kept
+        as any other; and without chance, if all draws kept the same tokens, as many as they keep on average."""
+        own = float(self.shares[~self.special].std(ddof=1)) if self.length > 1 else 0.0
+        variance = self.fraction * (1 - self.fraction)
+        without = variance * self.length / max(1, self.length - 1)
+        return own, float(np.sqrt(variance / len(self.kept))), float(np.sqrt(without))
 
     def summary(self) -> str:
         """Return in a line what the draws come to."""
         if self.whole:
             return "every draw keeps the whole text"
+        own, by_chance, without_chance = self.spreads()
         return (
-            f"{self.fraction:.0%} kept; between tokens the share varies by ±{self.spread:.2f}"
-            f" (by pure chance {self.spread_by_chance:.2f}, with all draws alike {self.spread_without_chance:.2f})"
+            f"{self.fraction:.0%} kept; between tokens the share varies by ±{own:.2f}"
+            f" (by pure chance {by_chance:.2f}, with all draws alike {without_chance:.2f})"
         )
 
     def pieces(self) -> Iterator[Piece]:
@@ -173,6 +167,8 @@ class KeptTokens:
 
     def to_json(self, taxonomy: Taxonomy) -> dict[str, Any]:
         """Return everything that a figure shows, and the tokens."""
+        own, by_chance, without_chance = self.spreads()
+        kept = self.kept[: self.shown].T.tolist()
         return {
             "text": self.text,
             "labels": [taxonomy.ids[label] for label in self.labels],
@@ -180,50 +176,33 @@ class KeptTokens:
             "characters_read": self.read,
             "tokens_without_special": self.length,
             "kept_share": round(self.fraction, 4),
-            "kept_share_sd_over_tokens": round(self.spread, 4),
-            "kept_share_sd_by_chance_alone": round(self.spread_by_chance, 4),
-            "kept_share_sd_without_chance": round(self.spread_without_chance, 4),
+            "kept_share_sd_over_tokens": round(own, 4),
+            "kept_share_sd_by_chance_alone": round(by_chance, 4),
+            "kept_share_sd_without_chance": round(without_chance, 4),
             "tokens": [
                 {
                     "token": token,
-                    "start": start,
-                    "stop": stop,
-                    "word": word,
-                    "special": bool(special),
-                    "kept_share": round(float(share), 4),
-                    "kept": kept,
+                    "start": self.spans[place][0],
+                    "stop": self.spans[place][1],
+                    "word": self.words[place],
+                    "special": bool(self.special[place]),
+                    "kept_share": round(float(self.shares[place]), 4),
+                    "kept": kept[place],
                 }
-                for token, (start, stop), word, special, share, kept in zip(
-                    self.tokens,
-                    self.spans,
-                    self.words,
-                    self.special,
-                    self.shares,
-                    self.kept[: self.shown].T.tolist(),
-                    strict=True,
-                )
+                for place, token in enumerate(self.tokens)
             ],
         }
-
-
-BATCH_TOKENS = 4096
-"""Tokens of repeated copies of a text for which draws are made together."""
 
 
 def load_training_model(
     folder: Path, *, keep_fraction: float | None = None
 ) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
-    """Load an HGCLR model with its label side, and its tokenizer.
+    """Load an HGCLR model with its label side from ``training-model`` of a run, and its tokenizer.
 
     Args:
-        folder: ``training-model`` of a run.
+        folder: the model's.
         keep_fraction: keep this share of every text's tokens instead of what the model's own rule says.
-
-    Raises:
-        InputError: if there is no such model, it has no label side, or its labels choose no tokens.
-        MissingExtraError: if torch is not installed.
     """
-    require_extra("torch", extra="paper", capability="Showing kept tokens")
     from hgclr.models import hgclr as training_model
     from hgclr.models.base import load_tokenizer
 
@@ -247,11 +226,7 @@ def keep_rule(config: HGCLRSettings) -> str:
 
 
 def some_documents(folder: DataFolder, split: str, count: int, seed: int = 0) -> list[Document]:
-    """Return ``count`` documents of a split, drawn at random, in the order of the file; all if there are fewer.
-
-    Raises:
-        InputError: if a row is bad and may not be skipped, or there are no good ones.
-    """
+    """Return ``count`` documents of a split, drawn at random, in the order of the file; all if there are fewer."""
     documents = list(sample_documents(folder, split, (count, seed)))
     if not documents:
         raise empty_split(folder.split_path(split), 0)
@@ -273,14 +248,11 @@ def keep_tokens(
 
     Args:
         model: with its label side, in evaluation mode.
-        tokenizer: the model's, a fast one.
+        tokenizer: the model's; one that is not fast is refused, and so is a text without a token.
         documents: texts with label indices.
         shown: how many draws a figure will show.
         draws: how many draws the shares are taken over, those shown among them.
         seed: decides all draws; torch's own generator is left as it was.
-
-    Raises:
-        InputError: if the tokenizer is no fast one, or a text has no token but special ones.
     """
     import torch
 
@@ -289,13 +261,8 @@ def keep_tokens(
     state = torch.Generator().manual_seed(seed).get_state()
     taxonomy = model.config.taxonomy
     for document in documents:
-        encoded = tokenizer(
-            document.text,
-            truncation=True,
-            max_length=model.config.max_length,
-            padding=False,
-            return_offsets_mapping=True,
-        )
+        length = model.config.max_length
+        encoded = tokenizer(document.text, truncation=True, max_length=length, return_offsets_mapping=True)
         special = np.isin(encoded["input_ids"], model.config.special_token_ids or [])
         if special.all():
             raise InputError(f"the text {document.text!r:.80} has no tokens", remedy="give a text of some words")

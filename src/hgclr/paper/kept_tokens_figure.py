@@ -1,22 +1,18 @@
-"""Figure 3 as a picture for print, and all its files."""
+"""Figure 3 as files: a page for the screen, a picture for print, and the numbers behind both."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from html import escape
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hgclr.errors import require_extra
 from hgclr.files import write_files
 from hgclr.paper.kept_tokens import KeptTokens, Piece
-from hgclr.presentation import INK, MUTED, render
-from hgclr.presentation import PLOT_STYLE as STYLE
+from hgclr.presentation import INK, MUTED, PLOT_STYLE, render
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -29,135 +25,6 @@ LEVELS = 5
 """Steps in which the share of draws that keep a token is shown."""
 LISTED = 8
 """Words named as kept most and least often."""
-PAGE_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1f; --quiet: #5c5c66; --paper: #ffffff; --card: #f5f5f7; --line: #d9d9df;
-  --kept: #a3162a; --shade: 163 22 42; }
-@media (prefers-color-scheme: dark) { :root { --ink: #ececf0; --quiet: #a2a2ae; --paper: #16161a; --card: #212127;
-  --line: #3a3a44; --kept: #ff9aa6; --shade: 255 120 140; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 54rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.6 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
-h2 { font-size: 1rem; margin: 0 0 .25rem; }
-p { margin: .25rem 0; }
-.quiet, dt { color: var(--quiet); font-size: .875rem; }
-article { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; margin: 1.5rem 0;
-  padding: 1rem 1.25rem; break-inside: avoid; }
-ul.paths { margin: 0 0 .5rem; padding: 0; list-style: none; font-weight: 600; }
-dl { margin: 0; }
-dt { margin-top: .75rem; }
-dd { margin: .1rem 0 0; overflow-wrap: anywhere; }
-.draw { color: var(--quiet); }
-mark { background: none; color: var(--kept); font-weight: 700; text-decoration: underline;
-  text-decoration-thickness: 2px; text-underline-offset: .2em; }
-.share span { border-bottom: 0 solid var(--kept); padding-bottom: 1px; }
-.share .s0 { color: var(--quiet); }
-.share .s1 { background: rgb(var(--shade) / .07); border-bottom-width: 1px; }
-.share .s2 { background: rgb(var(--shade) / .14); border-bottom-width: 2px; }
-.share .s3 { background: rgb(var(--shade) / .22); border-bottom-width: 3px; }
-.share .s4 { background: rgb(var(--shade) / .32); border-bottom-width: 4px; font-weight: 600; }
-.share { line-height: 1.9; }
-@media print { body { max-width: none; padding: 0; } article { background: none; } }
-"""
-
-
-def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, seed: int) -> str:
-    """Return the page: for every document its labels, its draws, and how often each token is kept.
-
-    Kept tokens are coloured, bold and underlined; shares are told by shade and by the thickness of a line, and in
-    numbers where the pointer rests. The page follows the reader's choice of light or dark.
-
-    Args:
-        documents: at least one, all with as many draws.
-        model: how to call the model.
-        rule: which tokens it keeps, in words.
-        seed: that decided the draws.
-    """
-    draws = len(documents[0].kept)
-    scale = " ".join(
-        f'<span class="s{level}">{100 * level // LEVELS}–{100 * (level + 1) // LEVELS} %</span>'
-        for level in range(LEVELS)
-    )
-    articles = "\n".join(_article(number, document) for number, document in enumerate(documents, 1))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tokens kept in positive samples</title>
-<style>{PAGE_STYLE}</style>
-</head>
-<body>
-<h1>Tokens kept in positive samples</h1>
-<p>A positive sample is the text with the tokens that its labels choose. The choice is drawn anew at every step of
-training: <mark>kept tokens</mark> are coloured and underlined, dropped ones grey.</p>
-<p class="quiet">Model: {escape(model)}. It keeps {escape(rule)}. Seed {seed}.</p>
-<p class="quiet share">Share of {draws} draws that keep a token: {scale}</p>
-{articles}
-</body>
-</html>
-"""
-
-
-def _article(number: int, document: KeptTokens) -> str:
-    """Return the part about one document."""
-    paths = "\n".join(f"<li>{escape(path)}</li>" for path in document.paths)
-    cut = (
-        f'<p class="quiet">Longer than the model reads: only the first {document.length} tokens are shown.</p>\n'
-        if document.cut
-        else ""
-    )
-    rows = []
-    for draw in range(document.shown):
-        rows.append(f"<dt>Draw {draw + 1}: {document.counts[draw]} of {document.length} tokens kept</dt>")
-        rows.append(f'<dd class="draw">{_marked(document, partial(_kept, draw=draw))}</dd>')
-    rows.append(f"<dt>{len(document.kept)} draws: {escape(document.summary())}</dt>")
-    rows.append(f'<dd class="share">{_marked(document, _share)}</dd>')
-    return f"""<article>
-<h2>Document {number}</h2>
-<ul class="paths">
-{paths}
-</ul>
-{cut}<dl>
-{chr(10).join(rows)}
-</dl>
-{_extremes(document)}</article>"""
-
-
-def _marked(document: KeptTokens, tags: Callable[[Piece], tuple[str, str]]) -> str:
-    """Return the text with each piece between its tags; pieces of a word with the same tags share one pair."""
-    parts, position = [], 0
-    for (_, (opening, closing)), group in groupby(document.pieces(), key=lambda piece: (piece.word, tags(piece))):
-        pieces = list(group)
-        start, stop = pieces[0].start, pieces[-1].stop
-        parts.append(escape(document.text[position:start]))
-        parts.append(f"{opening}{escape(document.text[start:stop])}{closing}")
-        position = stop
-    return "".join(parts) + (" …" if document.cut else escape(document.text[position:]))
-
-
-def _kept(piece: Piece, draw: int) -> tuple[str, str]:
-    return ("<mark>", "</mark>") if piece.kept[draw] else ("", "")
-
-
-def _share(piece: Piece) -> tuple[str, str]:
-    level = min(LEVELS - 1, int(piece.share * LEVELS))
-    return f'<span class="s{level}" title="{piece.share:.0%}">', "</span>"
-
-
-def _extremes(document: KeptTokens) -> str:
-    """Return the words kept more and less often than the rest, the most telling first; nothing if all are alike."""
-    words = document.word_shares()
-    often = [item for item in words if item[1] > document.fraction]
-    seldom = [item for item in reversed(words) if item[1] < document.fraction]
-    if not often or not seldom:
-        return ""
-    most, least = (
-        ", ".join(f"{escape(word)} {share:.0%}" for word, share in some[:LISTED]) for some in (often, seldom)
-    )
-    return f'<p class="quiet">Most often: {most}.<br>Least often: {least}.</p>\n'
-
-
 KEPT, DROPPED = (163, 22, 42), (120, 120, 120)
 COLUMNS, GUTTER, NUMBER = 92, 15, 4
 """Characters in a line of a document, to the left of it, and to the left of its labels."""
@@ -169,6 +36,7 @@ TALLEST = 60 * 72.0
 """Points after which no further document is begun; the HTML has them all."""
 FONT = "DejaVu Sans Mono"
 LEGEND = "Kept tokens are red, bold and underlined. Over many draws: the redder and thicker, the more of them keep it."
+Look = TypeVar("Look")
 
 
 def write_kept_tokens(
@@ -184,18 +52,14 @@ def write_kept_tokens(
     """Write ``figure3.html``, ``figure3.png`` and ``figure3.json`` into a folder, and return their paths.
 
     Args:
-        documents: at least one.
+        documents: at least one, all with as many draws.
         taxonomy: the label tree.
         folder: made if it is not there; other files in it stay.
         model: how to call the model.
         rule: which tokens it keeps, in words.
         seed: that decided the draws.
         report: what the JSON shall say beside all this, such as the machine.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
     """
-    figure = draw_kept_tokens(documents, rule)
     numbers = {
         **(report or {}),
         "model": model,
@@ -209,23 +73,65 @@ def write_kept_tokens(
         folder,
         {
             "figure3.html": kept_tokens_html(documents, model=model, rule=rule, seed=seed).encode(),
-            "figure3.png": render(figure, "png"),
+            "figure3.png": render(draw_kept_tokens(documents, rule), "png"),
             "figure3.json": (json.dumps(numbers, indent=1, ensure_ascii=False) + "\n").encode(),
         },
     )
 
 
-def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
-    """Draw the documents one below the other: labels, the draws, and how often each token is kept.
+def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, seed: int) -> str:
+    """Return the page: for every document its labels, its draws, and how often each token is kept.
 
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
+    Kept tokens are coloured, bold and underlined; shares are told by shade and by the thickness of a line, and in
+    numbers where the pointer rests. The page follows the reader's choice of light or dark.
     """
-    require_extra("matplotlib", extra="paper", capability="Drawing a figure")
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(
+        loader=PackageLoader("hgclr.paper"), autoescape=True, trim_blocks=True, keep_trailing_newline=True
+    )
+    return environment.get_template("kept_tokens.html.jinja").render(
+        documents=documents,
+        model=model,
+        rule=rule,
+        seed=seed,
+        levels=LEVELS,
+        draws=lambda document, draw: _stretches(document, lambda piece: piece.kept[draw]),
+        shares=lambda document: _stretches(document, _share),
+        extremes=_extremes,
+    )
+
+
+def _stretches(document: KeptTokens, look: Callable[[Piece], Look]) -> Iterator[tuple[str, Look | None]]:
+    """Yield the text part by part with what ``look`` says of it: pieces of a word that look alike are one part."""
+    position = 0
+    for (_, value), group in groupby(document.pieces(), key=lambda piece: (piece.word, look(piece))):
+        pieces = list(group)
+        yield document.text[position : pieces[0].start], None
+        position = pieces[-1].stop
+        yield document.text[pieces[0].start : position], value
+    yield (" …" if document.cut else document.text[position:]), None
+
+
+def _share(piece: Piece) -> tuple[int, str]:
+    return min(LEVELS - 1, int(piece.share * LEVELS)), f"{piece.share:.0%}"
+
+
+def _extremes(document: KeptTokens) -> tuple[list[str], list[str]]:
+    """Return the words kept more and less often than the rest, the most telling first."""
+    words = document.word_shares()
+    often = [item for item in words if item[1] > document.fraction]
+    seldom = [item for item in reversed(words) if item[1] < document.fraction]
+    most, least = ([f"{word} {share:.0%}" for word, share in some[:LISTED]] for some in (often, seldom))
+    return most, least
+
+
+def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
+    """Draw the documents one below the other: labels, the draws, and how often each token is kept."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLOT_STYLE):
         figure = Figure()
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
@@ -237,11 +143,9 @@ def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
 
 
 class _Look(NamedTuple):
-    """How characters are set: colour and weight of type, and thickness of the line below, 0 for none."""
-
     colour: str
     bold: bool
-    line: float
+    line: float  # its thickness below the type, 0 for none
 
 
 PLAIN = _Look(MUTED, False, 0.0)
@@ -254,7 +158,6 @@ class _Writer:
         self.axes, self.height = axes, MARGIN
 
     def write(self, documents: Sequence[KeptTokens], rule: str) -> float:
-        """Write everything and return how high it is."""
         self.plain("Tokens kept in positive samples", size=11, bold=True)
         self.plain(f"The model keeps {rule}.", colour=MUTED)
         self.plain(LEGEND, colour=MUTED)
@@ -268,7 +171,6 @@ class _Writer:
         return self.height + MARGIN
 
     def document(self, number: int, document: KeptTokens) -> None:
-        """Write about one document."""
         for place, path in enumerate(document.paths):
             if not place:
                 self.axes.text(MARGIN, self.height + 1.1 * LINE, f"{number}.", fontsize=SIZE, fontweight="bold")
@@ -280,7 +182,6 @@ class _Writer:
         self.plain(document.summary(), indent=GUTTER, colour=MUTED)
 
     def plain(self, text: str, *, indent: int = 0, size: float = SIZE, bold: bool = False, colour: str = INK) -> None:
-        """Write lines of one look."""
         room = round((COLUMNS + GUTTER - indent) * (1.0 if bold else 1.1))  # plain type runs narrower than typewriter's
         for line in wrap(text, room):
             self.height += 1.1 * LINE

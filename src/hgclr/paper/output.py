@@ -1,18 +1,18 @@
-"""Write a table as Markdown, CSV and JSON."""
+"""A table in words: as people read it, and as Markdown, CSV and JSON files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.paper.summary import AVERAGES, Line, Spread, Summary
 
-__all__ = ["MISSING", "cells", "columns", "rounded", "write_table"]
+__all__ = ["MISSING", "markdown_table", "rounded", "table_cells", "write_table"]
 
 MISSING = "—"
 
@@ -24,96 +24,36 @@ def write_table(summary: Summary, folder: Path) -> list[Path]:
         "csv": comma_separated(summary),
         "json": json.dumps(rounded(summary.to_json()), indent=2, ensure_ascii=False) + "\n",
     }
-    files = []
-    for suffix, text in texts.items():
-        files.append(folder / f"{summary.name}.{suffix}")
-        with atomic_file(files[-1]) as path:
-            path.write_text(text, encoding="utf-8", newline="")
-    return files
+    return write_files(folder, {f"{summary.name}.{suffix}": text.encode() for suffix, text in texts.items()})
 
 
-def columns(summary: Summary) -> list[str]:
-    """Return the headings of the table; columns for which no row has a figure are left out."""
+def table_cells(summary: Summary) -> list[list[str]]:
+    """Return the headings and then each row's cells; columns for which no row has a figure are left out."""
+    paper = any(line.paper is not None for line in summary.lines)
+    tuned = any(line.tuned is not None for line in summary.lines)
     gain = f"gain over {summary.base}"
-    paper, tuned = _has_paper(summary), _has_tuned(summary)
-    ours = "at one half" if tuned else "ours"
-    return [
-        "Micro / Macro-F1",
-        *(["paper", ours, "ours − paper", f"{gain}, paper", f"{gain}, ours"] if paper else [ours, gain]),
-        *(["tuned on dev", "gain, tuned"] if tuned else []),
-        "seeds",
-        "seconds",
-        "kept",
-    ]
-
-
-def cells(summary: Summary, line: Line) -> list[str]:
-    """Return the cells of a row, as people read them."""
-    ours = "refused" if line.ours is None and line.refused else _pair(line.ours)
-    gain = _pair(line.gain, signed=True)
-    paper = [_pair(line.paper)], [_pair(line.difference, signed=True), _pair(line.paper_gain, signed=True)]
-    scores = [*paper[0], ours, *paper[1], gain] if _has_paper(summary) else [ours, gain]
-    if _has_tuned(summary):
-        scores += [_pair(line.tuned), _pair(line.tuned_gain, signed=True)]
-    seconds = MISSING if line.seconds is None else f"{line.seconds.mean:,.0f}"
-    kept = MISSING if line.kept is None else f"{line.kept.mean:.1%}"
-    return [line.title, *scores, str(len(line.runs)), seconds, kept]
-
-
-def markdown(summary: Summary) -> str:
-    """Return the table with its title, what it was made from, and its notes."""
-    head = columns(summary)
-    rows = [head, ["---", *["---:"] * (len(head) - 1)], *(cells(summary, line) for line in summary.lines)]
-    lines = [f"# {summary.title}", "", summary.setting + ".", ""]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    lines += ["", *(f"- {note}" for note in [*summary.notes, *_machines(summary)])]
-    if summary.command:
-        lines += ["", f"Made by `{summary.command}`."]
-    return "\n".join(lines) + "\n"
-
-
-def comma_separated(summary: Summary) -> str:
-    """Return the table with one number per column, unrounded, empty where there is none."""
-    names = ["key", "title", "seeds"]
-    for average in AVERAGES:
-        names += [
-            f"{average}_{name}" for name in ("paper", "mean", "sd", "difference", "paper_gain", "gain", "gain_sd")
-        ]
-        names += [f"{average}_tuned_{name}" for name in ("mean", "sd", "gain", "gain_sd")]
-    names += ["seconds", "kept", "refused"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for line in summary.lines:
-        row: list[Any] = [line.key, line.title, len(line.runs)]
-        for average in AVERAGES:
-            ours, gain = (spreads and spreads.get(average) for spreads in (line.ours, line.gain))
-            row += [_value(line.paper, average), ours and ours.mean, ours and ours.sd, _value(line.difference, average)]
-            row += [_value(line.paper_gain, average), gain and gain.mean, gain and gain.sd]
-            for spread in (spreads and spreads.get(average) for spreads in (line.tuned, line.tuned_gain)):
-                row += [spread and spread.mean, spread and spread.sd]
-        row += [line.seconds and line.seconds.mean, line.kept and line.kept.mean, "; ".join(line.refused.values())]
-        writer.writerow(["" if cell is None else round(cell, 4) if isinstance(cell, float) else cell for cell in row])
-    return text.getvalue()
-
-
-def _has_paper(summary: Summary) -> bool:
-    return any(line.paper is not None for line in summary.lines)
-
-
-def _has_tuned(summary: Summary) -> bool:
-    return any(line.tuned is not None for line in summary.lines)
-
-
-def _value(values: Mapping[str, float] | None, average: str) -> float | None:
-    return None if values is None else values[average]
+    columns: dict[str, Callable[[Line], str]] = {"Micro / Macro-F1": lambda line: line.title}
+    if paper:
+        columns["paper"] = lambda line: _pair(line.paper)
+    columns["at one half" if tuned else "ours"] = lambda line: (
+        "refused" if line.ours is None and line.refused else _pair(line.ours)
+    )
+    if paper:
+        columns["ours − paper"] = lambda line: _pair(line.difference, signed=True)
+        columns[f"{gain}, paper"] = lambda line: _pair(line.paper_gain, signed=True)
+    columns[f"{gain}, ours" if paper else gain] = lambda line: _pair(line.gain, signed=True)
+    if tuned:
+        columns["tuned on dev"] = lambda line: _pair(line.tuned)
+        columns["gain, tuned"] = lambda line: _pair(line.tuned_gain, signed=True)
+    columns["seeds"] = lambda line: str(len(line.runs))
+    columns["seconds"] = lambda line: MISSING if line.seconds is None else f"{line.seconds.mean:,.0f}"
+    columns["kept"] = lambda line: MISSING if line.kept is None else f"{line.kept.mean:.1%}"
+    return [list(columns), *([cell(line) for cell in columns.values()] for line in summary.lines)]
 
 
 def _pair(values: Mapping[str, float | Spread] | None, *, signed: bool = False) -> str:
     """Return Micro- and Macro-F1 in one cell."""
-    if values is None:
-        return MISSING
-    return " / ".join(_number(values[average], signed) for average in AVERAGES)
+    return MISSING if values is None else " / ".join(_number(values[average], signed) for average in AVERAGES)
 
 
 def _number(value: float | Spread, signed: bool) -> str:
@@ -121,6 +61,21 @@ def _number(value: float | Spread, signed: bool) -> str:
     if isinstance(value, Spread):
         mean, sd = value.mean, f" ± {MISSING if value.sd is None else f'{value.sd:.2f}'}"
     return (f"{mean:+.2f}" if signed else f"{mean:.2f}") + sd
+
+
+def markdown(summary: Summary) -> str:
+    """Return the table with its title, what it was made from, and its notes."""
+    lines = [f"# {summary.title}", "", summary.setting + ".", "", *markdown_table(table_cells(summary)), ""]
+    lines += [f"- {note}" for note in [*summary.notes, *_machines(summary)]]
+    if summary.command:
+        lines += ["", f"Made by `{summary.command}`."]
+    return "\n".join(lines) + "\n"
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose first row are headings and whose first column is text, the others numbers."""
+    ruled = [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in ruled]
 
 
 def _machines(summary: Summary) -> list[str]:
@@ -132,6 +87,46 @@ def _machines(summary: Summary) -> list[str]:
         packages = ", ".join(f"{name} {facts['packages'].get(name)}" for name in ("torch", "transformers"))
         notes.append(f"Commit {commit}{changed}; {facts['processor']}, {facts['threads']} threads; {packages}.")
     return list(dict.fromkeys(notes))
+
+
+def comma_separated(summary: Summary) -> str:
+    """Return the table with one number per column, empty where there is none."""
+    text = io.StringIO()
+    rows = [_numbers(line) for line in summary.lines]
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()})
+    return text.getvalue()
+
+
+def _numbers(line: Line) -> dict[str, Any]:
+    """Return the cells of a row of the CSV by column."""
+    row: dict[str, Any] = {"key": line.key, "title": line.title, "seeds": len(line.runs)}
+    for average in AVERAGES:
+        ours, gain, tuned, tuned_gain = (
+            (None, None) if spreads is None else (spreads[average].mean, spreads[average].sd)
+            for spreads in (line.ours, line.gain, line.tuned, line.tuned_gain)
+        )
+        paper, difference, paper_gain = (
+            None if values is None else values[average] for values in (line.paper, line.difference, line.paper_gain)
+        )
+        cells = {
+            "paper": paper,
+            "mean": ours[0],
+            "sd": ours[1],
+            "difference": difference,
+            "paper_gain": paper_gain,
+            "gain": gain[0],
+            "gain_sd": gain[1],
+            "tuned_mean": tuned[0],
+            "tuned_sd": tuned[1],
+            "tuned_gain": tuned_gain[0],
+            "tuned_gain_sd": tuned_gain[1],
+        }
+        row |= {f"{average}_{name}": value for name, value in cells.items()}
+    row["seconds"], row["kept"] = line.seconds and line.seconds.mean, line.kept and line.kept.mean
+    return row | {"refused": "; ".join(line.refused.values())}
 
 
 def rounded(value: Any) -> Any:

@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from transformers import TrainerCallback
 
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.paper.classical import run_classical
 from hgclr.paper.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
 from hgclr.paper.output import write_table
@@ -23,7 +22,7 @@ from hgclr.provenance import first_difference
 from hgclr.training import train
 from hgclr.training.preparation import data_folder
 
-__all__ = ["Step", "Watch", "check_runs", "reproduce", "run_row"]
+__all__ = ["Step", "Watch", "check_runs", "reproduce"]
 
 logger = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
@@ -66,16 +65,13 @@ def reproduce(
     optional part that is missing) is noted in the table with the reason, and the others go on.
 
     Args:
-        table: which table.
+        table: which table; its files go to ``experiment.output``.
         seeds: at least one.
         experiment: what all rows share.
         rows: keys of its rows; by default all but the extra ones.
         command: the command line, for the record.
         watch: shows each run's progress.
         on_table: called with the table each time that it has been written.
-
-    Returns:
-        The table; its files stand in ``experiment.output``.
 
     Raises:
         InputError: before anything is run, if a key is unknown, the data lacks a split, or ``experiment.output``
@@ -97,9 +93,8 @@ def reproduce(
             if system.after is not None and (reason := refused.get((system.after, seed))) is not None:
                 refused[system.key, seed] = f"it needs a run of {system.after}, which was refused: {reason}"
                 continue
-            step = Step(number, len(systems), seed, system.key)
             try:
-                _run(system, experiment, step, watch)
+                _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
             except HGCLRError as error:
                 refused[system.key, seed] = str(error)
             written()
@@ -109,15 +104,19 @@ def reproduce(
 def check_runs(
     table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
 ) -> list[System]:
-    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs.
-
-    Raises:
-        InputError: as :func:`reproduce` does before anything is run.
-    """
-    systems = _with_needed([SYSTEMS[row.system] for row in table.choose(rows)])
+    """Return the systems that rows of a table need, after making sure that nothing is in the way of their runs."""
+    systems = _with_needed([row.system for row in table.choose(rows)])
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
-    _check_split(table, experiment)
+    base = experiment.base()
+    may_hold_out = table.split == "dev" and base.data.dev_share is not None
+    if not may_hold_out and table.split not in data_folder(base, base.data.taxonomy).splits:
+        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
+        raise InputError(
+            f"{table.key} shows scores on {table.split}, and there is no such split",
+            path=base.data.path,
+            remedy=f"add {table.split}.jsonl{hold_out}",
+        )
     for seed in seeds:
         for system in systems:
             try:
@@ -127,62 +126,24 @@ def check_runs(
     return systems
 
 
-def run_row(key: str, seed: int, experiment: Experiment, *, watch: Watch = unwatched) -> Path:
-    """Run one row with one seed, or find it done, and return the folder of its run.
-
-    With ``experiment.keep_models`` the folder holds ``model`` and ``training-model``, see :func:`hgclr.training.train`.
-
-    Raises:
-        InputError: if there is no such row, it cannot be run, or its folder holds a run with other settings.
-    """
-    if key not in SYSTEMS:
-        raise InputError(f"there is no row {key!r}", remedy=f"known are {', '.join(SYSTEMS)}")
-    systems = _with_needed([SYSTEMS[key]])
-    for number, system in enumerate(systems, 1):
-        _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
-    return experiment.folder(SYSTEMS[key], seed)
-
-
-def _check_split(table: Table, experiment: Experiment) -> None:
-    """Make sure that there is something to show; dev may be held out of train."""
-    data = experiment.base().data
-    missing = table.split not in data_folder(experiment.base(), data.taxonomy).splits
-    if missing and not (table.split == "dev" and data.dev_share is not None):
-        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
-        raise InputError(
-            f"{table.key} shows scores on {table.split}, and there is no such split",
-            path=data.path,
-            remedy=f"add {table.split}.jsonl{hold_out}",
-        )
-
-
-def _with_needed(systems: Sequence[System]) -> list[System]:
-    """Put before each system the one that it needs a run of."""
-    ordered: dict[str, System] = {}
-    for system in systems:
-        if system.after is not None:
-            ordered.setdefault(system.after, SYSTEMS[system.after])
-        ordered.setdefault(system.key, system)
-    return list(ordered.values())
+def _with_needed(keys: Sequence[str]) -> list[System]:
+    """Return systems, each after the one that it needs a run of."""
+    needed = [each for key in keys for each in (SYSTEMS[key].after, key) if each is not None]
+    return [SYSTEMS[key] for key in dict.fromkeys(needed)]
 
 
 def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
-    """Return the record of a run, after making sure that its folder holds nothing, or that run.
-
-    Raises:
-        InputError: if it holds another.
-        NotYetError: if the settings depend on a run that has not been made.
-    """
+    """Return the record of a run, after making sure that its folder holds nothing, or that run."""
     folder = experiment.folder(system, seed)
     wanted = record(system, experiment.run(system, seed))
     finished = experiment.finished(system, seed) is not None
     if not finished and not (folder / CHECKPOINTS).exists():  # a row that was refused, or killed early, left nothing
         return wanted
     remedy = "give another --output, or delete that folder"
-    found = experiment.settings_of(system, seed)
-    if found is None:
+    there = experiment.settings_of(system, seed)
+    if there is None:
         raise InputError(f"{folder} holds a run that hgclr reproduce did not make", remedy=remedy)
-    if difference := first_difference(found, wanted, shared=True):
+    if difference := first_difference(there, wanted, shared=True):
         place, before, now = difference
         raise InputError(
             f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
@@ -198,8 +159,7 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
     folder = experiment.folder(system, step.seed)
     checkpoints = folder / CHECKPOINTS
     if experiment.finished(system, step.seed) is None:
-        with atomic_file(folder / SETTINGS) as path:
-            path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        write_files(folder, {SETTINGS: (json.dumps(wanted, indent=2) + "\n").encode()})
         if checkpoints.exists():
             (folder / RESUMED).touch()
         run = experiment.run(system, step.seed)

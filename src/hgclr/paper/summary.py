@@ -1,22 +1,25 @@
-"""Sum up the runs of a table."""
+"""A table in numbers: what the runs of its rows come to, beside the paper's figures, with notes on what they mean."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hgclr.config import method_settings
-from hgclr.errors import InputError
-from hgclr.paper.experiment import RESUMED, Experiment, NotYetError, kept_fraction, record
+from hgclr.paper.experiment import Experiment, kept_fraction
 from hgclr.paper.systems import CORPORA, SYSTEMS, Row, Table
-from hgclr.provenance import first_difference, portable
+from hgclr.provenance import portable
 
-__all__ = ["AVERAGES", "Line", "Spread", "Summary", "finished_runs", "summarise"]
+__all__ = ["AVERAGES", "Line", "Spread", "Summary", "machines_of", "summarise", "training_seconds"]
 
 AVERAGES = ("micro", "macro")
+WHOLE = 0.95
+"""Share of tokens from which a positive sample hardly differs from the text."""
+Runs = Mapping[int, dict[str, Any]]
+"""Metrics by seed."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,6 @@ class Line:
     """A row of the table; scores are in percent, by ``micro`` and ``macro``.
 
     Args:
-        key: the row's key.
-        title: what the table calls it.
         paper: the paper's F1.
         ours: ours on the split that the table shows, where a label is given from a probability of one half.
         difference: mean of ours minus the paper's.
@@ -54,7 +55,6 @@ class Line:
         refused: why it could not be run, by seed.
         runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
         settings: all settings of its first run but the seed.
-        documents, labels: sizes.
     """
 
     key: str
@@ -93,22 +93,174 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything in plain Python types; the lines are called ``rows``, as on the command line."""
-        content = asdict(self)
-        return {"rows" if name == "lines" else name: value for name, value in content.items()}
+        return {"rows" if name == "lines" else name: value for name, value in asdict(self).items()}
 
 
-WHOLE = 0.95
-"""Share of tokens from which a positive sample hardly differs from the text."""
+def summarise(
+    table: Table,
+    chosen: Sequence[Row],
+    seeds: Sequence[int],
+    experiment: Experiment,
+    refused: Mapping[tuple[str, int], str],
+    command: str,
+) -> Summary:
+    """Sum up the chosen rows, and other rows of the table that are done with the same settings.
+
+    ``refused`` tells why a row could not be run, by its key and the seed.
+    """
+    runs = {
+        row.system: {} if row.printed else experiment.finished_runs(SYSTEMS[row.system], seeds) for row in table.rows
+    }
+    base = next(row for row in table.rows if row.system == table.base)
+    shown = [
+        row
+        for row in table.rows
+        if row in chosen or runs[row.system] or (row.printed and experiment.corpus in row.paper)
+    ]
+    machines = machines_of(runs[row.system] for row in shown)
+    lines = [
+        _line(
+            row,
+            None if row == base else base,
+            table.split,
+            experiment.corpus,
+            runs,
+            refused={seed: refused[row.system, seed] for seed in seeds if (row.system, seed) in refused},
+            machines=machines,
+        )
+        for row in shown
+    ]
+    budget = "" if experiment.budget is None else f" (budget: {experiment.budget})"
+    return Summary(
+        name=table.key if experiment.preset == "default" else f"{table.key}-{experiment.preset}",
+        title=table.title + budget,
+        setting=_setting(table, experiment, lines, seeds),
+        split=table.split,
+        corpus=experiment.corpus,
+        base=base.title,
+        seeds=list(seeds),
+        lines=lines,
+        notes=_notes(table, experiment, lines, base),
+        machines=machines,
+        command=command,
+    )
 
 
-def setting_of(table: Table, experiment: Experiment, lines: Sequence[Line], seeds: Sequence[int]) -> str:
+def machines_of(rows: Iterable[Runs]) -> list[dict[str, Any]]:
+    """Return the machines that the runs of rows were made on, each once."""
+    machines: list[dict[str, Any]] = []
+    for run in (run for runs in rows for run in runs.values()):
+        if run["machine"] not in machines:
+            machines.append(run["machine"])
+    return machines
+
+
+def training_seconds(runs: Runs) -> Spread | None:
+    """Return the seconds of training; those of runs that were killed and went on are left out."""
+    return Spread.of([run["seconds"] for run in runs.values() if not run["resumed"]])
+
+
+def _line(
+    row: Row,
+    base: Row | None,
+    split: str,
+    corpus: str,
+    all_runs: Mapping[str, Runs],
+    *,
+    refused: dict[int, str],
+    machines: list[dict[str, Any]],
+) -> Line:
+    """Sum up one row; ``base`` is the row that gains are measured from, None for that row itself."""
+    runs, base_runs = all_runs[row.system], {} if base is None else all_runs[base.system]
+    ours, gain = _scores_and_gains(runs, base_runs, split, tuned=False)
+    tuned, tuned_gain = _scores_and_gains(runs, base_runs, split, tuned=True)
+    paper, base_paper = (
+        dict(zip(AVERAGES, each.paper[corpus], strict=True)) if each is not None and corpus in each.paper else None
+        for each in (row, base)
+    )
+    first = next(iter(runs.values()), None)
+    settings: dict[str, Any] | None = None
+    if first is not None:
+        training = {name: value for name, value in first["settings"]["training"].items() if name != "seed"}
+        settings = portable(first["settings"] | {"training": training})
+    return Line(
+        key=row.system,
+        title=row.title,
+        paper=paper,
+        ours=ours,
+        difference={average: ours[average].mean - paper[average] for average in AVERAGES} if paper and ours else None,
+        paper_gain={average: paper[average] - base_paper[average] for average in AVERAGES}
+        if paper and base_paper
+        else None,
+        gain=gain,
+        tuned=tuned,
+        tuned_gain=tuned_gain,
+        seconds=training_seconds(runs),
+        kept=Spread.of([kept for run in runs.values() if (kept := kept_fraction(run)) is not None]),
+        refused=refused,
+        runs=[_run(seed, run, machines) for seed, run in runs.items()],
+        settings=settings,
+        documents=None if first is None else first["documents"],
+        labels=None if first is None else first["labels"],
+    )
+
+
+def _scores_and_gains(
+    runs: Runs, base_runs: Runs, split: str, *, tuned: bool
+) -> tuple[dict[str, Spread] | None, dict[str, Spread] | None]:
+    """Return Micro- and Macro-F1, and what they gain over the base's seed by seed; None where no run has them."""
+    scores, gains = {}, {}
+    for average in AVERAGES:
+        own, of_base = (
+            {seed: value for seed, run in some.items() if (value := _f1(run, split, average, tuned=tuned)) is not None}
+            for some in (runs, base_runs)
+        )
+        if (spread := Spread.of(list(own.values()))) is not None:
+            scores[average] = spread
+        if (spread := Spread.of([value - of_base[seed] for seed, value in own.items() if seed in of_base])) is not None:
+            gains[average] = spread
+    return scores or None, gains or None
+
+
+def _f1(run: Mapping[str, Any], split: str, average: str, *, tuned: bool) -> float | None:
+    """Return the F1 of a run in percent, at one half or with tuned decisions; on dev, that of halves not tuned on."""
+    scores = (run.get("tuned") or {}) if tuned else run
+    if split not in scores:
+        return None
+    of_halves = tuned and split == "dev"
+    return float(100 * (scores["dev"]["after"][f"{average}_f1"] if of_halves else scores[split][average]["f1"]))
+
+
+def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
+    splits: list[str] = [split for split in ("dev", "test") if split in run]
+    half, tuned = (
+        {split: {average: _f1(run, split, average, tuned=is_tuned) for average in AVERAGES} for split in splits}
+        for is_tuned in (False, True)
+    )
+    return {
+        "seed": seed,
+        **half,
+        "tuned": {**tuned, **{name: run["tuned"].get(name) for name in ("rule", "thresholds")}}
+        if "tuned" in run
+        else None,
+        "seconds": run["seconds"],
+        "resumed": run["resumed"],
+        "kept": kept_fraction(run),
+        "label_documents": run.get("label_documents", 0),
+        "epochs": len(run["history"]),
+        "precision": run["precision"],
+        "recipe": run["recipe"],
+        "commit": run["machine"]["commit"],
+        "machine": machines.index(run["machine"]),
+    }
+
+
+def _setting(table: Table, experiment: Experiment, lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """Return a line on what the table was made from."""
-    done = [line for line in lines if line.documents is not None]
     parts = [experiment.data.name]
-    if done:
-        documents = done[0].documents or {}
-        sizes = ", ".join(f"{split} {size:,}" for split, size in documents.items())
-        parts.append(f"{done[0].labels:,} labels, documents: {sizes}")
+    if done := next((line for line in lines if line.documents is not None), None):
+        sizes = ", ".join(f"{split} {size:,}" for split, size in (done.documents or {}).items())
+        parts.append(f"{done.labels:,} labels, documents: {sizes}")
     parts.append(Path(experiment.encoder).name)
     preset = "" if table.key == "systems" else f"preset {experiment.preset}, "
     parts.append(f"{preset}recipe {experiment.chosen_recipe}, {experiment.precision}")
@@ -116,15 +268,14 @@ def setting_of(table: Table, experiment: Experiment, lines: Sequence[Line], seed
     return "; ".join(parts)
 
 
-def notes_of(table: Table, experiment: Experiment, lines: Sequence[Line], base: Row) -> list[str]:
+def _notes(table: Table, experiment: Experiment, lines: Sequence[Line], base: Row) -> list[str]:
     """Return what the figures mean, and what went otherwise than planned."""
     notes = list(table.notes)
     if any(line.paper for line in lines):
-        corpus = CORPORA[experiment.corpus]
         notes.append(
-            f"The paper's figures: {corpus}, all documents, bert-base-uncased, one seed. Where data, encoder or budget "
-            f"are others, the difference from them means little; the gains over {base.title}, the paper's and ours, "
-            "can be compared."
+            f"The paper's figures: {CORPORA[experiment.corpus]}, all documents, bert-base-uncased, one seed. Where "
+            f"data, encoder or budget are others, the difference from them means little; the gains over {base.title}, "
+            "the paper's and ours, can be compared."
         )
     systems = [(line, SYSTEMS[line.key]) for line in lines if line.key in SYSTEMS]
     if any(system.length == 5 for _, system in systems):
@@ -140,201 +291,20 @@ def notes_of(table: Table, experiment: Experiment, lines: Sequence[Line], base: 
         )
     if experiment.chosen_recipe == "paper":
         for line, system in systems:
-            if own := system.recipe:
-                listed = ", ".join(f"{name} {value}" for name, value in own.items())
+            if system.recipe:
+                listed = ", ".join(f"{name} {value}" for name, value in system.recipe.items())
                 notes.append(f"{line.title} has the recipe of its own paper: {listed}.")
-    if positives := [_positives(line) for line in lines if line.kept is not None]:
-        notes.append(f"Share of tokens that positive samples kept: {'; '.join(positives)}.")
+    kept = [
+        f"{line.title} {line.kept.mean:.1%}{', as good as the text itself' if line.kept.mean >= WHOLE else ''}"
+        for line in lines
+        if line.kept is not None
+    ]
+    if kept:
+        notes.append(f"Share of tokens that positive samples kept: {'; '.join(kept)}.")
     if any(len(line.runs) > 1 for line in lines):
         notes.append("± is the standard deviation over the seeds; gains are taken seed by seed, on the same documents.")
     for line in lines:
         notes.extend(f"{line.title}, seed {seed}, could not be run: {reason}" for seed, reason in line.refused.items())
-    resumed = [line.title for line in lines if any(run["resumed"] for run in line.runs)]
-    if resumed:
+    if resumed := [line.title for line in lines if any(run["resumed"] for run in line.runs)]:
         notes.append(f"Killed and resumed, left out of the seconds: runs of {', '.join(resumed)}.")
     return notes
-
-
-def _positives(line: Line) -> str:
-    """Say what the positive samples of a row were."""
-    assert line.kept is not None
-    text = "" if line.kept.mean < WHOLE else ", as good as the text itself"
-    return f"{line.title} {line.kept.mean:.1%}{text}"
-
-
-def summarise(
-    table: Table,
-    chosen: Sequence[Row],
-    seeds: Sequence[int],
-    experiment: Experiment,
-    refused: Mapping[tuple[str, int], str],
-    command: str,
-) -> Summary:
-    """Sum up the chosen rows, and other rows of the table that are done with the same settings.
-
-    Args:
-        table: which table.
-        chosen: its rows that are being run.
-        seeds: the seeds to show.
-        experiment: what all rows share.
-        refused: why a row could not be run, by its key and the seed.
-        command: the command line, for the record.
-    """
-    runs = {row.system: {} if row.printed else finished_runs(row, seeds, experiment) for row in table.rows}
-    base = next(row for row in table.rows if row.system == table.base)
-    shown = [
-        row
-        for row in table.rows
-        if row in chosen or runs[row.system] or (row.printed and experiment.corpus in row.paper)
-    ]
-    machines: list[dict[str, Any]] = []
-    for metrics in (metrics for row in shown for metrics in runs[row.system].values()):
-        if metrics["machine"] not in machines:
-            machines.append(metrics["machine"])
-    lines = [
-        _line(
-            row,
-            base,
-            table.split,
-            experiment,
-            runs[row.system],
-            runs[base.system],
-            {seed: refused[row.system, seed] for seed in seeds if (row.system, seed) in refused},
-            machines,
-        )
-        for row in shown
-    ]
-    budget = "" if experiment.budget is None else f" (budget: {experiment.budget})"
-    return Summary(
-        name=table.key if experiment.preset == "default" else f"{table.key}-{experiment.preset}",
-        title=table.title + budget,
-        setting=setting_of(table, experiment, lines, seeds),
-        split=table.split,
-        corpus=experiment.corpus,
-        base=base.title,
-        seeds=list(seeds),
-        lines=lines,
-        notes=notes_of(table, experiment, lines, base),
-        machines=machines,
-        command=command,
-    )
-
-
-def finished_runs(row: Row, seeds: Sequence[int], experiment: Experiment) -> dict[int, dict[str, Any]]:
-    """Return the metrics of a row's finished runs by seed, as far as they have the settings of this experiment."""
-    system, found = SYSTEMS[row.system], {}
-    for seed in seeds:
-        metrics = experiment.finished(system, seed)
-        if metrics is None:
-            continue
-        try:
-            wanted = record(system, experiment.run(system, seed))
-        except (InputError, NotYetError):
-            continue
-        made = experiment.settings_of(system, seed)
-        if made is not None and first_difference(made, wanted, shared=True) is None:
-            found[seed] = metrics | {
-                "settings": made,
-                "resumed": (experiment.folder(system, seed) / RESUMED).exists(),
-            }
-    return found
-
-
-def _line(
-    row: Row,
-    base: Row,
-    split: str,
-    experiment: Experiment,
-    runs: Mapping[int, dict[str, Any]],
-    base_runs: Mapping[int, dict[str, Any]],
-    refused: dict[int, str],
-    machines: list[dict[str, Any]],
-) -> Line:
-    paper, base_paper = row.paper.get(experiment.corpus), base.paper.get(experiment.corpus)
-    scores, gains = _scores_and_gains(half_f1, split, runs, base_runs)
-    tuned, tuned_gains = _scores_and_gains(tuned_f1, split, runs, base_runs)
-    if row == base:
-        gains = tuned_gains = None
-    figures = None if paper is None else dict(zip(AVERAGES, paper, strict=True))
-    above = None
-    if paper is not None and base_paper is not None and row != base:
-        above = {average: of - at for average, of, at in zip(AVERAGES, paper, base_paper, strict=True)}
-    first = next(iter(runs.values()), None)
-    return Line(
-        key=row.system,
-        title=row.title,
-        paper=figures,
-        ours=scores,
-        difference={name: scores[name].mean - value for name, value in figures.items()} if figures and scores else None,
-        paper_gain=above,
-        gain=gains,
-        tuned=tuned,
-        tuned_gain=tuned_gains,
-        seconds=Spread.of([run["seconds"] for run in runs.values() if not run["resumed"]]),
-        kept=Spread.of([kept for run in runs.values() if (kept := kept_fraction(run)) is not None]),
-        refused=refused,
-        runs=[_run(seed, run, machines) for seed, run in runs.items()],
-        settings=None if first is None else _without_seed(first["settings"]),
-        documents=None if first is None else first["documents"],
-        labels=None if first is None else first["labels"],
-    )
-
-
-def _scores_and_gains(
-    f1: Callable[[Mapping[str, Any], str, str], float | None],
-    split: str,
-    runs: Mapping[int, dict[str, Any]],
-    base_runs: Mapping[int, dict[str, Any]],
-) -> tuple[dict[str, Spread] | None, dict[str, Spread] | None]:
-    """Return Micro- and Macro-F1, and what they gain over the base's seed by seed; None where no run has them."""
-    scores, gains = {}, {}
-    for average in AVERAGES:
-        of = {seed: value for seed, run in runs.items() if (value := f1(run, split, average)) is not None}
-        at = {seed: value for seed, run in base_runs.items() if (value := f1(run, split, average)) is not None}
-        scores[average] = Spread.of(list(of.values()))
-        gains[average] = Spread.of([value - at[seed] for seed, value in of.items() if seed in at])
-    spreads = [{name: spread for name, spread in each.items() if spread is not None} for each in (scores, gains)]
-    return spreads[0] or None, spreads[1] or None
-
-
-def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is kept of one run."""
-    splits: list[str] = [split for split in ("dev", "test") if split in run]
-    scores = {split: {average: half_f1(run, split, average) for average in AVERAGES} for split in splits}
-    tuned: dict[str, Any] | None = None
-    if "tuned" in run:
-        tuned = {split: {average: tuned_f1(run, split, average) for average in AVERAGES} for split in splits}
-        tuned |= {name: run["tuned"].get(name) for name in ("rule", "thresholds")}
-    return {
-        "seed": seed,
-        **scores,
-        "tuned": tuned,
-        "seconds": run["seconds"],
-        "resumed": run["resumed"],
-        "kept": kept_fraction(run),
-        "label_documents": run.get("label_documents", 0),
-        "epochs": len(run["history"]),
-        "precision": run["precision"],
-        "recipe": run["recipe"],
-        "commit": run["machine"]["commit"],
-        "machine": machines.index(run["machine"]),
-    }
-
-
-def half_f1(run: Mapping[str, Any], split: str, average: str) -> float | None:
-    """Return the F1 of a run in percent, where a label is given from a probability of one half."""
-    return float(100 * run[split][average]["f1"]) if split in run else None
-
-
-def tuned_f1(run: Mapping[str, Any], split: str, average: str) -> float | None:
-    """Return the F1 of a run in percent with decisions tuned on dev; on dev, that of halves not tuned on."""
-    tuned = run.get("tuned")
-    if tuned is None or split not in tuned:
-        return None
-    return float(100 * (tuned["dev"]["after"][f"{average}_f1"] if split == "dev" else tuned[split][average]["f1"]))
-
-
-def _without_seed(settings: dict[str, Any]) -> dict[str, Any]:
-    training = {name: value for name, value in settings["training"].items() if name != "seed"}
-    kept: dict[str, Any] = portable(settings | {"training": training})
-    return kept

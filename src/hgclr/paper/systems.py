@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 
-__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "Budget", "Row", "System", "Table"]
+__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "Row", "System", "Table"]
 
 PRESETS_BY_CORPUS: dict[tuple[str, str], dict[str, float]] = {
     ("paper", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.005},
@@ -43,7 +43,7 @@ class System:
         preset: the preset it always has; by default the one that the user chose for the table.
         length: how many times as many epochs as others it gets, and as much patience.
         after: key of the system whose run with the same seed decides some of its settings.
-        classical: it is no encoder but one of :mod:`hgclr.reproduction.tables.classical`.
+        classical: it is no encoder but one of :mod:`hgclr.paper.classical`.
     """
 
     key: str
@@ -56,14 +56,6 @@ class System:
     length: int = 1
     after: str | None = None
     classical: Literal["tfidf", "hiclass"] | None = None
-
-    def model_settings(self, preset: str) -> dict[str, Any]:
-        """Return the settings of the section ``model`` under a preset."""
-        return dict(self.published if preset == "published" and self.published is not None else self.model)
-
-    def training_settings(self, recipe: str) -> dict[str, Any]:
-        """Return the settings of the section ``training`` under a recipe."""
-        return {**(self.recipe if recipe == "paper" else {}), **self.training}
 
 
 def _hgclr(key: str, *, published: Mapping[str, Any] | None = None, **settings: Any) -> System:
@@ -164,11 +156,9 @@ class Table:
     notes: Sequence[str] = ()
 
     def choose(self, keys: Sequence[str] | None) -> list[Row]:
-        """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones.
-
-        Raises:
-            InputError: for an unknown key, with the nearest one.
-        """
+        """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones."""
+        if keys is not None and not keys:
+            raise InputError("no row is named", remedy=f"{self.key} has {', '.join(row.system for row in self.rows)}")
         rows = [row for row in self.rows if not row.printed]
         known = [row.system for row in rows]
         for key in keys or ():
@@ -305,66 +295,3 @@ _SYSTEMS = Table(
     ),
 )
 TABLES = {table.key: table for table in (_TABLE2, _TABLE3, _TABLE4, _TABLE5, _SYSTEMS)}
-KEYS = ("documents", "length", "epochs", "dev", "test")
-EXAMPLE = "documents=1500,length=64,epochs=8"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What the rows of a table may spend; None is no bound.
-
-    Args:
-        documents: size of the random sample of training documents, another one for each seed.
-        length: tokens of a text that are read.
-        epochs: epochs; systems that take longer by nature get a multiple, see ``System.length``.
-        dev: size of the sample of dev documents scored, by default as many as ``documents``.
-        test: size of the sample of test documents scored, by default as many as ``documents``.
-        scores_all: by default dev and test are scored whole instead.
-    """
-
-    documents: int | None = None
-    length: int | None = None
-    epochs: int | None = None
-    dev: int | None = None
-    test: int | None = None
-    scores_all: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Budget:
-        """Read ``key=number`` pairs with commas between them.
-
-        Raises:
-            InputError: for an unknown or repeated key, or a value that is no whole number from 1.
-
-        Example:
-            >>> Budget.parse("documents=1500, epochs=8")
-            Budget(documents=1500, length=None, epochs=8, dev=None, test=None, scores_all=False)
-        """
-        values: dict[str, Any] = {}
-        for part in text.split(","):
-            key, _, value = (piece.strip() for piece in part.partition("="))
-            if key not in KEYS:
-                raise InputError(f"--budget has no {key!r}", remedy=f"known are {', '.join(KEYS)}, as in {EXAMPLE}")
-            if key in values:
-                raise InputError(f"--budget has {key!r} twice")
-            if not value.isascii() or not value.isdigit() or int(value) < 1:
-                raise InputError(f"--budget: {key} is {value!r}", remedy=f"give a whole number from 1, as in {EXAMPLE}")
-            values[key] = int(value)
-        return cls(**values)
-
-    def settings(self) -> dict[str, dict[str, Any]]:
-        """Return the budget as settings of a run; nothing stands there for what has no bound."""
-        scored = None if self.scores_all else self.documents
-        data = {"limit": self.documents, "dev_limit": self.dev or scored, "test_limit": self.test or scored}
-        sections = {"data": data, "model": {"max_length": self.length}, "training": {"epochs": self.epochs}}
-        return {
-            section: {name: value for name, value in values.items() if value is not None}
-            for section, values in sections.items()
-        }
-
-    def __str__(self) -> str:
-        """Say it in words, for the title of a table."""
-        words = {"documents": "documents", "length": "tokens", "epochs": "epochs"}
-        parts = [f"{getattr(self, key):,} {word}" for key, word in words.items() if getattr(self, key) is not None]
-        scored = [f"{split} {size:,}" for split, size in (("dev", self.dev), ("test", self.test)) if size is not None]
-        return ", ".join([*parts, *(f"scored on {sample}" for sample in scored)])

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Scope
 
-from hgclr.decisions.decoding import Rule
+from hgclr.decisions.decoding import Rule, current_rule
 from hgclr.evaluation.explanation import Method
 
 __all__ = [
@@ -159,7 +159,7 @@ class PredictRequest(_Request):
 
     text: Text = Field(default="", description="One text.")
     texts: list[Text] = Field(default=[], min_length=1, description="Several texts.")
-    decode: Rule | None = Field(default=None, description="The decoding rule.")
+    decode: Annotated[Rule | None, BeforeValidator(current_rule), Field(description="The decoding rule.")] = None
     threshold: Share | None = Field(default=None, description="Probability above which a label is given.")
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
     abstain_below: Share | None = Field(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import statistics
 import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,282 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hgclr.errors import HGCLRError, InputError, require_extra
-from hgclr.files import atomic_file
+from hgclr.errors import HGCLRError, InputError
+from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.provenance import command_line, portable
 from hgclr.training import RunConfig
-from hgclr.tuning.space import Search, check_one, describe, short_name, with_parameters
-from hgclr.tuning.trials import Metric, TrialRunner, Watcher, next_trial, open_study, ranked
+from hgclr.tuning.plots import draw_plots
+from hgclr.tuning.space import Search, check_one, describe, with_parameters
+from hgclr.tuning.trials import METRICS, Metric, TrialRunner, Watcher, next_trial, open_study, ranked
 
 if TYPE_CHECKING:
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["METRICS", "TuningResult", "tune"]
-
-METRICS = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
-
-
-def write_results(study: Study, run: RunConfig, about: Mapping[str, Any]) -> list[Path]:
-    """Write ``trials.csv``, ``tuning.json`` and, once a trial was scored, ``best.yaml`` into ``run.output``.
-
-    Args:
-        study: the trials.
-        run: the settings that all of them share.
-        about: what the search depends on.
-    """
-    trials = study.get_trials(deepcopy=False)
-    files = [run.output / "trials.csv", run.output / "tuning.json"]
-    with atomic_file(files[0]) as path, path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        keys = list(about["space"])
-        writer.writerow(["trial", "state", about["metric"], *keys, "seconds"])
-        for trial in trials:
-            values = [trial.params.get(key) for key in keys]
-            writer.writerow([trial.number + 1, _state(trial), _value(trial), *values, trial.user_attrs.get("seconds")])
-    best = next(iter(ranked(study)), None)
-    report = {
-        **about,
-        "best": None if best is None else _entry(best),
-        "trials": [_entry(trial) for trial in trials],
-        "optuna": version("optuna"),
-        "command": command_line(sys.argv),
-        "machine": machine(),
-    }
-    with atomic_file(files[1]) as path:
-        path.write_text(json.dumps(portable(report), indent=2) + "\n", encoding="utf-8")
-    if best is not None:
-        files.append(run.output / "best.yaml")
-        with atomic_file(files[-1]) as path:
-            path.write_text(_best_config(best, run, about, len(trials)), encoding="utf-8")
-    return files
-
-
-def _best_config(best: FrozenTrial, run: RunConfig, about: Mapping[str, Any], trials: int) -> str:
-    """Return the YAML of a run with the best settings, which trains into the folder ``best``."""
-    seeds = about["seeds"]
-    settings = with_parameters(run, best.params, output=run.output / "best", seed=seeds[0])
-    score = f"dev {METRICS[about['metric']]} {100 * (best.value or 0.0):.2f}"
-    over = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of the seeds {', '.join(map(str, seeds))}"
-    tree = yaml.safe_dump(settings.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)
-    return f"# Trial {best.number + 1} of {trials}, {score} ({over}): {describe(best.params)}.\n{tree}"
-
-
-def _entry(trial: FrozenTrial) -> dict[str, Any]:
-    """Return a trial as JSON: its scores, means over seeds beside them, and the score of each epoch it reported."""
-    runs = trial.user_attrs.get("runs", [])
-    means = {name: statistics.fmean(run[name] for run in runs) for name in METRICS} if runs else {}
-    entry = {
-        "trial": trial.number + 1,
-        "state": _state(trial),
-        "value": _value(trial),
-        "parameters": trial.params,
-        **means,
-        "runs": runs,
-        "epochs": [trial.intermediate_values[step] for step in sorted(trial.intermediate_values)],
-        "seconds": trial.user_attrs.get("seconds"),
-        "sittings": trial.user_attrs.get("sittings"),
-    }
-    if "reason" in trial.user_attrs:
-        entry["reason"] = trial.user_attrs["reason"]
-    return entry
-
-
-def _value(trial: FrozenTrial) -> float | None:
-    """Return the score of a trial; what Optuna notes for one that was given up is that of an early epoch."""
-    return trial.value if trial.state.name == "COMPLETE" else None
-
-
-def _state(trial: FrozenTrial) -> str:
-    return {"COMPLETE": "done", "PRUNED": "given up", "FAIL": "failed"}.get(trial.state.name, trial.state.name.lower())
-
-
-def draw_plots(study: Study, search: Search, metric: str, folder: Path) -> tuple[list[Path], list[str]]:
-    """Draw what there is to see as PNG and SVG: history, parallel coordinates, slices, importances, contours, the grid.
-
-    Returns:
-        The files, and for each plot that could not be drawn a note why.
-    """
-    require_extra("matplotlib", extra="tune", capability="Plots")
-    import matplotlib as mpl
-    from matplotlib import pyplot
-
-    files: list[Path] = []
-    notes: list[str] = []
-    others = set(pyplot.get_fignums())
-    name = f"dev {METRICS[metric]}, %"
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna's plots and their layout are marked experimental
-        for title, draw in _plots(_readable(study), study, search, name).items():
-            try:
-                figure = draw()
-            except (ValueError, RuntimeError, ImportError) as error:  # too few trials, all scores alike, no scipy
-                notes.append(f"no plot of {title}: {str(error).splitlines()[0].rstrip('.')}")
-                continue
-            mpl.rcParams["svg.hashsalt"] = "hgclr"  # the same study gives the same file
-            for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-                file = folder / "plots" / f"{title.replace(' ', '-')}.{kind}"
-                with atomic_file(file) as path:
-                    figure.savefig(path, format=kind, bbox_inches="tight", **options)
-                files.append(file)
-    for number in set(pyplot.get_fignums()) - others:
-        pyplot.close(number)
-    return files, notes
-
-
-def _plots(readable: Study, study: Study, search: Search, name: str) -> dict[str, Callable[[], Figure]]:
-    """Return by title what draws each plot, or raises where there is nothing to draw."""
-    from matplotlib.collections import LineCollection
-    from matplotlib.ticker import MaxNLocator
-    from optuna.visualization import matplotlib as visualization
-
-    def history() -> Figure:
-        axes = visualization.plot_optimization_history(readable, target_name=name)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.xaxis.set_major_formatter(_count_from_one)
-        axes.legend([axes.collections[0], axes.lines[0]], ["a trial", "the best so far"], loc="lower right")
-        axes.set(xlabel="trial")
-        return _finished("Trials in their order", 7, 4)
-
-    def parallel() -> Figure:
-        _needs(len(search.space) > 1, "one setting was searched")
-        axes = visualization.plot_parallel_coordinate(readable, target_name=name)
-        axes.set_facecolor("white")
-        lines = next(artist for artist in axes.collections if isinstance(artist, LineCollection))
-        lines.set_cmap("viridis_r")  # the lowest score must not be white
-        figure = _finished("Every trial, a line", 3 + 1.7 * len(search.space), 4.5)
-        for scale in figure.axes:
-            scale.grid(visible=False)
-            scale.spines[["left", "right"]].set_color("#bbbbbb")
-            for label in scale.get_yticklabels():
-                label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1})
-        return figure
-
-    def slices() -> Figure:
-        visualization.plot_slice(readable, target_name=name)
-        figure = _finished("Score by setting; darker: later trials", max(5, 2.8 * len(search.space)), 3.8)
-        scale = figure.axes[-1].yaxis
-        scale.set_major_locator(MaxNLocator(integer=True))
-        scale.set_major_formatter(_count_from_one)
-        return figure
-
-    def importances() -> Figure:
-        _needs(len(search.space) > 1, "one setting was searched")
-        _needs(len(ranked(study)) >= 4, f"{len(ranked(study))} trials are too few to tell")
-        axes = visualization.plot_param_importances(readable, target_name=name)
-        axes.set(xlabel="importance, 1 in all", ylabel="")
-        if legend := axes.get_legend():
-            legend.remove()
-        return _finished("What sets the best trials apart (PED-ANOVA)", 7, 1.2 + 0.5 * len(search.space))
-
-    def contour() -> Figure:
-        _needs(len(search.space) > 1, "one setting was searched")
-        _needs(len(ranked(study)) >= 4, f"{len(ranked(study))} trials are too few")
-        visualization.plot_contour(readable, params=_foremost(readable), target_name=name)
-        return _finished("The score between the trials, interpolated", 7, 5)
-
-    plots = {
-        "history": history,
-        "parallel coordinates": parallel,
-        "slices": slices,
-        "importances": importances,
-        "contour": contour,
-    }
-    if search.points is not None:
-        plots["grid"] = lambda: _grid(study, search.points or {}, name)
-    return plots
-
-
-def _grid(study: Study, points: dict[str, list[float]], name: str) -> Figure:
-    """Draw the grid as a heat map with the values written in, the best one in a frame."""
-    import numpy as np
-    from matplotlib import pyplot
-    from matplotlib.patches import Rectangle
-
-    (row_key, rows), (column_key, columns) = ((key, sorted(values)) for key, values in points.items())
-    values = np.full((len(rows), len(columns)), np.nan)
-    best = ranked(study)
-    for trial in best:
-        place = rows.index(trial.params[row_key]), columns.index(trial.params[column_key])
-        values[place] = 100 * (trial.value or 0.0)
-    figure, axes = pyplot.subplots(figsize=(2.2 + 1.1 * len(columns), 1.6 + 0.7 * len(rows)))
-    picture = axes.imshow(values, cmap="Blues", aspect="auto", origin="lower")
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        text = "failed" if np.isnan(value) else f"{value:.2f}"
-        axes.text(column, row, text, ha="center", va="center", color="white" if value > middle else "black")
-    winner = rows.index(best[0].params[row_key]), columns.index(best[0].params[column_key])
-    axes.add_patch(Rectangle((winner[1] - 0.5, winner[0] - 0.5), 1, 1, fill=False, linewidth=3, edgecolor="#d1495b"))
-    axes.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
-    axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-    axes.set(xlabel=short_name(column_key), ylabel=short_name(row_key))
-    axes.grid(visible=False)
-    figure.colorbar(picture).set_label(name)
-    axes.set_title(f"{name}; framed: the best", loc="left")
-    return figure
-
-
-def _readable(study: Study) -> Study:
-    """Return a copy with short names and scores in per cent, for people to read."""
-    import optuna
-
-    copy = optuna.create_study(direction="maximize")
-    for trial in study.get_trials(deepcopy=False):
-        copy.add_trial(
-            optuna.trial.create_trial(
-                state=trial.state,
-                value=100 * trial.value if trial.value is not None else None,
-                params={short_name(key): value for key, value in trial.params.items()},
-                distributions={short_name(key): kind for key, kind in trial.distributions.items()},
-            )
-        )
-    return copy
-
-
-def _foremost(study: Study) -> list[str]:
-    """Return the two settings that matter most."""
-    import optuna
-
-    return list(optuna.importance.get_param_importances(study))[:2]
-
-
-def _needs(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise ValueError(otherwise)
-
-
-def _finished(title: str, width: float, height: float) -> Figure:
-    """Return the figure that Optuna has just drawn, with our title, in the size that its content needs."""
-    from matplotlib import pyplot
-
-    figure = pyplot.gcf()
-    figure.set_size_inches(width, height)
-    for axes in figure.axes:
-        axes.set_title("")
-        for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() == "log":
-                _plain_numbers(axis)
-    figure.suptitle("")
-    figure.axes[0].set_title(title, loc="left")
-    return figure
-
-
-def _plain_numbers(axis: Axis) -> None:
-    """Label a logarithmic axis with 0.1 instead of powers of ten, as often as there is room for."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 3.0) if high > 8 * low else (1, 2, 5)))
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_locator(NullLocator())
-
-
-def _count_from_one(number: float, _: object) -> str:
-    """Return the number of a trial as people count."""
-    return f"{number + 1:.0f}"
+__all__ = ["TuningResult", "tune"]
 
 
 @dataclass(frozen=True)
@@ -362,12 +100,65 @@ def tune(
         runner = TrialRunner(study, run, total, seeds, metric, watch)
         while (trial := next_trial(study, search, total)) is not None:
             runner.run(trial)
-            write_results(study, run, about)
+            _write_results(study, run, about)
         best = ranked(study)
         if not best:
             reasons = {trial.user_attrs.get("reason", "given up") for trial in study.get_trials(deepcopy=False)}
             raise HGCLRError(f"no trial of {total} was trained to its end: {'; '.join(sorted(reasons))}")
-        files = write_results(study, run, about)
+        files = _write_results(study, run, about)
         plots, notes = draw_plots(study, search, metric, run.output)
         unscored = len(study.get_trials(deepcopy=False)) - len(best)
     return TuningResult(best, unscored, run.output / "best.yaml", [*files, *plots], notes)
+
+
+def _write_results(study: Study, run: RunConfig, about: Mapping[str, Any]) -> list[Path]:
+    """Write ``trials.csv``, ``tuning.json`` and, once a trial was scored, ``best.yaml`` into ``run.output``."""
+    entries = [_entry(trial) for trial in study.get_trials(deepcopy=False)]
+    table = io.StringIO()
+    writer, keys = csv.writer(table), list(about["space"])
+    writer.writerow(["trial", "state", about["metric"], *keys, "seconds"])
+    for entry in entries:
+        values = [entry["parameters"].get(key) for key in keys]
+        writer.writerow([entry["trial"], entry["state"], entry["value"], *values, entry["seconds"]])
+    best = next(iter(ranked(study)), None)
+    report = {
+        **about,
+        "best": None if best is None else _entry(best),
+        "trials": entries,
+        "optuna": version("optuna"),
+        "command": command_line(sys.argv),
+        "machine": machine(),
+    }
+    files = {"trials.csv": table.getvalue(), "tuning.json": json.dumps(portable(report), indent=2) + "\n"}
+    if best is not None:
+        files["best.yaml"] = _best_config(best, run, about, len(entries))
+    return write_files(run.output, {name: text.encode() for name, text in files.items()})
+
+
+def _best_config(best: FrozenTrial, run: RunConfig, about: Mapping[str, Any], trials: int) -> str:
+    """Return the YAML of a run with the best settings, which trains into the folder ``best``."""
+    seeds = about["seeds"]
+    settings = with_parameters(run, best.params, output=run.output / "best", seed=seeds[0])
+    score = f"dev {METRICS[about['metric']]} {100 * (best.value or 0.0):.2f}"
+    over = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of the seeds {', '.join(map(str, seeds))}"
+    tree = yaml.safe_dump(settings.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)
+    return f"# Trial {best.number + 1} of {trials}, {score} ({over}): {describe(best.params)}.\n{tree}"
+
+
+def _entry(trial: FrozenTrial) -> dict[str, Any]:
+    """Return a trial as JSON: its scores, means over seeds beside them, and the score of each epoch it reported."""
+    runs, state = trial.user_attrs.get("runs", []), trial.state.name
+    means = {name: statistics.fmean(run[name] for run in runs) for name in METRICS} if runs else {}
+    return {
+        "trial": trial.number + 1,
+        "state": {"COMPLETE": "done", "PRUNED": "given up", "FAIL": "failed"}.get(state, state.lower()),
+        # What Optuna notes for a trial that was given up is the score of an early epoch.
+        "value": trial.value if state == "COMPLETE" else None,
+        "parameters": trial.params,
+        **means,
+        "runs": runs,
+        "epochs": [trial.intermediate_values[step] for step in sorted(trial.intermediate_values)],
+        "seconds": trial.user_attrs.get("seconds"),
+        "sittings": trial.user_attrs.get("sittings"),
+        **{name: value for name, value in trial.user_attrs.items() if name == "reason"},
+    }

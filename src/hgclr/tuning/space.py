@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,13 @@ __all__ = [
     "with_parameters",
 ]
 
+# Every value that the paper states or that stands behind the published program's main table.
+LAMBDAS = (0.05, 0.1, 0.3)
+GAMMAS = (0.001, 0.002, 0.005, 0.02)
+# The scale-free counterpart of gamma.
+FRACTIONS = (0.3, 0.5, 0.7, 0.9)
 WEIGHT = "model.contrastive_weight"
+_RANGE = {"low", "high", "log", "step"}
 # One of these decides which tokens are kept; who sets the one takes the other away.
 _RIVALS = {"keep_threshold": "keep_fraction", "keep_fraction": "keep_threshold"}
 _SYMBOLS = {WEIGHT: "lambda", "model.keep_threshold": "gamma", "model.contrastive_temperature": "tau"}
@@ -49,9 +54,6 @@ def with_parameters(
     """Return ``run`` with ``parameters`` such as ``{"model.keep_fraction": 0.5}``, an output folder and a seed.
 
     What ``run`` leaves to recipe and preset stays theirs to decide.
-
-    Raises:
-        InputError: if a value does not fit.
     """
     tree = run.model_dump(mode="json", exclude_unset=True)
     if seed is not None:
@@ -66,24 +68,15 @@ def with_parameters(
     return RunConfig.build(tree)
 
 
-def method_of(run: RunConfig) -> dict[str, Any]:
-    """Return the method's settings that ``run`` starts from, each name and value checked.
-
-    Raises:
-        InputError: unknown setting (with the nearest name), or a value out of range.
-    """
+def _method_of(run: RunConfig) -> dict[str, Any]:
+    """Return the method's settings that ``run`` starts from; a name or value that does not fit is an InputError."""
     return method_settings("default" if run.model.start else run.model.preset, run.model.overrides)
-
-
-def check(run: RunConfig, parameters: Mapping[str, Any]) -> None:
-    """Raise the InputError that a run with ``parameters`` would stop with before its first step, if any."""
-    method_of(with_parameters(run, parameters))
 
 
 def check_one(run: RunConfig, key: str, value: Any, path: Path | None = None) -> None:
     """Refuse a value that a run would refuse, naming the setting and the file it is in."""
     try:
-        check(run, {key: value})
+        _method_of(with_parameters(run, {key: value}))
     except InputError as error:
         what = error.what if error.what.startswith(key) else f"{key}: {error.what}"
         raise InputError(what, path=path, remedy=error.remedy) from None
@@ -110,13 +103,6 @@ def describe(parameters: Mapping[str, Any]) -> str:
         f"{short_name(key)} {value:.3g}" if isinstance(value, float) else f"{short_name(key)} {value}"
         for key, value in parameters.items()
     )
-
-
-# Every value that the paper states or that stands behind the published program's main table.
-LAMBDAS = (0.05, 0.1, 0.3)
-GAMMAS = (0.001, 0.002, 0.005, 0.02)
-# The scale-free counterpart of gamma.
-FRACTIONS = (0.3, 0.5, 0.7, 0.9)
 
 
 @dataclass(frozen=True)
@@ -161,9 +147,6 @@ def grid(
         gammas: thresholds of keeping a token.
         fractions: shares of tokens to keep, instead of gammas. Where neither is given, the rule that ``run`` keeps
             tokens by decides which of the two is searched, over :data:`GAMMAS` or :data:`FRACTIONS`.
-
-    Raises:
-        InputError: if a value does not fit, is given twice, or the architecture has no lambda and gamma.
     """
     from optuna.distributions import FloatDistribution
 
@@ -171,20 +154,19 @@ def grid(
     if gammas is not None and fractions is not None:
         raise InputError("gammas and fractions are both given", remedy="a text's tokens are kept by one of them")
     if gammas is None and fractions is None:
-        by_fraction = method_of(run).get("keep_threshold") is None
+        by_fraction = _method_of(run).get("keep_threshold") is None
         gammas, fractions = (None, FRACTIONS) if by_fraction else (GAMMAS, None)
     keep, values = ("model.keep_threshold", gammas) if gammas is not None else ("model.keep_fraction", fractions)
     points = {WEIGHT: list(lambdas), keep: list(values or ())}
     space: dict[str, BaseDistribution] = {}
-    for key, given in points.items():
-        if not given:
+    for key, tried in points.items():
+        if not tried:
             raise InputError(f"{key} has no value to try", remedy="give at least one")
-        for value, following in itertools.pairwise(sorted(given)):
-            if value == following:
+        for value in tried:
+            if tried.count(value) > 1:
                 raise InputError(f"{key} is to be tried twice with {value}", remedy="give each value once")
-        for value in given:
             check_one(run, key, value)
-        space[key] = FloatDistribution(min(given), max(given), log=min(given) > 0)
+        space[key] = FloatDistribution(min(tried), max(tried), log=min(tried) > 0)
     return Search(space, points)
 
 
@@ -193,20 +175,17 @@ def default_space(run: RunConfig) -> Search:
 
     The learning rate may differ from the recipe's by a factor of four. Where ``run`` keeps tokens by gamma, gamma is
     searched; else the share to keep and the least number of tokens.
-
-    Raises:
-        InputError: if ``run`` trains another architecture, or its encoder cannot be loaded.
     """
     from optuna.distributions import FloatDistribution, IntDistribution
 
     _refuse_others(run, "no default space", "describe what to search in a file and give it by --space")
-    by_fraction = method_of(run).get("keep_threshold") is None
+    by_fraction = _method_of(run).get("keep_threshold") is None
     keeping: dict[str, BaseDistribution] = (
         {"model.keep_fraction": FloatDistribution(0.3, 1.0), "model.keep_at_least": IntDistribution(0, 24, step=4)}
         if by_fraction
         else {"model.keep_threshold": FloatDistribution(0.0005, 0.1, log=True)}
     )
-    rate = recipe_rate(run)
+    rate = _recipe_rate(run)
     return Search(
         {
             WEIGHT: FloatDistribution(0.003, 1.0, log=True),
@@ -218,7 +197,7 @@ def default_space(run: RunConfig) -> Search:
     )
 
 
-def recipe_rate(run: RunConfig) -> float:
+def _recipe_rate(run: RunConfig) -> float:
     """Return the learning rate that ``run`` would train its encoder with."""
     if run.training.learning_rate is not None:
         return run.training.learning_rate
@@ -228,21 +207,17 @@ def recipe_rate(run: RunConfig) -> float:
         config = TextRCNNConfig() if run.model.encoder == TEXTRCNN else load_encoder_config(run.model.encoder)
     with torch.device("meta"):
         parameters = count_parameters(new_encoder(config))
-    recipe = make_recipe(
-        run.training,
-        documents=1,  # the rate does not depend on it
-        encoder_parameters=parameters,
-        pretrained=config.model_type != TEXTRCNN,
-    )
-    return recipe.learning_rate
+    pretrained = config.model_type != TEXTRCNN
+    # The rate does not depend on the number of documents.
+    return make_recipe(run.training, documents=1, encoder_parameters=parameters, pretrained=pretrained).learning_rate
 
 
 def attributes(distribution: BaseDistribution) -> dict[str, Any]:
     """Return ``choices``, or ``low``, ``high``, ``log`` and ``step``."""
     from optuna.distributions import distribution_to_json
 
-    found: dict[str, Any] = json.loads(distribution_to_json(distribution))["attributes"]
-    return found
+    values: dict[str, Any] = json.loads(distribution_to_json(distribution))["attributes"]
+    return values
 
 
 def _refuse_others(run: RunConfig, lack: str, remedy: str) -> None:
@@ -250,15 +225,8 @@ def _refuse_others(run: RunConfig, lack: str, remedy: str) -> None:
         raise InputError(f"the architecture {run.model.architecture!r} has {lack}", remedy=remedy)
 
 
-_RANGE = {"low", "high", "log", "step"}
-
-
 def read_space(path: Path, run: RunConfig) -> Search:
-    """Read a space from a YAML file: settings, each with ``low`` and ``high`` (``log``, ``step``) or ``choices``.
-
-    Raises:
-        InputError: naming the key, if a setting is unknown or cannot be searched, or a bound or choice does not fit.
-    """
+    """Read a space from a YAML file: settings, each with ``low`` and ``high`` (``log``, ``step``) or ``choices``."""
     tree = read_yaml(path)
     if not isinstance(tree, dict) or not tree:
         raise InputError(
@@ -266,7 +234,9 @@ def read_space(path: Path, run: RunConfig) -> Search:
         )
     space = {str(key): _distribution(str(key), entry, run, path) for key, entry in tree.items()}
     try:  # what fits one by one may not fit together
-        check(run, {key: _first(distribution) for key, distribution in space.items()})
+        first = {key: attributes(distribution) for key, distribution in space.items()}
+        values = {key: each["choices"][0] if "choices" in each else each["low"] for key, each in first.items()}
+        _method_of(with_parameters(run, values))
     except InputError as error:
         raise InputError(f"the settings do not fit together: {error.what}", path=path, remedy=error.remedy) from None
     return Search(space)
@@ -340,9 +310,3 @@ def _number(key: str, value: object, kind: type[int] | type[float], path: Path) 
     if not math.isfinite(number) or (kind is int and number != int(number)):
         raise InputError(f"{key}: {value!r} is no {'whole ' if kind is int else ''}number", path=path)
     return kind(number)
-
-
-def _first(distribution: BaseDistribution) -> Any:
-    """Return a value of the space."""
-    values = attributes(distribution)
-    return values["choices"][0] if "choices" in values else values["low"]

@@ -1,8 +1,7 @@
-"""Train the runs of a trial, one per seed, and record how it ended."""
+"""A study on disk, and its trials: what comes next, the training of one run per seed, and how each trial ended."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -24,13 +23,14 @@ from hgclr.tuning.space import Search, attributes, with_parameters
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-__all__ = ["Metric", "TrialRunner", "Turn", "Watch", "Watcher", "next_trial", "open_study", "ranked"]
+__all__ = ["METRICS", "Metric", "Onlookers", "TrialRunner", "Turn", "Watcher", "next_trial", "open_study", "ranked"]
 
+Metric = Literal["macro_f1", "micro_f1"]
+METRICS = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
 RUNS = "trials"
-_JOURNAL, _NAME, _ABOUT = "study.journal", "hgclr tune", "about"
+_JOURNAL, _LOCK, _NAME, _ABOUT = "study.journal", "study.lock", "hgclr tune", "about"
 
 
 @contextmanager
@@ -41,31 +41,28 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
         folder: where the journal is or will be.
         about: what the search depends on; a study is gone on with only if it is the same.
         pruning: stop a trial that is below the median of the earlier ones at the same epoch.
-
-    Raises:
-        InputError: if the folder holds another search, naming the difference, or another process is at work there.
     """
     require_extra("optuna", extra="tune", capability="Tuning")
+    import filelock
     import optuna
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
 
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / _JOURNAL
     if (folder / RUNS).exists() and not journal.exists():
         raise InputError(f"{folder} holds {RUNS} but no {_JOURNAL}", remedy="give another --output")
-    with journal.open("a+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another process is tuning in {folder}", remedy="wait, or give another --output"
-            ) from None
+    try:
+        held = filelock.FileLock(folder / _LOCK, blocking=False).acquire()
+    except filelock.Timeout:
+        raise InputError(f"another process is tuning in {folder}", remedy="wait, or give another --output") from None
+    with held:
         # We are alone here, so what a killed process left behind is of no use to anybody: Optuna's own lock, for which
         # it would wait, and half a line, which it would not get past.
         Path(f"{journal}.lock").unlink(missing_ok=True)
         _cut_half_line(journal)
+        backend = JournalFileBackend(str(journal), lock_obj=JournalFileOpenLock(str(journal)))
         study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(journal))),
+            storage=JournalStorage(backend),
             study_name=_NAME,
             direction="maximize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
@@ -98,7 +95,10 @@ def next_trial(study: Study, search: Search, total: int) -> Trial | None:
     number = interrupted[0].number if interrupted else len(trials)
     if number >= total:
         return None
-    study.sampler = _sampler(search, number)
+    samplers = optuna.samplers
+    study.sampler = (
+        samplers.TPESampler(seed=number) if search.points is None else samplers.GridSampler(search.points, seed=0)
+    )
     # Optuna has no public way back into a trial; its own retry would list the trial twice.
     trial = optuna.Trial(study, interrupted[0]._trial_id) if interrupted else study.ask()
     for key, distribution in search.space.items():
@@ -106,7 +106,7 @@ def next_trial(study: Study, search: Search, total: int) -> Trial | None:
     return trial
 
 
-def tell(study: Study, trial: Trial, value: float | None, state: str = "COMPLETE") -> None:
+def _tell(study: Study, trial: Trial, value: float | None, state: str) -> None:
     """Record how a trial ended: COMPLETE with its value, PRUNED, or FAIL."""
     from optuna.samplers import GridSampler
     from optuna.trial import TrialState
@@ -124,12 +124,6 @@ def ranked(study: Study) -> list[FrozenTrial]:
     return sorted(scored, key=lambda trial: (-(trial.value or 0.0), trial.number))
 
 
-def _sampler(search: Search, number: int) -> BaseSampler:
-    from optuna.samplers import GridSampler, TPESampler
-
-    return GridSampler(search.points, seed=0) if search.points is not None else TPESampler(seed=number)
-
-
 def _suggest(trial: Trial, key: str, distribution: BaseDistribution) -> None:
     """Draw one setting; one that was drawn before an interruption stays as it is."""
     from optuna.distributions import IntDistribution
@@ -137,34 +131,21 @@ def _suggest(trial: Trial, key: str, distribution: BaseDistribution) -> None:
     values = attributes(distribution)
     if "choices" in values:
         trial.suggest_categorical(key, values["choices"])
-    elif isinstance(distribution, IntDistribution):
-        trial.suggest_int(key, values["low"], values["high"], step=values["step"], log=values["log"])
     else:
-        trial.suggest_float(key, values["low"], values["high"], step=values["step"], log=values["log"])
+        suggest = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+        suggest(key, values["low"], values["high"], step=values["step"], log=values["log"])
 
 
 def _cut_half_line(journal: Path) -> None:
-    """Cut off what follows the last whole line."""
-    content = journal.read_bytes()
+    content = journal.read_bytes() if journal.exists() else b""
     whole = content.rfind(b"\n") + 1
     if whole < len(content):
         os.truncate(journal, whole)
 
 
-Metric = Literal["macro_f1", "micro_f1"]
-
-
 @dataclass(frozen=True)
 class Turn:
-    """A run that is about to begin.
-
-    Args:
-        number: which trial, counted from 1.
-        total: how many trials there will be.
-        seed: the run's seed.
-        parameters: the trial's settings.
-        best: the best trial so far.
-    """
+    """A run that is about to begin, of trial ``number`` of ``total``, and the best trial so far."""
 
     number: int
     total: int
@@ -173,14 +154,9 @@ class Turn:
     best: FrozenTrial | None
 
 
-class Watch(NamedTuple):
-    """What looks on while a run trains; see :func:`hgclr.training.train`."""
-
-    callbacks: Sequence[TrainerCallback] = ()
-    on_documents: Callable[[int], None] | None = None
-
-
-Watcher = Callable[[Turn], AbstractContextManager[Watch]]
+Onlookers = tuple[Sequence[TrainerCallback], Callable[[int], None] | None]
+"""What looks on while a run trains: its callbacks, and what is told of documents; see :func:`hgclr.training.train`."""
+Watcher = Callable[[Turn], AbstractContextManager[Onlookers]]
 
 
 @dataclass(frozen=True)
@@ -228,7 +204,7 @@ class TrialRunner:
         _keep_scores_only(folder)
         trial.set_user_attr("runs", scores)
         trial.set_user_attr("seconds", round(earlier + time.monotonic() - started, 1))
-        tell(self.study, trial, value, state)
+        _tell(self.study, trial, value, state)
 
     def _score(self, trial: Trial, seed: int, output: Path) -> dict[str, Any]:
         """Return the scores of one run, which is trained, or trained on, unless it was done before an interruption."""
@@ -236,27 +212,26 @@ class TrialRunner:
         if not done.exists():
             best = next(iter(ranked(self.study)), None)
             turn = Turn(trial.number + 1, self.total, seed, dict(trial.params), best)
-            with nullcontext(Watch()) if self.watch is None else self.watch(turn) as looking_on:
+            nobody: Onlookers = (), None
+            with nullcontext(nobody) if self.watch is None else self.watch(turn) as (callbacks, on_documents):
                 report = [Report(self.study, trial, self.metric)] if seed == self.seeds[0] else []
                 train(
                     with_parameters(self.base, trial.params, output=output, seed=seed),
                     resume=True,
-                    callbacks=[*looking_on.callbacks, *report],
-                    on_documents=looking_on.on_documents,
+                    callbacks=[*callbacks, *report],
+                    on_documents=on_documents,
                     score_test=False,
                 )
         return _scores(done)
 
 
 def _keep_scores_only(folder: Path) -> None:
-    """Delete checkpoints and models of a trial's runs."""
     for name in ("checkpoints", "model", "training-model"):
         for path in folder.glob(f"*/{name}"):
             shutil.rmtree(path)
 
 
 def _scores(file: Path) -> dict[str, Any]:
-    """Return what a search wants to know of a run's ``metrics.json``."""
     metrics = json.loads(file.read_text(encoding="utf-8"))
     return {
         "micro_f1": metrics["dev"]["micro"]["f1"],

@@ -5,7 +5,6 @@ export const RULES = new Map([
   ["closure", "Every label above its threshold, and all labels on the way to it."],
   ["drop-orphans", "Labels above their threshold whose ancestors all are, too."],
   ["min-parent", "No label counts as more probable than its parent; then as drop-orphans."],
-  ["top-down", "From the top, into every branch that is above its threshold."],
   ["best-path", "The one most probable path; a higher threshold ends it earlier."],
   ["top-k-paths", "The k most probable paths; a higher threshold ends them earlier."],
 ]);
