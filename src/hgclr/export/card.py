@@ -47,7 +47,7 @@ class Score:
 
     @classmethod
     def from_json(cls, scores: Mapping[str, Any], *, of: str, data: str, split: str) -> Self:
-        """Take what :meth:`hgclr.evaluation.metrics.MultiLabelScores.to_json` gives.
+        """Take what :meth:`hgclr.metrics.scores.MultiLabelScores.to_json` gives.
 
         Raises:
             KeyError, TypeError, ValueError: if it is something else.

@@ -90,7 +90,7 @@ class ModelSettings(_Section):
 
 
 class TrainingSettings(_Section):
-    """How to optimise; what is left out comes from the recipe, see :mod:`hgclr.training.recipes`.
+    """How to optimise; what is left out comes from the recipe, see :func:`make_recipe`.
 
     Args:
         effort: ``names`` learns from the label tree alone, without one labelled document; ``head`` fits the head on
