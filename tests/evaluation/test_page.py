@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability
-from hgclr.evaluation.explanation_page import explanation_page
+from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explanation_page
 from hgclr.evaluation.words import Word
 from hgclr.inference import PredictedLabel
 

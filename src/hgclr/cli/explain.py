@@ -67,7 +67,7 @@ def explain(
     from hgclr.cli.tables import show_explanations
     from hgclr.errors import InputError
     from hgclr.evaluation.explanation import explain as explain_text
-    from hgclr.evaluation.explanation_page import explanation_page
+    from hgclr.evaluation.explanation import explanation_page
     from hgclr.evaluation.relevance import AttentionRelevance
 
     if bool(texts) == (source is not None):

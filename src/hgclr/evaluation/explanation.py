@@ -1,4 +1,4 @@
-"""An explanation: for each label of a text the words that carry it, and what the model says of those words alone."""
+"""Explanations: for each label of a text the words that carry it, and what the model says of those words alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from hgclr.evaluation.relevance import AttentionRelevance, GradientRelevance, Oc
 from hgclr.evaluation.words import Word, logits_of, read_text
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.inference.backends import TorchBackend
+from hgclr.presentation import render_page
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain"]
+__all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain", "explanation_page"]
 
 Method = Literal["auto", "integrated", "gradient", "occlusion"]
 Status = Literal["given", "abstained", "not given"]
@@ -354,3 +355,23 @@ def _label(taxonomy: Taxonomy, label: int, probabilities: NDArray[np.float32]) -
 def _indices(words: NDArray[np.bool_]) -> tuple[int, ...]:
     found: list[int] = np.flatnonzero(words).tolist()
     return tuple(found)
+
+
+def explanation_page(explanations: Sequence[Explanation], *, model: str) -> str:
+    """Return explanations as one HTML page, which needs no script: choose a label to see its words.
+
+    Args:
+        explanations: of some texts, at least one.
+        model: how to call the model.
+    """
+    return render_page(
+        "evaluation/templates/explanation.html",
+        explanations=explanations,
+        model=model,
+        methods=[METHODS[method] for method in dict.fromkeys(each.method for each in explanations)],
+        most_labels=max(len(explanation.labels) for explanation in explanations),
+        counted=counted,
+        levels=4,  # of marks, as explanation.css has them
+        listed_words=5,
+        excerpt=60,  # characters of a text that are its heading
+    )
