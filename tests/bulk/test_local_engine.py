@@ -57,11 +57,11 @@ def test_a_process_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatc
 def test_the_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"x")
-    large.write_bytes(b"x" * 3 * local.WORTH)
+    large.write_bytes(b"x" * 3 * local.BYTES_PER_WORKER)
     cpu = SimpleNamespace(backend=SimpleNamespace())
     accelerator = SimpleNamespace(backend=SimpleNamespace(device=SimpleNamespace(type="cuda")))
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert local.choose_workers(cpu, [large, small], None) == 4  # one for each WORTH, and one for the rest
+    assert local.choose_workers(cpu, [large, small], None) == 4  # one for each BYTES_PER_WORKER, and one for the rest
     assert local.choose_workers(cpu, [small], None) == 1
     assert local.choose_workers(cpu, [small], 5) == 5
     assert local.choose_workers(accelerator, [large], None) == 1

@@ -19,7 +19,7 @@ from hgclr.serving.settings import Settings, read_key
 from support.fake_service import fake_service, make_classifier
 
 KEY = "right-key-0123456789"
-OPEN = {"/livez", "/readyz", "/metrics"}
+PUBLIC_PATHS = {"/livez", "/readyz", "/metrics"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def walk(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 def test_every_route_but_three_needs_the_key(locked) -> None:
     client, app = locked
-    routes = [route for route in walk(app.routes) if route.path not in OPEN]
+    routes = [route for route in walk(app.routes) if route.path not in PUBLIC_PATHS]
     assert {"/", "/predict", "/explain", "/taxonomy", "/model", "/docs", "/openapi.json", "/page"} == {
         route.path for route in routes
     }
@@ -56,7 +56,7 @@ def test_every_route_but_three_needs_the_key(locked) -> None:
                 assert answer.json()["error"]["type"] == "unauthorised"
             assert answer.headers["WWW-Authenticate"].startswith("Basic ")  # which makes a browser ask
             assert answer.headers["X-Request-Id"]
-    for path in OPEN:
+    for path in PUBLIC_PATHS:
         assert client.get(path).status_code == 200
 
 
@@ -136,7 +136,7 @@ def test_the_description_says_where_the_key_is_needed() -> None:
     paths = create_app(make_classifier(), Settings(key=KEY)).openapi()["paths"]
     assert {
         path for path, methods in paths.items() for endpoint in methods.values() if "security" not in endpoint
-    } == OPEN
+    } == PUBLIC_PATHS
     assert "securitySchemes" not in create_app(make_classifier()).openapi()["components"]
 
 

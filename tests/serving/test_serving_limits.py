@@ -73,7 +73,7 @@ def test_a_body_that_is_announced_too_small_is_counted() -> None:
 
 
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hgclr.serving.middleware.HELD", 2)
+    monkeypatch.setattr("hgclr.serving.middleware.BODIES_HELD", 2)
     answers = []
 
     async def app(scope, receive, send) -> None:

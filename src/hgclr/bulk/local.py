@@ -20,11 +20,11 @@ from hgclr.bulk.job import Answer, BulkJob, Label, spread
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 
-__all__ = ["WORTH", "choose_workers", "in_process", "in_processes"]
+__all__ = ["BYTES_PER_WORKER", "choose_workers", "in_process", "in_processes"]
 
-AHEAD = 2
+CHUNKS_AHEAD = 2
 """Chunks for each process that are read before their turn, so that none waits for work."""
-WORTH = 2**18
+BYTES_PER_WORKER = 2**18
 """Bytes of input that one more process is worth: some seconds of work, which is what its start takes with torch."""
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
@@ -42,7 +42,7 @@ def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wa
     device = getattr(classifier.backend, "device", None)
     if device is not None and device.type != "cpu":
         return 1
-    return min(_cores(), 1 + sum(path.stat().st_size for path in files) // WORTH)
+    return min(_cores(), 1 + sum(path.stat().st_size for path in files) // BYTES_PER_WORKER)
 
 
 def _cores() -> int:
@@ -98,7 +98,7 @@ def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
 
     def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
         while True:
-            while len(waiting) <= AHEAD * workers and (more := next(reading, None)) is not None:
+            while len(waiting) <= CHUNKS_AHEAD * workers and (more := next(reading, None)) is not None:
                 waiting.append(more)
             work = waiting.popleft()
             if work.path != path:

@@ -25,7 +25,7 @@ from hgclr.files import atomic_file
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SEPARATOR", "Added", "open_writer"]
+__all__ = ["SEPARATOR", "AddedColumns", "open_writer"]
 
 SEPARATOR = ";"
 """Between labels in one cell of a table: what reading documents takes for it too, unless told otherwise."""
@@ -36,7 +36,7 @@ Write = Callable[[Chunk, Sequence[Answer]], None]
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedColumns:
     """Which columns results have beside predictions.
 
     Args:
@@ -60,7 +60,7 @@ def _variants(name: str) -> Iterator[str]:
 
 
 @contextmanager
-def open_writer(target: Path, survey: Survey, added: Added) -> Iterator[Write]:
+def open_writer(target: Path, survey: Survey, added: AddedColumns) -> Iterator[Write]:
     """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails."""
     kind = format_of(target)
     names = added.names(survey.columns, table=kind.name in ("csv", "tsv"))

@@ -13,7 +13,7 @@ from hgclr.bulk.chunks import stop_at, survey
 from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets
 from hgclr.bulk.job import BulkJob, Label
 from hgclr.bulk.local import choose_workers, in_process, in_processes
-from hgclr.bulk.outputs import SEPARATOR, Added, open_writer
+from hgclr.bulk.outputs import SEPARATOR, AddedColumns, open_writer
 from hgclr.bulk.record import RunRecord, fingerprint, identity
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
@@ -131,7 +131,7 @@ def predict_files(
     # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
     place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
     job = BulkJob(place, sources, text_column, changes, is_onnx(found))
-    run = _Run(record, Added(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
+    run = _Run(record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
     labelling: AbstractContextManager[Label]
     if engine == "ray":
         from hgclr.bulk.on_ray import on_ray
@@ -165,7 +165,7 @@ class _Run:
     def __init__(
         self,
         record: RunRecord,
-        added: Added,
+        added: AddedColumns,
         text_column: str,
         sources: Sequence[Path],
         progress: Callable[[Progress], None] | None,

@@ -25,7 +25,11 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["import_published", "read_published"]
 
 logger = logging.getLogger(__name__)
-TAKEN = {"lamb": "contrastive_weight", "thre": "keep_threshold", "tau": "gumbel_temperature"}  # λ, γ, Gumbel-softmax
+SETTING_NAMES = {
+    "lamb": "contrastive_weight",
+    "thre": "keep_threshold",
+    "tau": "gumbel_temperature",
+}  # λ, γ, Gumbel-softmax
 """Arguments of the published program, and our settings that they become."""
 LAYER = "graph_encoder.hir_layers.0"
 WEIGHT_NAMES = {  # ours: published; whatever follows is called the same
@@ -89,7 +93,7 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
     with new_folder(output) as folder:
         save(model.deployed(), tokenizer, folder / "model")
         save(model, tokenizer, folder / "training-model")
-    settings = {name: getattr(model.config, name) for name in TAKEN.values()}
+    settings = {name: getattr(model.config, name) for name in SETTING_NAMES.values()}
     return ImportedModel(output / "model", output / "training-model", model.config.taxonomy, settings)
 
 
@@ -146,12 +150,12 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
     ``contrast`` 0 left the contrastive loss out but the second pass in, which is λ = 0. What the checkpoint does not
     say is taken from the preset, with a warning.
     """
-    absent = [name for name in (*TAKEN, "contrast", "graph", "layer") if name not in arguments]
+    absent = [name for name in (*SETTING_NAMES, "contrast", "graph", "layer") if name not in arguments]
     if absent:
         logger.warning("%s does not say %s: taken from the published preset", path, ", ".join(absent))
     _refuse_other_forms(arguments, weights, path)
     overrides = {}
-    for name, setting in TAKEN.items():
+    for name, setting in SETTING_NAMES.items():
         if name in arguments:
             value = arguments[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

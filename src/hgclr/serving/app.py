@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.messages import on_http_error, on_invalid
-from hgclr.serving.middleware import OPEN, BodyLimit, KeyCheck, RequestLog
+from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, KeyCheck, RequestLog
 from hgclr.serving.pages import add_pages
 from hgclr.serving.routes import describing_routes, health_routes, predicting_routes
 from hgclr.serving.service import Service
@@ -30,7 +30,7 @@ __all__ = ["create_app", "listen", "run"]
 BACKLOG = 2048
 KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than proxies do, who would else now and then use one just gone."""
-LAST_WORDS = 5
+SEND_TIMEOUT = 5
 """Seconds that answers have to be sent in once all work is done."""
 
 
@@ -83,7 +83,7 @@ def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
         schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
         description["components"]["securitySchemes"] = schemes
         for path, methods in description["paths"].items():
-            if path not in OPEN:
+            if path not in PUBLIC_PATHS:
                 for endpoint in methods.values():
                     endpoint["security"] = [{scheme: []} for scheme in schemes]
     return description
@@ -115,7 +115,7 @@ def run(app: FastAPI, listener: socket.socket, *, started: Callable[[], None] = 
         ws="none",
         lifespan="on",
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=LAST_WORDS,
+        timeout_graceful_shutdown=SEND_TIMEOUT,
     )
     _Server(config, app.state.service, started).run(sockets=[listener])
 

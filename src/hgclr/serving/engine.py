@@ -26,9 +26,9 @@ __all__ = ["Answer", "Engine", "Failure", "Reason", "fault_of"]
 
 logger = logging.getLogger(__name__)
 
-PIECE = 256
+TOKENISED_TOGETHER = 256
 """Texts that are tokenised together."""
-MEMORY = 0.9
+PACE_DECAY = 0.9
 """How much of the pace until now stays in its running mean after a batch."""
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
@@ -140,7 +140,7 @@ class Engine:
         self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
 
     def _tokenise(self) -> None:
-        while entries := self._queue.take_untokenised(PIECE):
+        while entries := self._queue.take_untokenised(TOKENISED_TOGETHER):
             started = time.perf_counter()
             try:
                 encodings = self._tokenizer.encode_batch_fast([entry.text for entry in entries])
@@ -163,7 +163,7 @@ class Engine:
                 self._metrics.queue.observe(now - entry.request.arrived)
             self._label(batch)
             elapsed = (time.monotonic() - now) / len(batch)
-            self._pace = MEMORY * self._pace + (1 - MEMORY) * elapsed if self._pace else elapsed
+            self._pace = PACE_DECAY * self._pace + (1 - PACE_DECAY) * elapsed if self._pace else elapsed
 
     def _label(self, batch: list[PendingText[Answer]]) -> None:
         """Label texts together; if that fails, one by one, so that only those fail that must."""

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hgclr.serving.messages import Problem, answer_with
 from hgclr.serving.metrics import Metrics
 
-__all__ = ["ACCESS", "OPEN", "BodyLimit", "KeyCheck", "RequestLog", "parse", "strict_route"]
+__all__ = ["ACCESS", "PUBLIC_PATHS", "BodyLimit", "KeyCheck", "RequestLog", "parse", "strict_route"]
 
 logger = logging.getLogger(__name__)
 ACCESS = "hgclr.serving.access"
@@ -32,10 +32,10 @@ ACCESS = "hgclr.serving.access"
 access = logging.getLogger(ACCESS)
 SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-OPEN = frozenset({"/livez", "/readyz", "/metrics"})
+PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """What is answered without the key: orchestrators and Prometheus ask it, and it tells nothing of texts or labels."""
 CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
-HELD = 16
+BODIES_HELD = 16
 """As many bodies of the largest size are held in memory at a time."""
 
 
@@ -94,7 +94,7 @@ class RequestLog:
 
 
 class KeyCheck:
-    """Let nobody in without the key, wherever they want to go, but to what is :data:`OPEN`.
+    """Let nobody in without the key, wherever they want to go, but to what is :data:`PUBLIC_PATHS`.
 
     Programs show it as ``Authorization: Bearer KEY``. For browsers, which ask for a name and a password, it is the
     password, and any name will do.
@@ -105,7 +105,7 @@ class KeyCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer with 401 before anything of its body is read."""
-        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._shown(scope):
+        if scope["type"] == "lifespan" or scope["path"] in PUBLIC_PATHS or self._shown(scope):
             await self._app(scope, receive, send)
             return
         answer = answer_with(scope, "unauthorised", "this service needs a key", headers={"WWW-Authenticate": CHALLENGE})
@@ -160,7 +160,7 @@ class BodyLimit:
             self._held += more
             if size > self._limit:
                 raise Problem("too_large", too_large)
-            if self._held > HELD * self._limit:
+            if self._held > BODIES_HELD * self._limit:
                 raise Problem("overloaded", "too many requests are being read", retry_after=1)
             return message
 

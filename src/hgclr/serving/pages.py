@@ -16,7 +16,7 @@ __all__ = ["add_pages", "api_page"]
 
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
-FROM_HERE = {
+PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline';"
     " object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "private, no-cache",
@@ -37,7 +37,7 @@ class _PageFiles(StaticFiles):
 
     def file_response(self, *args: object, **kwargs: object) -> Response:
         response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
-        response.headers.update(FROM_HERE)
+        response.headers.update(PAGE_HEADERS)
         return response
 
 
@@ -49,7 +49,7 @@ def add_pages(app: FastAPI) -> None:
     async def index() -> Response:
         if not (FILES / "index.html").is_file():
             raise HTTPException(404, "this installation has no page")
-        return FileResponse(FILES / "index.html", headers=FROM_HERE)
+        return FileResponse(FILES / "index.html", headers=PAGE_HEADERS)
 
     # The framework's own page would load its program from another server.
     @app.get("/docs", include_in_schema=False)
