@@ -323,7 +323,9 @@ def test_the_files(run: RunConfig, stub: Stub, monkeypatch: pytest.MonkeyPatch) 
         assert (run.output / "plots" / f"{name}.{suffix}").stat().st_size > 1000
     assert result.notes == []
     assert set(result.files) == {
-        path for path in run.output.rglob("*") if path.is_file() and path.name not in ("metrics.json", "study.journal", "study.lock")
+        path
+        for path in run.output.rglob("*")
+        if path.is_file() and path.name not in ("metrics.json", "study.journal", "study.lock")
     }
 
 
