@@ -237,11 +237,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     ) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-            noise: Gumbel noise, (B, L, K); drawn if not given.
+        Gumbel ``noise``, (B, L, K), is drawn if not given.
         """
         if labels is None or not self.training:
             return super().forward(input_ids, attention_mask, labels)
@@ -378,12 +374,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
 
 def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
-    """Return the label encoder, whose features are ``width`` wide.
-
-    Raises:
-        InputError: if the heads do not divide the width.
-        MissingExtraError: if the label encoder is from torch_geometric and that is not installed.
-    """
+    """Return the label encoder, whose features are ``width`` wide; raises an InputError if heads do not divide it."""
     tree, own = config.taxonomy, config.label_embedding
     if config.label_encoder == "none":
         return LabelEmbedding(tree, width, label_embedding=own)
