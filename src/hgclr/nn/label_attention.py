@@ -174,7 +174,8 @@ def _mix(place: Stretch, seed: int, parts: Sequence[Any], *, heads: int, scale: 
     if dropout:
         mask = keep_mask(weights.shape, dropout, seed, weights.device).to(weights.dtype)
         weights = weights * mask.mul_(1 / kept_share(dropout))
-    return (weights.to(value.dtype) @ value).transpose(0, 1).flatten(1)
+    mixed: Tensor = (weights.to(value.dtype) @ value).transpose(0, 1).flatten(1)
+    return mixed
 
 
 class _Attention(torch.autograd.Function):
