@@ -66,8 +66,7 @@ def first_position(encoder: PreTrainedModel) -> int:
 def absolute_positions(encoder: PreTrainedModel) -> bool:
     """Return whether a token's position reaches the encoder through ``position_ids`` and in no other way.
 
-    Encoders that look at distances between tokens (MPNet, DeBERTa) or at a window around each (ModernBERT) count places
-    in the sequence as well.
+    Encoders that look at distances between tokens (MPNet, DeBERTa) or at a window around each (ModernBERT) do more.
     """
     relative = any(
         getattr(encoder.config, name, None) for name in ("relative_attention", "relative_attention_num_buckets")
@@ -166,10 +165,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def from_encoder_config(
         cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Build a model with random weights, the encoder's included; see :meth:`from_encoder`.
-
-        What ``pooling: auto`` is cannot be known of a configuration: it is ``cls``.
-        """
+        """Build a model with random weights, the encoder's included; ``pooling: auto``, unknown here, is ``cls``."""
         if settings.get("pooling") == "auto":
             settings["pooling"] = "cls"
         config_class: Any = cls.config_class
@@ -184,8 +180,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def prepare(self, documents: "datasets.Dataset") -> None:
         """Take from the training set what the system needs before the first step; most need nothing.
 
-        Args:
-            documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.
+        ``documents`` are tokenised, with the columns ``input_ids`` and ``labels``.
         """
 
     def set_base_rates(self, rates: Tensor) -> None:
@@ -226,14 +221,10 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return model
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return all parameters and buffers that depend on the labels, as another label tree has them.
+        """Return all parameters and buffers that depend on the labels, by name, as another label tree has them.
 
-        Args:
-            rows: turns what old labels have into what new ones have.
-            names: tokens of the new labels' names, (K', T), padded with -1.
-
-        Returns:
-            The entries by their names in the ``state_dict``. Modules of the kind ``LabelSized`` give their own.
+        ``rows`` turns what old labels have into what new ones have; ``names`` are the tokens of the new labels' names,
+        (K', T), padded with -1. Modules of the kind ``LabelSized`` give their own.
         """
         entries = {f"classifier.{name}": rows.rows(value) for name, value in self.classifier.named_parameters()}
         for place, module in self.named_modules():
@@ -248,12 +239,9 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return config
 
     def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:
-        """Start what new labels have, after :meth:`label_entries` of the old model are in place, by more than these.
+        """Start what new labels have by more than :meth:`label_entries` of the old model, which are in place.
 
-        Args:
-            changes: the two trees; this model's is the new one.
-            tokenizer: the model's own.
-            rates: how often each label occurs in the training documents, (K,).
+        ``rates`` is how often each label occurs in the training documents, (K,).
         """
 
     def state_bytes(self) -> int:
@@ -263,9 +251,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def batch_bytes(self, batch_size: int, length: int) -> int:
         """Return the bytes that a batch of texts leaves behind until the backward pass, by a fit to measured peaks.
 
-        Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token (of which
-        8 H + 2 I are inputs that the backward pass needs, the rest copies in passing), and a byte of dropout for each
-        head and token that it may attend to.
+        Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token, and a byte of
+        dropout for each head and token that it may attend to.
         """
         encoder = self.config.text_encoder
         layers: int = getattr(encoder, "num_hidden_layers", 1)
@@ -282,11 +269,7 @@ def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def load_encoder_config(encoder: str) -> PreTrainedConfig:
-    """Load the configuration of a pretrained encoder, without its weights.
-
-    Raises:
-        InputError: if there is no such encoder.
-    """
+    """Load the configuration of a pretrained encoder, without its weights; raises an InputError if there is none."""
     try:
         config: PreTrainedConfig = AutoConfig.from_pretrained(resolve_encoder(encoder))
     except (OSError, ValueError) as error:
@@ -328,13 +311,9 @@ def save(
     target: Path,
     write_more: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write model and tokenizer into ``target``, whole or not at all; safetensors and JSON only.
+    """Write model and tokenizer into ``target``, which is replaced, whole or not at all; safetensors and JSON only.
 
-    Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        target: the folder, which is replaced.
-        write_more: writes into the folder what else belongs to the model.
+    ``write_more`` writes into the folder what else belongs to the model.
     """
     with atomic_folder(target) as folder:
         model.save_pretrained(folder)

@@ -33,15 +33,13 @@ def carry_over(
 
     The encoder, and all that does not depend on the labels, is the old model's own (shared, not copied). What depends
     on the tree alone is built anew. Every label keeps its entries of all that has one for each label, a merged one has
-    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.nn.label_rows.LabelRows`.
-    A label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
-    labels tell others about themselves, it begins silent: its edge up and its part of every sum over labels are 0, and
-    its edge down is its share of its siblings' documents. So adding labels changes no logit of another label in any
-    architecture.
+    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.nn.label_rows.LabelRows`. A
+    label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
+    labels tell others about themselves, it begins silent: its part of every sum over labels is 0. So adding labels
+    changes no logit of another label.
 
-    A linear head (flat, HGCLR) then starts the rows of new labels and of split ones by their names too. In every
-    architecture the bias of labels that are not what one label was (new, merged, split) is set by the training
-    documents, so that on average each is as probable as it is frequent.
+    Then ``start_labels`` of the model improves on that, and the bias of labels that are not what one label was (new,
+    merged, split) is set by the training documents.
 
     Args:
         model: the trained model, whose tree is ``changes.old``.

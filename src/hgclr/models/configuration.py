@@ -15,33 +15,26 @@ from transformers.configuration_utils import SubConfigSpec
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "AT_LEAST_0",
-    "AT_LEAST_1",
-    "AT_LEAST_1_OR_NULL",
-    "POSITIVE",
-    "SHARE",
-    "HierarchicalConfig",
-    "Range",
-    "check",
-]
+__all__ = ["HierarchicalConfig", "check"]
 
-Range = tuple[Callable[[Any], bool], str]
-SHARE: Range = (lambda value: 0 <= value < 1, "give a share from 0 to below 1")
-POSITIVE: Range = (lambda value: value > 0, "give a positive number")
-AT_LEAST_0: Range = (lambda value: value >= 0, "give 0 or more")
-AT_LEAST_1: Range = (lambda value: value >= 1, "give a whole number from 1")
-AT_LEAST_1_OR_NULL: Range = (lambda value: value is None or value >= 1, "give a whole number from 1, or null")
-BETWEEN_0_AND_1: Range = (lambda value: 0 < value < 1, "give a probability between 0 and 1")
+RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "share": (lambda value: 0 <= value < 1, "give a share from 0 to below 1"),
+    "part": (lambda value: value is None or 0 < value <= 1, "give a share up to 1"),
+    "probability": (lambda value: 0 < value < 1, "give a probability between 0 and 1"),
+    "positive": (lambda value: value > 0, "give a positive number"),
+    "not negative": (lambda value: value >= 0, "give 0 or more"),
+    "count": (lambda value: value >= 1, "give a whole number from 1"),
+    "count or null": (lambda value: value is None or value >= 1, "give a whole number from 1, or null"),
+}
 
 
-def check(config: PreTrainedConfig, allowed: Range, *names: str) -> None:
-    """Refuse settings outside a range.
+def check(config: PreTrainedConfig, kind: str, *names: str) -> None:
+    """Refuse settings outside a range of :data:`RANGES`.
 
     Raises:
         InputError: with the setting, its value and what to give instead.
     """
-    fits, remedy = allowed
+    fits, remedy = RANGES[kind]
     for name in names:
         if not fits(value := getattr(config, name)):
             raise InputError(f"{name} is {value}", remedy=remedy)
@@ -93,9 +86,9 @@ class HierarchicalConfig(PreTrainedConfig):
 
     def validate_shared(self) -> None:
         """Refuse values that no model can be built from."""
-        check(self, SHARE, "classifier_dropout")
-        check(self, AT_LEAST_1, "max_length")
-        check(self, BETWEEN_0_AND_1, "threshold")
+        check(self, "share", "classifier_dropout")
+        check(self, "count", "max_length")
+        check(self, "probability", "threshold")
 
     @property
     def text_encoder(self) -> Any:

@@ -11,15 +11,7 @@ from transformers import initialization as init
 
 from hgclr.errors import InputError
 from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
-from hgclr.models.configuration import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    AT_LEAST_1_OR_NULL,
-    POSITIVE,
-    SHARE,
-    HierarchicalConfig,
-    check,
-)
+from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
 from hgclr.nn.label_attention import TreeAttention
@@ -133,13 +125,12 @@ class HGCLRSettings(HierarchicalConfig):
 
     def validate_hgclr(self) -> None:
         """Refuse values that no model can be built from."""
-        check(self, SHARE, "label_dropout", "contrastive_dropout")
-        check(self, POSITIVE, "gumbel_temperature", "contrastive_temperature")
-        check(self, AT_LEAST_1, "label_layers", "token_label_heads")
-        check(self, AT_LEAST_1_OR_NULL, "label_heads", "label_span")
-        check(self, AT_LEAST_0, "contrastive_weight", "adversarial_size")
-        if self.keep_fraction is not None:
-            check(self, (lambda value: 0 < value <= 1, "give a share up to 1"), "keep_fraction")
+        check(self, "share", "label_dropout", "contrastive_dropout")
+        check(self, "positive", "gumbel_temperature", "contrastive_temperature")
+        check(self, "count", "label_layers", "token_label_heads")
+        check(self, "count or null", "label_heads", "label_span")
+        check(self, "not negative", "contrastive_weight", "adversarial_size")
+        check(self, "part", "keep_fraction")
 
     def validate_hgclr_choices(self) -> None:
         """Refuse choices that contradict each other: exactly one rule keeps tokens, label features have an input."""
@@ -246,11 +237,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     ) -> HierarchicalOutput:
         """Classify texts; in training mode with labels, compute the three-term objective.
 
-        Args:
-            input_ids: (B, L).
-            attention_mask: 1 on real tokens, (B, L).
-            labels: gold labels as 0/1, (B, K).
-            noise: Gumbel noise, (B, L, K); drawn if not given.
+        Gumbel ``noise``, (B, L, K), is drawn if not given.
         """
         if labels is None or not self.training:
             return super().forward(input_ids, attention_mask, labels)
@@ -387,12 +374,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
 
 def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
-    """Return the label encoder, whose features are ``width`` wide.
-
-    Raises:
-        InputError: if the heads do not divide the width.
-        MissingExtraError: if the label encoder is from torch_geometric and that is not installed.
-    """
+    """Return the label encoder, whose features are ``width`` wide; raises an InputError if heads do not divide it."""
     tree, own = config.taxonomy, config.label_embedding
     if config.label_encoder == "none":
         return LabelEmbedding(tree, width, label_embedding=own)

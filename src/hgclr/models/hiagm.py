@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import AT_LEAST_0, AT_LEAST_1, SHARE, HierarchicalConfig, check
+from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.objective import classification_loss
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
@@ -53,9 +53,9 @@ class HiAGMSettings(HierarchicalConfig):
 
     def validate_hiagm(self) -> None:
         """Refuse values that no model can be built from."""
-        check(self, SHARE, "structure_dropout")
-        check(self, AT_LEAST_1, "node_width")
-        check(self, AT_LEAST_0, "recursive_regularisation")
+        check(self, "share", "structure_dropout")
+        check(self, "count", "node_width")
+        check(self, "not negative", "recursive_regularisation")
 
 
 def structure_encoder(config: HiAGMSettings, width: int) -> HierarchyGCN | BiTreeLSTM:

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.models.base import HierarchicalOutput
-from hgclr.models.configuration import AT_LEAST_1, check
+from hgclr.models.configuration import check
 from hgclr.models.hiagm import HiAGMSettings, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
 from hgclr.nn.label_rows import LabelRows
@@ -54,7 +54,7 @@ class HiMatchSettings(HiAGMSettings):
 
     def validate_himatch(self) -> None:
         """Refuse values that no model can be built from."""
-        check(self, AT_LEAST_1, "joint_width", "label_refresh")
+        check(self, "count", "joint_width", "label_refresh")
 
 
 class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):

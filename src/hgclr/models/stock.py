@@ -160,7 +160,7 @@ def _as_written() -> Iterator[None]:
 
 
 def _scale(encoder: Any) -> float:
-    """Return ε: the largest power of two with which no vector that the encoder can give leaves the linear part of tanh.
+    """Return ε: the largest power of two with which no vector of the encoder leaves the linear part of tanh.
 
     A vector after a layer norm over H features is ``γ ∘ n + β`` with ``|n_i| < sqrt(H)``.
     """

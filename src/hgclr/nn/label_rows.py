@@ -64,14 +64,10 @@ class LabelRows:
         return self.columns(blocks).transpose(0, 1).flatten(1)
 
     def tokens(self, old: Tensor, names: Tensor) -> Tensor:
-        """Return the tokens by which each label is known, (K', T), padded with -1.
+        """Return the tokens by which each label is known, (K', T), from those of the old labels and of the new names.
 
         A label that has kept its name keeps its old tokens: an imported checkpoint may read a name in another way than
         its tokenizer does, and HiMatch reads words of a label's documents in its place.
-
-        Args:
-            old: tokens of the old labels, (K, ·).
-            names: tokens of the new labels' names, (K', ·).
         """
         width = max(old.shape[1], names.shape[1])
         old, tokens = (F.pad(part, (0, width - part.shape[1]), value=-1) for part in (old, names))
