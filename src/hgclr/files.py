@@ -13,7 +13,7 @@ from typing import Any
 
 from hgclr.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "cache_dir", "read_json", "write_files", "write_json"]
+__all__ = ["atomic_file", "atomic_folder", "cache_dir", "json_bytes", "read_json", "write_files", "write_json"]
 
 
 def cache_dir() -> Path:
@@ -83,8 +83,12 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         InputError: if it cannot be written.
     """
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_files(path.parent, {path.name: text.encode()})
+    write_files(path.parent, {path.name: json_bytes(value)})
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a JSON file's content, indented."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

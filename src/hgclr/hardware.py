@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from hgclr.errors import InputError, require_extra
-from hgclr.files import cache_dir, write_files
+from hgclr.files import cache_dir, write_json
 
 __all__ = ["Precision", "Probe", "bf16_probe", "choose_precision", "free_memory", "machine"]
 
@@ -178,7 +178,7 @@ def _read_cache(path: Path) -> dict[str, Probe]:
 def _write_cache(path: Path, probes: dict[str, Probe]) -> None:
     content = {"bf16": {key: asdict(probe) for key, probe in probes.items()}}
     try:
-        write_files(path.parent, {path.name: (json.dumps(content, indent=2) + "\n").encode()})
+        write_json(path, content)
     except InputError as error:  # then it is measured again the next time
         logger.warning("cannot keep the answer in %s: %s", path, error.what)
 

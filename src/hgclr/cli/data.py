@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -328,8 +327,7 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) 
 
 
 def _write_json(path: Path | None, value: object) -> None:
-    from hgclr.files import atomic_file
+    from hgclr.files import write_json
 
     if path is not None:
-        with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        write_json(path, value)

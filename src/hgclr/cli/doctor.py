@@ -45,7 +45,7 @@ def doctor(json_file: JsonFile = None) -> None:
     """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
     from rich.console import Console
 
-    from hgclr.files import write_files
+    from hgclr.files import write_json
     from hgclr.hardware import machine
 
     with Console(stderr=True).status("looking around"):
@@ -54,7 +54,7 @@ def doctor(json_file: JsonFile = None) -> None:
     Console().print(_table(checks))
     if json_file is not None:
         report = {"machine": known, "findings": [asdict(check) for check in checks]}
-        write_files(json_file.parent, {json_file.name: (json.dumps(report, indent=2) + "\n").encode()})
+        write_json(json_file, report)
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -45,7 +44,7 @@ def evaluate(
 
     from hgclr.cli.console import open_classifier, progress_bar
     from hgclr.cli.tables import score_table
-    from hgclr.files import atomic_file
+    from hgclr.files import write_json
     from hgclr.hardware import machine
     from hgclr.inference import evaluate as score
 
@@ -85,8 +84,7 @@ def evaluate(
             "scores": scores,
             "machine": machine(),
         }
-        with atomic_file(json_file) as path:
-            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(json_file, content)
     table = score_table(f"{model} on {data}", {f"{split} ({scores['documents']} documents)": scores})
     table.caption = f"{decisions.summary()}\n{table.caption}"
     Console().print(table)
@@ -122,15 +120,14 @@ def compare(
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison_page import write_comparison
     from hgclr.evaluation.report_plots import check_output
-    from hgclr.files import atomic_file
+    from hgclr.files import write_json
     from hgclr.provenance import command_line
 
     if output is not None:
         check_output(output)
     comparison = compare_reports(reports)
     if json_file is not None:
-        with atomic_file(json_file) as path:
-            path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(json_file, comparison.to_json())
     console = Console()
     console.print(comparison_table(comparison))
     if output is not None:

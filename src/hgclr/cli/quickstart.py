@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,7 +56,7 @@ def quickstart(
     from hgclr.cli.prepare import build_icd10cm_with_bar
     from hgclr.cli.tables import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
-    from hgclr.files import write_files
+    from hgclr.files import write_json
     from hgclr.inference import HierarchicalClassifier
 
     quiet_libraries()
@@ -73,7 +72,7 @@ def quickstart(
     results = {rung: _train(rung, data, output / rung, documents, epochs, progress) for rung in RUNGS}
     scores = {rung: result.metrics for rung, result in results.items()}
     console.print(_ladder(scores))
-    write_files(output, {"scores.json": (json.dumps(scores, indent=2) + "\n").encode()})
+    write_json(output / "scores.json", scores)
 
     model = results["full"].model
     _heading(console, 4, f"What the model says ({model})")

@@ -311,11 +311,10 @@ def diff(
 
     Example: hgclr taxonomy diff runs/first/model labels.tsv
     """
-    import json
 
     from rich.console import Console
 
-    from hgclr.files import atomic_file
+    from hgclr.files import write_json
     from hgclr.taxonomy.changes import compare, read_changes, write_changes
     from hgclr.taxonomy.suggestions import suggest
 
@@ -323,9 +322,7 @@ def diff(
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))
     perhaps = suggest(found)
     if json_file is not None:
-        with atomic_file(json_file) as temporary:
-            tree = found.to_json() | {"perhaps": perhaps.to_json(found)}
-            temporary.write_text(json.dumps(tree, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(json_file, found.to_json() | {"perhaps": perhaps.to_json(found)})
     if suggestions is not None and perhaps:
         write_changes(suggestions, perhaps.mapping(found))
     console = Console(highlight=False, markup=False, soft_wrap=True)

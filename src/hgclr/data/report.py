@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
@@ -14,7 +13,7 @@ from hgclr.data.plots import DataPlot, draw_plots, require_plots
 from hgclr.data.statistics import Statistics, statistics_json
 from hgclr.data.survey import Histogram
 from hgclr.errors import InputError
-from hgclr.files import write_files
+from hgclr.files import json_bytes, write_files
 from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
 
 __all__ = [
@@ -261,4 +260,4 @@ def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+    return json_bytes(values)

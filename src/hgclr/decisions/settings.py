@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
 from hgclr.decisions.decoding import Decoder, Rule, current_rule
 from hgclr.errors import InputError
-from hgclr.files import write_files
+from hgclr.files import write_json
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
@@ -147,7 +147,7 @@ class Decisions:
 
     def write(self, folder: Path) -> None:
         """Write ``decisions.json`` into a model's folder."""
-        write_files(folder, {FILE: (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()})
+        write_json(folder / FILE, self.to_json())
 
     @classmethod
     def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:

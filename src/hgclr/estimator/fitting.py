@@ -127,7 +127,7 @@ def fit_model(
     from hgclr.training.preparation import new_model
     from hgclr.training.run import check_output, save_run
 
-    decisions = deciding.check(taxonomy, _ends_inside(label_sets, taxonomy))
+    decisions = deciding.check(taxonomy, any(map(taxonomy.ends_inside, label_sets)))
     place = str(output or "in-memory")
     run = RunConfig.build({"data": {"path": "in-memory"}, "model": model, "training": training, "output": place})
     seed = run.training.seed
@@ -206,11 +206,6 @@ def _held_out(documents: int, share: float, seed: int, least: int) -> set[int]:
             remedy=f"give more than {max(number, least)}, or a smaller validation_fraction",
         )
     return set(np.random.default_rng(seed).permutation(documents)[:number].tolist())
-
-
-def _ends_inside(label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy) -> bool:
-    """Tell whether some document has a label with children and none of them."""
-    return any(map(taxonomy.ends_inside, label_sets))
 
 
 class EpochLog(TrainerCallback):

@@ -13,7 +13,7 @@ from hgclr.data.folder import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
-from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, path_ends, survey_labels, texts_of
+from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, survey_labels, texts_of
 from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
 from hgclr.inference.outputs import scored_windows
@@ -254,8 +254,8 @@ def _finding(
     return AuditFinding(
         row=document.row,
         text=text,
-        gold=tuple(shown(path_ends(tuple(document.gold), taxonomy))),
-        predicted=tuple(shown(path_ends(tuple(document.predicted), taxonomy))),
+        gold=tuple(shown(taxonomy.path_ends(document.gold))),
+        predicted=tuple(shown(taxonomy.path_ends(document.predicted))),
         kind=kind,
         level=level,
         common=common,

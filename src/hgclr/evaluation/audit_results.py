@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_scores import Kind
-from hgclr.files import write_files
+from hgclr.files import json_bytes, write_files
 from hgclr.inference.classifier import PredictedLabel
 from hgclr.presentation import render_page
 
@@ -251,7 +250,7 @@ def _csv(audit: Audit) -> bytes:
 
 
 def _json(audit: Audit) -> bytes:
-    return (json.dumps(audit.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
+    return json_bytes(audit.to_json())
 
 
 def audit_page(audit: Audit) -> str:

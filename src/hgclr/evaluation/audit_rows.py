@@ -15,9 +15,8 @@ from hgclr.data.readers import read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
-from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "path_ends", "survey_labels", "texts_of"]
+__all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "survey_labels", "texts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +99,6 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
     if not documents:
         raise empty_split(folder.split_path(split), log.count)
     return LabelSurvey(documents, one_path, ends_inside)
-
-
-def path_ends(labels: tuple[int, ...], taxonomy: Taxonomy) -> list[int]:
-    """Return the labels of a document that none of its other labels is below of."""
-    return taxonomy.path_ends(labels)
 
 
 def texts_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, str]:

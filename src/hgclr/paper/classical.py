@@ -7,7 +7,6 @@ second gives labels without probabilities, so that there is nothing to tune.
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from hgclr.data.tokens import sample_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
-from hgclr.files import write_files
+from hgclr.files import write_json
 from hgclr.hardware import machine
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
@@ -157,7 +156,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         metrics["test"] = plain(scores[0])
         if best.tuned is not None:
             metrics["tuned"]["test"] = plain(scores[1])
-    write_files(run.output, {"metrics.json": (json.dumps(metrics, indent=2) + "\n").encode()})
+    write_json(run.output / "metrics.json", metrics)
     return metrics
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -10,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hgclr.files import write_files
+from hgclr.files import json_bytes, write_files
 from hgclr.paper.kept_tokens import KeptTokens, Piece
 from hgclr.presentation import INK, MUTED, PLOT_STYLE, render
 from hgclr.taxonomy import Taxonomy
@@ -74,7 +73,7 @@ def write_kept_tokens(
         {
             "figure3.html": kept_tokens_html(documents, model=model, rule=rule, seed=seed).encode(),
             "figure3.png": render(draw_kept_tokens(documents, rule), "png"),
-            "figure3.json": (json.dumps(numbers, indent=1, ensure_ascii=False) + "\n").encode(),
+            "figure3.json": json_bytes(numbers),
         },
     )
 

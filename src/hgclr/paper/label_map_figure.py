@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import gcd
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.files import write_files
+from hgclr.files import json_bytes, write_files
 from hgclr.paper.label_map import LabelMap
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 from hgclr.taxonomy import Taxonomy
@@ -56,7 +55,7 @@ def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping
         {
             "figure5.png": render(figure, "png"),
             "figure5.svg": render(figure, "svg"),
-            "figure5.json": (json.dumps(numbers, indent=2, ensure_ascii=False) + "\n").encode(),
+            "figure5.json": json_bytes(numbers),
         },
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from transformers import TrainerCallback
 
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import write_files
+from hgclr.files import write_json
 from hgclr.paper.classical import run_classical
 from hgclr.paper.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
 from hgclr.paper.output import write_table
@@ -159,7 +158,7 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
     folder = experiment.folder(system, step.seed)
     checkpoints = folder / CHECKPOINTS
     if experiment.finished(system, step.seed) is None:
-        write_files(folder, {SETTINGS: (json.dumps(wanted, indent=2) + "\n").encode()})
+        write_json(folder / SETTINGS, wanted)
         if checkpoints.exists():
             (folder / RESUMED).touch()
         run = experiment.run(system, step.seed)
