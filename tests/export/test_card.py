@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.export.card import Score, TrainingRecord, escape, model_card, read_scores, read_training, write_card
+from hgclr.export.card import CardScore, TrainingRecord, escape, model_card, read_scores, read_training, write_card
 from hgclr.taxonomy import Taxonomy
 
 SCORES = {"documents": 50, "micro": {"f1": 0.5}, "macro": {"f1": 0.25}}
@@ -132,9 +132,9 @@ def test_of_many_top_labels_a_few_are_named() -> None:
 
 
 def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
-    after = Score.from_json(SCORES, of="after training", data="/home/me/wos", split="dev")
+    after = CardScore.from_json(SCORES, of="after training", data="/home/me/wos", split="dev")
     record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (after,))
-    here = Score("this folder", "wos", "test", 2000, 0.81234, 0.7)
+    here = CardScore("this folder", "wos", "test", 2000, 0.81234, 0.7)
     text = card_of(taxonomy, training=record, scores=[here]).content
     assert (
         "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| after training | wos | dev | 50 | 50.00 | 25.00 |"
@@ -148,7 +148,7 @@ def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
 
 def test_hubs_find_the_encoder_and_the_scores(taxonomy) -> None:
     record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000}, (), "some/tiny")
-    card = card_of(taxonomy, training=record, scores=[Score("this folder", "wos", "test", 2000, 0.81234, 0.7)])
+    card = card_of(taxonomy, training=record, scores=[CardScore("this folder", "wos", "test", 2000, 0.81234, 0.7)])
     fields = yaml.safe_load(card.content.split("---")[1])
     assert fields["base_model"] == "some/tiny"
     (index,) = fields["model-index"]
@@ -180,7 +180,7 @@ METRICS = {
 
 
 def test_training_is_found_beside_the_model(tmp_path: Path) -> None:
-    score = Score("after training", "wos", "test", 50, 0.5, 0.25)
+    score = CardScore("after training", "wos", "test", 50, 0.5, 0.25)
     assert read_training(run_with(tmp_path, METRICS), 9) == TrainingRecord(
         "tiny", "flat", "wos", {"train": 7}, (score,), "tiny"
     )
@@ -223,7 +223,7 @@ def test_no_metrics_no_record(tmp_path: Path, caplog) -> None:
 def test_scores_of_an_evaluation_are_read(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_text(json.dumps({"model": "runs/a/model", "data": "/x/wos", "split": "test", "scores": SCORES}))
-    assert read_scores(path) == Score("model", "wos", "test", 50, 0.5, 0.25)
+    assert read_scores(path) == CardScore("model", "wos", "test", 50, 0.5, 0.25)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"model": "m", "data": "d", "split": "s", "scores": {}}'])

@@ -16,7 +16,7 @@ FileFormat = Literal["jsonl", "csv", "parquet"]
 """What results can be asked for; without being asked they have the format of their input."""
 
 
-class Format(NamedTuple):
+class TextFormat(NamedTuple):
     """The format of one file: ``jsonl``, ``csv``, ``tsv`` or ``parquet``, and whether it is packed with gzip."""
 
     name: str
@@ -28,12 +28,12 @@ class Format(NamedTuple):
         return f".{self.name}.gz" if self.gzipped else f".{self.name}"
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: Path) -> TextFormat:
     """Return the format of a file, which its name must tell."""
     name = path.name.lower()
     if not name.endswith(SUFFIXES):
         raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
-    return Format(name.removesuffix(".gz").rpartition(".")[2], name.endswith(".gz"))
+    return TextFormat(name.removesuffix(".gz").rpartition(".")[2], name.endswith(".gz"))
 
 
 def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:
@@ -42,7 +42,7 @@ def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:
     if wanted is None or wanted == kind.name:
         return folder / source.name
     stem = source.name[: -len(kind.suffix)]
-    return folder / (stem + Format(wanted, kind.gzipped and wanted != "parquet").suffix)
+    return folder / (stem + TextFormat(wanted, kind.gzipped and wanted != "parquet").suffix)
 
 
 def is_pattern(name: str | Path) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCard
 
     from hgclr.data import DataFolder
-    from hgclr.export.card import Score
+    from hgclr.export.card import CardScore
     from hgclr.export.onnx import OnnxExport
     from hgclr.export.sentence_transformers import SentenceTransformersExport
     from hgclr.export.stock import StockExport
@@ -103,7 +103,7 @@ def export(
     else:
         for module in ("torch", "onnxscript", "onnxruntime"):
             require_extra(module, extra="export", capability="Exporting to ONNX")
-    from hgclr.export.card import Score, read_scores, write_card
+    from hgclr.export.card import CardScore, read_scores, write_card
     from hgclr.inference import HierarchicalClassifier
 
     quiet_libraries()
@@ -126,7 +126,7 @@ def export(
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
         of_data = str(folder.path.resolve())
-        recorded.insert(0, Score.from_json(scores[to], of="this folder", data=of_data, split=split))
+        recorded.insert(0, CardScore.from_json(scores[to], of="this folder", data=of_data, split=split))
     write_card(output, _card(model, to, result, recorded, licence))
 
 
@@ -189,7 +189,7 @@ def _summary(result: Export) -> list[str]:
     ]
 
 
-def _card(model: str, to: Target, result: Export, scores: Sequence[Score], licence: str | None) -> ModelCard:
+def _card(model: str, to: Target, result: Export, scores: Sequence[CardScore], licence: str | None) -> ModelCard:
     """Return the model card, from the folder as hgclr itself loads it."""
     from hgclr.export.card import model_card, read_training
     from hgclr.inference.loading import load

@@ -26,7 +26,7 @@ SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
 """What stands between words for fastText; other white space, such as that which does not break, is part of them."""
 
 
-class Format(NamedTuple):
+class CorpusFormat(NamedTuple):
     """What sets a format apart.
 
     Args:
@@ -46,9 +46,9 @@ class Format(NamedTuple):
 JSON_ENDINGS = (".json", ".jsonl", "_all.json", ".hierar.json")
 FORMATS = {
     # The second keys are those that HiAGM's scripts for Web of Science and New York Times write.
-    "hiagm": Format(JSON_ENDINGS, (("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
-    "neuralclassifier": Format(JSON_ENDINGS, (("doc_token", "doc_label"),), "--", draws_tree=True),
-    "fasttext": Format(("", ".txt", ".ft", ".ft.txt"), (), "/", draws_tree=True),
+    "hiagm": CorpusFormat(JSON_ENDINGS, (("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
+    "neuralclassifier": CorpusFormat(JSON_ENDINGS, (("doc_token", "doc_label"),), "--", draws_tree=True),
+    "fasttext": CorpusFormat(("", ".txt", ".ft", ".ft.txt"), (), "/", draws_tree=True),
 }
 
 

@@ -153,7 +153,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             deciding = Deciding(
                 self.decode, self.threshold, self.paths, self.calibrate, one_path=targets.form.kind == "path"
             )
-            fitted = fit_model(
+            self.classifier_, self.history_ = fit_model(
                 texts,
                 label_sets,
                 taxonomy,
@@ -164,8 +164,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 output=self.output_dir,
                 verbose=self.verbose,
             )
-        self.classifier_, self.history_ = fitted.classifier, fitted.history
-        self._set_tree(fitted.classifier.taxonomy, targets.form, drawn)
+        self._set_tree(self.classifier_.taxonomy, targets.form, drawn)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803

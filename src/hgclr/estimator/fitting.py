@@ -85,14 +85,6 @@ class Deciding:
         return found.decisions.changed(threshold=self.threshold)
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained model in memory, and its scores by epoch."""
-
-    classifier: HierarchicalClassifier
-    history: list[dict[str, float]]
-
-
 def fit_model(
     texts: Sequence[str],
     label_sets: Sequence[Sequence[int]],
@@ -104,8 +96,8 @@ def fit_model(
     validation_fraction: float,
     output: str | Path | None,
     verbose: int,
-) -> Fitted:
-    """Train a model.
+) -> tuple[HierarchicalClassifier, list[dict[str, float]]]:
+    """Train a model, and return it in memory with its scores by epoch.
 
     Args:
         texts: the documents.
@@ -156,7 +148,7 @@ def fit_model(
         if output is not None:
             result = save_run(run, trained, tokenizer, fitted)
             classifier.decisions.write(result.model)
-        return Fitted(classifier, fitted.metrics["history"])
+        return classifier, fitted.metrics["history"]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from hgclr.evaluation.headlines import HEADLINES, Headline
 from hgclr.evaluation.report_content import read_report
 from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
 
-__all__ = ["PLAUSIBLE", "Comparison", "LabelChange", "Line", "compare", "level_lines", "score_lines"]
+__all__ = ["PLAUSIBLE", "Comparison", "ComparisonLine", "LabelChange", "compare", "level_lines", "score_lines"]
 
 CHANGES = 15
 """Labels that are listed as those that gained, and that lost, most."""
@@ -178,7 +178,7 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparisonLine:
     """One score: its name, the value of the first report, and what is said of the others."""
 
     name: str
@@ -186,12 +186,12 @@ class Line:
     others: tuple[Cells, ...]
 
 
-def score_lines(comparison: Comparison) -> list[Line]:
+def score_lines(comparison: Comparison) -> list[ComparisonLine]:
     """Return a line for each of the scores that a report begins with."""
     return [_line(score, comparison) for score in HEADLINES]
 
 
-def level_lines(comparison: Comparison) -> list[Line]:
+def level_lines(comparison: Comparison) -> list[ComparisonLine]:
     """Return two lines for each level of the tree: Micro- and Macro-F1."""
     return [
         _line(
@@ -203,7 +203,7 @@ def level_lines(comparison: Comparison) -> list[Line]:
     ]
 
 
-def _line(score: Headline, comparison: Comparison) -> Line:
+def _line(score: Headline, comparison: Comparison) -> ComparisonLine:
     first, *others = (score.value(content) for content in comparison.contents)
     cells = []
     for value, tests in zip(others, comparison.tests, strict=True):
@@ -213,4 +213,4 @@ def _line(score: Headline, comparison: Comparison) -> Line:
             verdict = "better" if test.difference > 0 else "worse"
         p_value = "" if test is None else f"{test.p_value:.3f}"
         cells.append(Cells(score.shown(value), score.shown_difference(value - first), p_value, verdict))
-    return Line(score.name, score.shown(first), tuple(cells))
+    return ComparisonLine(score.name, score.shown(first), tuple(cells))

@@ -18,7 +18,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 
-__all__ = ["Score", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
+__all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
 
 logger = logging.getLogger(__name__)
 FILE = "README.md"
@@ -35,7 +35,7 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Score:
+class CardScore:
     """Scores of one split: what was scored, such as "this folder", on which data, and F1 as fractions."""
 
     of: str
@@ -90,7 +90,7 @@ class TrainingRecord:
     architecture: str
     data: str
     documents: Mapping[str, int]
-    scores: tuple[Score, ...]
+    scores: tuple[CardScore, ...]
     base_model: str | None = None
 
 
@@ -111,7 +111,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
             Path(data).name,
             {str(split): int(count) for split, count in metrics["documents"].items()},
             tuple(
-                Score.from_json(metrics[split], of="after training", data=data, split=split)
+                CardScore.from_json(metrics[split], of="after training", data=data, split=split)
                 for split in ("dev", "test")
                 if split in metrics
             ),
@@ -122,7 +122,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
         return None
 
 
-def read_scores(path: Path) -> Score:
+def read_scores(path: Path) -> CardScore:
     """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``.
 
     Raises:
@@ -130,7 +130,7 @@ def read_scores(path: Path) -> Score:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Score.from_json(
+        return CardScore.from_json(
             content["scores"], of=Path(content["model"]).name, data=content["data"], split=content["split"]
         )
     except OSError as error:
@@ -150,7 +150,7 @@ def model_card(
     max_length: int,
     *,
     training: TrainingRecord | None = None,
-    scores: Sequence[Score] = (),
+    scores: Sequence[CardScore] = (),
     licence: str | None = None,
     folded: bool = False,
 ) -> ModelCard:

@@ -22,7 +22,7 @@ __all__ = ["evaluate", "outputs_of", "read_outputs", "scored_windows"]
 logger = logging.getLogger(__name__)
 
 
-class Labelled(Protocol):
+class LabelledDocument(Protocol):
     """A document with its labels."""
 
     @property
@@ -34,7 +34,7 @@ class Labelled(Protocol):
         """Indices into the taxonomy, every label with its parent."""
 
 
-AnyLabelled = TypeVar("AnyLabelled", bound=Labelled)
+AnyLabelled = TypeVar("AnyLabelled", bound=LabelledDocument)
 
 
 def scored_windows(
@@ -121,7 +121,7 @@ def read_outputs(
 
 def outputs_of(
     classifier: HierarchicalClassifier,
-    documents: Iterable[Labelled],
+    documents: Iterable[LabelledDocument],
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Outputs:

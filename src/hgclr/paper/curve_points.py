@@ -9,7 +9,7 @@ from typing import Any
 
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.summary import Spread, machines_of, training_seconds
-from hgclr.paper.systems import SYSTEMS, Row
+from hgclr.paper.systems import SYSTEMS, SystemRow
 
 __all__ = ["ALL", "RARE", "Curves", "Point", "collect_curves", "size_name"]
 
@@ -67,7 +67,7 @@ def size_name(size: int | None) -> str:
 
 
 def collect_curves(
-    plans: Plans, rows: Sequence[Row], refused: Mapping[tuple[int | None, str, int], str], command: str
+    plans: Plans, rows: Sequence[SystemRow], refused: Mapping[tuple[int | None, str, int], str], command: str
 ) -> Curves:
     """Read what the runs left behind; ``refused`` tells by size, system and seed why one could not be made."""
     points: dict[str, list[Point]] = {row.system: [] for row in rows}

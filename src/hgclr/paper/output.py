@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.files import write_files
-from hgclr.paper.summary import AVERAGES, Line, Spread, Summary
+from hgclr.paper.summary import AVERAGES, Spread, Summary, TableLine
 
 __all__ = ["MISSING", "markdown_table", "rounded", "table_cells", "write_table"]
 
@@ -32,7 +32,7 @@ def table_cells(summary: Summary) -> list[list[str]]:
     paper = any(line.paper is not None for line in summary.lines)
     tuned = any(line.tuned is not None for line in summary.lines)
     gain = f"gain over {summary.base}"
-    columns: dict[str, Callable[[Line], str]] = {"Micro / Macro-F1": lambda line: line.title}
+    columns: dict[str, Callable[[TableLine], str]] = {"Micro / Macro-F1": lambda line: line.title}
     if paper:
         columns["paper"] = lambda line: _pair(line.paper)
     columns["at one half" if tuned else "ours"] = lambda line: (
@@ -100,7 +100,7 @@ def comma_separated(summary: Summary) -> str:
     return text.getvalue()
 
 
-def _numbers(line: Line) -> dict[str, Any]:
+def _numbers(line: TableLine) -> dict[str, Any]:
     """Return the cells of a row of the CSV by column."""
     row: dict[str, Any] = {"key": line.key, "title": line.title, "seeds": len(line.runs)}
     for average in AVERAGES:

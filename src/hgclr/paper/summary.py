@@ -10,10 +10,10 @@ from typing import Any
 
 from hgclr.config import method_settings
 from hgclr.paper.experiment import Experiment, kept_fraction
-from hgclr.paper.systems import CORPORA, SYSTEMS, Row, Table
+from hgclr.paper.systems import CORPORA, SYSTEMS, SystemRow, Table
 from hgclr.provenance import portable
 
-__all__ = ["AVERAGES", "Line", "Spread", "Summary", "machines_of", "summarise", "training_seconds"]
+__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_seconds"]
 
 AVERAGES = ("micro", "macro")
 WHOLE = 0.95
@@ -39,7 +39,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A row of the table; scores are in percent, by ``micro`` and ``macro``.
 
     Args:
@@ -86,7 +86,7 @@ class Summary:
     corpus: str
     base: str
     seeds: list[int]
-    lines: list[Line]
+    lines: list[TableLine]
     notes: list[str]
     machines: list[dict[str, Any]]
     command: str
@@ -98,7 +98,7 @@ class Summary:
 
 def summarise(
     table: Table,
-    chosen: Sequence[Row],
+    chosen: Sequence[SystemRow],
     seeds: Sequence[int],
     experiment: Experiment,
     refused: Mapping[tuple[str, int], str],
@@ -161,15 +161,15 @@ def training_seconds(runs: Runs) -> Spread | None:
 
 
 def _line(
-    row: Row,
-    base: Row | None,
+    row: SystemRow,
+    base: SystemRow | None,
     split: str,
     corpus: str,
     all_runs: Mapping[str, Runs],
     *,
     refused: dict[int, str],
     machines: list[dict[str, Any]],
-) -> Line:
+) -> TableLine:
     """Sum up one row; ``base`` is the row that gains are measured from, None for that row itself."""
     runs, base_runs = all_runs[row.system], {} if base is None else all_runs[base.system]
     ours, gain = _scores_and_gains(runs, base_runs, split, tuned=False)
@@ -183,7 +183,7 @@ def _line(
     if first is not None:
         training = {name: value for name, value in first["settings"]["training"].items() if name != "seed"}
         settings = portable(first["settings"] | {"training": training})
-    return Line(
+    return TableLine(
         key=row.system,
         title=row.title,
         paper=paper,
@@ -255,7 +255,7 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
     }
 
 
-def _setting(table: Table, experiment: Experiment, lines: Sequence[Line], seeds: Sequence[int]) -> str:
+def _setting(table: Table, experiment: Experiment, lines: Sequence[TableLine], seeds: Sequence[int]) -> str:
     """Return a line on what the table was made from."""
     parts = [experiment.data.name]
     if done := next((line for line in lines if line.documents is not None), None):
@@ -268,7 +268,7 @@ def _setting(table: Table, experiment: Experiment, lines: Sequence[Line], seeds:
     return "; ".join(parts)
 
 
-def _notes(table: Table, experiment: Experiment, lines: Sequence[Line], base: Row) -> list[str]:
+def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], base: SystemRow) -> list[str]:
     """Return what the figures mean, and what went otherwise than planned."""
     notes = list(table.notes)
     if any(line.paper for line in lines):

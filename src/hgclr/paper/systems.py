@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 
-__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "Row", "System", "Table"]
+__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "System", "SystemRow", "Table"]
 
 PRESETS_BY_CORPUS: dict[tuple[str, str], dict[str, float]] = {
     ("paper", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.005},
@@ -126,7 +126,7 @@ Figures = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Row:
+class SystemRow:
     """A line of a table.
 
     Args:
@@ -152,10 +152,10 @@ class Table:
     title: str
     split: Literal["dev", "test"]
     base: str
-    rows: Sequence[Row]
+    rows: Sequence[SystemRow]
     notes: Sequence[str] = ()
 
-    def choose(self, keys: Sequence[str] | None) -> list[Row]:
+    def choose(self, keys: Sequence[str] | None) -> list[SystemRow]:
         """Return the rows to run: those with these keys in the table's order; without keys all but the extra ones."""
         if keys is not None and not keys:
             raise InputError("no row is named", remedy=f"{self.key} has {', '.join(row.system for row in self.rows)}")
@@ -181,18 +181,20 @@ _TABLE2 = Table(
     "test",
     "bert",
     (
-        Row("textrcnn", "TextRCNN", _figures(83.55, 76.99, 70.83, 56.18, 81.57, 59.25)),
-        Row("textrcnn-hiagm", "HiAGM", _figures(85.82, 80.28, 74.97, 60.83, 83.96, 63.35)),
-        Row("textrcnn-htcinfomax", "HTCInfoMax", _figures(85.58, 80.05, None, None, 83.51, 62.71)),
-        Row("textrcnn-himatch", "HiMatch", _figures(86.20, 80.53, None, None, 84.73, 64.11)),
-        Row("bert", "BERT", _figures(85.63, 79.07, 78.24, 65.62, 85.65, 67.02)),
-        Row("bert-chen", "BERT (Chen et al., 2021)", _figures(86.26, 80.58, None, None, 86.26, 67.35), printed=True),
-        Row("hiagm", "BERT+HiAGM", _figures(86.04, 80.19, 78.64, 66.76, 85.58, 67.93)),
-        Row("htcinfomax", "BERT+HTCInfoMax", _figures(86.30, 79.97, 78.75, 67.31, 85.53, 67.09)),
-        Row("himatch", "BERT+HiMatch", _figures(86.70, 81.06, None, None, 86.33, 68.66)),
-        Row("hgclr", "HGCLR", _figures(87.11, 81.20, 78.86, 67.96, 86.49, 68.31)),
-        Row("hiagm-la", "BERT+HiAGM-LA", extra=True),
-        Row("hiagm-tree-lstm", "BERT+HiAGM, Bi-TreeLSTM", extra=True),
+        SystemRow("textrcnn", "TextRCNN", _figures(83.55, 76.99, 70.83, 56.18, 81.57, 59.25)),
+        SystemRow("textrcnn-hiagm", "HiAGM", _figures(85.82, 80.28, 74.97, 60.83, 83.96, 63.35)),
+        SystemRow("textrcnn-htcinfomax", "HTCInfoMax", _figures(85.58, 80.05, None, None, 83.51, 62.71)),
+        SystemRow("textrcnn-himatch", "HiMatch", _figures(86.20, 80.53, None, None, 84.73, 64.11)),
+        SystemRow("bert", "BERT", _figures(85.63, 79.07, 78.24, 65.62, 85.65, 67.02)),
+        SystemRow(
+            "bert-chen", "BERT (Chen et al., 2021)", _figures(86.26, 80.58, None, None, 86.26, 67.35), printed=True
+        ),
+        SystemRow("hiagm", "BERT+HiAGM", _figures(86.04, 80.19, 78.64, 66.76, 85.58, 67.93)),
+        SystemRow("htcinfomax", "BERT+HTCInfoMax", _figures(86.30, 79.97, 78.75, 67.31, 85.53, 67.09)),
+        SystemRow("himatch", "BERT+HiMatch", _figures(86.70, 81.06, None, None, 86.33, 68.66)),
+        SystemRow("hgclr", "HGCLR", _figures(87.11, 81.20, 78.86, 67.96, 86.49, 68.31)),
+        SystemRow("hiagm-la", "BERT+HiAGM-LA", extra=True),
+        SystemRow("hiagm-tree-lstm", "BERT+HiAGM, Bi-TreeLSTM", extra=True),
     ),
     (
         "BERT stands for the encoder given, with a linear head; the paper's figures for it are its authors' own.",
@@ -208,12 +210,12 @@ _TABLE3 = Table(
     "dev",
     "bert",
     (
-        Row("bert", "BERT", {"wos": (85.75, 79.36)}),
-        Row("hgclr", "HGCLR", _HGCLR_DEV),
-        Row("gcn", "GCN as graph encoder", {"wos": (87.06, 80.63)}),
-        Row("gat", "GAT as graph encoder", {"wos": (87.18, 81.45)}),
-        Row("no-graph-encoder", "without graph encoder", {"wos": (86.67, 80.11)}),
-        Row("no-contrastive", "without contrastive loss", {"wos": (86.72, 80.97)}),
+        SystemRow("bert", "BERT", {"wos": (85.75, 79.36)}),
+        SystemRow("hgclr", "HGCLR", _HGCLR_DEV),
+        SystemRow("gcn", "GCN as graph encoder", {"wos": (87.06, 80.63)}),
+        SystemRow("gat", "GAT as graph encoder", {"wos": (87.18, 81.45)}),
+        SystemRow("no-graph-encoder", "without graph encoder", {"wos": (86.67, 80.11)}),
+        SystemRow("no-contrastive", "without contrastive loss", {"wos": (86.72, 80.97)}),
     ),
     (
         "GCN and GAT are one layer over the label names, without label embedding, as in the published program.",
@@ -226,11 +228,11 @@ _TABLE4 = Table(
     "dev",
     "hgclr",
     (
-        Row("hgclr", "HGCLR", _HGCLR_DEV),
-        Row("no-name", "without name embedding", {"wos": (86.40, 80.40)}),
-        Row("no-spatial", "without spatial encoding", {"wos": (86.88, 80.42)}),
-        Row("no-edge", "without edge encoding", {"wos": (87.25, 80.54)}),
-        Row("layers-2", "two layers", extra=True),
+        SystemRow("hgclr", "HGCLR", _HGCLR_DEV),
+        SystemRow("no-name", "without name embedding", {"wos": (86.40, 80.40)}),
+        SystemRow("no-spatial", "without spatial encoding", {"wos": (86.88, 80.42)}),
+        SystemRow("no-edge", "without edge encoding", {"wos": (87.25, 80.54)}),
+        SystemRow("layers-2", "two layers", extra=True),
     ),
 )
 _TABLE5 = Table(
@@ -239,10 +241,10 @@ _TABLE5 = Table(
     "dev",
     "hgclr",
     (
-        Row("hgclr", "hierarchy-guided", _HGCLR_DEV),
-        Row("dropout", "dropout", {"wos": (86.94, 79.91)}),
-        Row("random", "random masking", {"wos": (87.19, 81.16)}),
-        Row("adversarial", "adversarial attack", {"wos": (86.67, 80.24)}),
+        SystemRow("hgclr", "hierarchy-guided", _HGCLR_DEV),
+        SystemRow("dropout", "dropout", {"wos": (86.94, 79.91)}),
+        SystemRow("random", "random masking", {"wos": (87.19, 81.16)}),
+        SystemRow("adversarial", "adversarial attack", {"wos": (86.67, 80.24)}),
     ),
     ("Random masking keeps the share of tokens that the hierarchy-guided run with the same seed kept.",),
 )
@@ -252,24 +254,24 @@ _SYSTEMS = Table(
     "test",
     "flat-cls",
     (
-        Row("tfidf", "TF-IDF + logistic regression"),
-        Row("hiclass", "TF-IDF + hiclass, per parent node"),
-        Row("names", "names: the label tree alone"),
-        Row("head", "head: frozen encoder"),
-        Row("flat-cls", "flat, first token"),
-        Row("flat-cls-long", "flat, first token, twice the epochs"),
-        Row("flat-random-head", "flat, head from random weights"),
-        Row("flat-random-head-long", "flat, head from random weights, twice the epochs"),
-        Row("flat", "flat"),
-        Row("flat-long", "flat, twice the epochs"),
-        Row("default", "default"),
-        Row("hgclr", "HGCLR"),
-        Row("hgclr-paper", "HGCLR, preset paper"),
-        Row("hgclr-published", "HGCLR, preset published"),
-        Row("bert", "flat, with the tree's documents", extra=True),
-        Row("hgclr-random-head", "HGCLR, head from random weights", extra=True),
-        Row("hgclr-distance", "HGCLR, negatives by distance", extra=True),
-        Row("hgclr-compact", "HGCLR, compact positives", extra=True),
+        SystemRow("tfidf", "TF-IDF + logistic regression"),
+        SystemRow("hiclass", "TF-IDF + hiclass, per parent node"),
+        SystemRow("names", "names: the label tree alone"),
+        SystemRow("head", "head: frozen encoder"),
+        SystemRow("flat-cls", "flat, first token"),
+        SystemRow("flat-cls-long", "flat, first token, twice the epochs"),
+        SystemRow("flat-random-head", "flat, head from random weights"),
+        SystemRow("flat-random-head-long", "flat, head from random weights, twice the epochs"),
+        SystemRow("flat", "flat"),
+        SystemRow("flat-long", "flat, twice the epochs"),
+        SystemRow("default", "default"),
+        SystemRow("hgclr", "HGCLR"),
+        SystemRow("hgclr-paper", "HGCLR, preset paper"),
+        SystemRow("hgclr-published", "HGCLR, preset published"),
+        SystemRow("bert", "flat, with the tree's documents", extra=True),
+        SystemRow("hgclr-random-head", "HGCLR, head from random weights", extra=True),
+        SystemRow("hgclr-distance", "HGCLR, negatives by distance", extra=True),
+        SystemRow("hgclr-compact", "HGCLR, compact positives", extra=True),
     ),
     (
         (

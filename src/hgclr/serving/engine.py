@@ -35,7 +35,7 @@ Reason = Literal["deadline", "client_gone", "shutdown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledText:
     """The labels of a text, whether it is longer than the model reads, and all probabilities, (K,), if wanted."""
 
     prediction: Prediction
@@ -51,7 +51,7 @@ class Failure:
     message: str
 
 
-Answer = Labelled | Failure
+Answer = LabelledText | Failure
 
 
 def fault_of(text: str) -> str | None:
@@ -202,7 +202,7 @@ class Engine:
             for number, row in enumerate(rows):
                 entry, seen = batch[row], decided.probabilities[number]
                 prediction = self._make(seen, decided.predicted[number], decided.abstained[number])
-                answers[row] = Labelled(prediction, entry.truncated, seen if entry.request.probabilities else None)
+                answers[row] = LabelledText(prediction, entry.truncated, seen if entry.request.probabilities else None)
         return [answers[row] for row in range(len(batch))]
 
     def _fail(self, entries: Sequence[PendingText[Answer]], error: Exception) -> None:

@@ -214,7 +214,7 @@ class TrialRunner:
             turn = Turn(trial.number + 1, self.total, seed, dict(trial.params), best)
             nobody: Onlookers = (), None
             with nullcontext(nobody) if self.watch is None else self.watch(turn) as (callbacks, on_documents):
-                report = [Report(self.study, trial, self.metric)] if seed == self.seeds[0] else []
+                report = [TrialReport(self.study, trial, self.metric)] if seed == self.seeds[0] else []
                 train(
                     with_parameters(self.base, trial.params, output=output, seed=seed),
                     resume=True,
@@ -241,7 +241,7 @@ def _scores(file: Path) -> dict[str, Any]:
     }
 
 
-class Report(TrainerCallback):
+class TrialReport(TrainerCallback):
     """Tell Optuna the dev score of every epoch, and give the trial up where Optuna says so."""
 
     def __init__(self, study: Study, trial: Trial, metric: Metric) -> None:
