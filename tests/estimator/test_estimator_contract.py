@@ -206,7 +206,7 @@ def test_the_machine_is_tried_out_once(
 ) -> None:
     tried = []
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path))
-    monkeypatch.setattr(hardware, "_processor_features", lambda: {"avx512_bf16"})
+    monkeypatch.setattr(hardware, "_cpu_features", lambda: {"avx512_bf16"})
     monkeypatch.setattr(hardware, "_run_probe", lambda: tried.append(1) or hardware.Probe("slow", "no gain"))
     for _ in range(2):
         quick(epochs=1, precision="auto").fit(one_path.texts[:8], one_path.strings[:8])
