@@ -89,7 +89,7 @@ def test_what_is_found_is_shown_written_and_used(
     assert chosen[5] == after[5]
     assert float(chosen[2]) >= max(float(row[2]) for row in compared) - 0.1
     assert "calibration error" in result.stdout
-    assert f"labels less probable than {fields['abstain_below']:.1%} are left out as doubtful" in result.stdout
+    assert f"labels less probable than {fields['abstain_below']:.1%} are left out (abstained)" in result.stdout
     assert result.stdout.rstrip().endswith(f"written: {model / FILE}")
 
     report = tmp_path / "scores.json"
