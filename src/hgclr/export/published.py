@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -72,7 +73,7 @@ class ImportedModel:
     model: Path
     training_model: Path
     taxonomy: Taxonomy
-    settings: dict[str, float]
+    settings: dict[str, float | str]
 
 
 def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Path) -> ImportedModel:
@@ -93,7 +94,7 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
     with new_folder(output) as folder:
         save(model.deployed(), tokenizer, folder / "model")
         save(model, tokenizer, folder / "training-model")
-    settings = {name: getattr(model.config, name) for name in SETTING_NAMES.values()}
+    settings = {name: getattr(model.config, name) for name in (*SETTING_NAMES.values(), "edge_padding")}
     return ImportedModel(output / "model", output / "training-model", model.config.taxonomy, settings)
 
 
@@ -102,9 +103,9 @@ def read_published(
 ) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
     """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
 
-    Its logits are those of the published program, and so are its loss terms given the same noise. Where that program
-    itself went wrong, by a spoilt diagonal or by wrong distances
-    (:func:`~hgclr.export.published_files.check_same_labels`), ours are the right ones, with a warning.
+    Its logits are those of the published program, and so are its loss terms given the same noise. A padding row of the
+    edge table that is not 0 is kept, as ``edge_padding: drawn``. Where that program took wrong distances
+    (:func:`~hgclr.export.published_files.check_same_labels`), ours are the right ones. Both give a warning.
 
     Arguments and errors are those of :func:`import_published`.
     """
@@ -120,13 +121,12 @@ def read_published(
     except InputError as error:
         raise InputError(error.what, path=checkpoint, remedy=error.remedy) from None
     check_same_labels(published, taxonomy, name_tokens, tokenizer, data_path)
-    if published["graph_encoder.edge_embedding.weight"][0, 0] != 0:  # what stands for "no edge"
-        logger.warning(
-            "%s was trained with a wrong diagonal in the label attention (a padding row was not 0);"
-            " predictions stay the same, the loss in training is computed with the right diagonal",
-            checkpoint,
-        )
+    if padding := _edge_padding(published):
+        weights["label_encoder.structure.padding"] = torch.tensor(padding)
     model.load_state_dict({**weights, "name_tokens": name_tokens})
+    if padding:
+        effect = model.label_encoder.structure.padding_effect()
+        logger.warning("%s: %s; with edge_padding: zero it trains on as the paper means it", checkpoint, effect)
     return model.eval(), tokenizer
 
 
@@ -154,7 +154,7 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
     if absent:
         logger.warning("%s does not say %s: taken from the published preset", path, ", ".join(absent))
     _refuse_other_forms(arguments, weights, path)
-    overrides = {}
+    overrides: dict[str, Any] = {"edge_padding": "drawn" if _edge_padding(weights) else "zero"}
     for name, setting in SETTING_NAMES.items():
         if name in arguments:
             value = arguments[name]
@@ -167,6 +167,12 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
         return method_settings("published", overrides)
     except InputError as error:
         raise InputError(error.what, path=path, remedy=error.remedy) from None
+
+
+def _edge_padding(weights: Mapping[str, Tensor]) -> float:
+    """Return what stands for "no edge": row 0 of the edge table, which is never trained; 0 without such a table."""
+    edges = weights.get("graph_encoder.edge_embedding.weight")
+    return float(edges.flatten()[0]) if edges is not None and edges.numel() else 0.0
 
 
 def _refuse_other_forms(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> None:
