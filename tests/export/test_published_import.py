@@ -307,12 +307,6 @@ def with_wide_distances(program: PublishedProgram) -> None:
     program.weights["graph_encoder.distance_embedding.weight"] = torch.zeros(20, 4)
 
 
-def with_gcn(program: PublishedProgram) -> None:
-    for name in [name for name in program.weights if ".hir_attn." in name]:
-        del program.weights[name]
-    program.weights[f"{LAYER}.hir_attn.lin.weight"] = torch.zeros(WIDTH, WIDTH)
-
-
 def with_arguments(**arguments: Any) -> Callable[[PublishedProgram], None]:
     return lambda program: program.arguments.update(arguments)
 
@@ -335,10 +329,10 @@ CHECKPOINT, NAMES_FILE, TREE_FILE = "checkpoint_best_macro.pt", "bert_value_dict
 @pytest.mark.parametrize(
     ("change", "place", "message"),
     [
-        (with_arguments(graph=0), CHECKPOINT, r"trained without the label tree \(graph 0\), which cannot be imported"),
-        (with_arguments(layer=2), CHECKPOINT, "trained with 2 layers in the label encoder"),
+        (with_arguments(graph=0), CHECKPOINT, r"unknown weight graph_encoder\.id_embedding\.weight and 2 more"),
+        (with_arguments(layer=2), CHECKPOINT, r"no weight graph_encoder\.hir_layers\.1\.hir_attn\.\S+ and 13 more"),
+        (with_arguments(layer=0), CHECKPOINT, "the argument layer is 0, not a number of layers"),
         (with_arguments(multi=False), CHECKPOINT, "trained for one label per text"),
-        (with_gcn, CHECKPOINT, "trained with a GCN or GAT as label encoder, which cannot be imported; give one with"),
         (with_arguments(lamb="much"), CHECKPOINT, "the argument lamb is 'much', not a number"),
         (with_arguments(thre=float("nan")), CHECKPOINT, "the argument thre is nan, not a number"),
         (with_arguments(tau=0), CHECKPOINT, "gumbel_temperature is 0.0; give a positive number"),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertTokenizerFast
 
-from hgclr.export.published import WEIGHT_NAMES, read_published
+from hgclr.export.published import published_name, read_published
 from hgclr.models import HGCLRForSequenceClassification
 from support.toy import still
 
@@ -135,8 +135,7 @@ def gradients(model: HGCLRForSequenceClassification, reference: dict[str, Any]) 
     """Ours under their names, in their shapes: padding rows are there, and get no gradient."""
     found = {}
     for name, parameter in model.named_parameters():
-        prefix = next(prefix for prefix in WEIGHT_NAMES if name.startswith(prefix))
-        theirs = WEIGHT_NAMES[prefix] + name.removeprefix(prefix)
+        theirs = published_name(name, reference["shapes"])
         gradient = torch.zeros(reference["shapes"][theirs])
         if name == "label_encoder.structure.edge":
             gradient[1:, 0] = parameter.grad

@@ -219,10 +219,13 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         if model.name_tokens is not None:
             model.name_tokens.copy_(names)
-        for module in model.modules():
-            if isinstance(module, TreeAttention) and (effect := module.padding_effect()):
-                logger.warning("%s", effect)
+        if effect := model.padding_effect():
+            logger.warning("%s", effect)
         return model
+
+    def padding_effect(self) -> str:
+        """Say what was drawn as ``edge_padding`` and what it does, or nothing if nothing was."""
+        return "".join(module.padding_effect() for module in self.modules() if isinstance(module, TreeAttention))
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
