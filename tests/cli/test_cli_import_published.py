@@ -32,6 +32,7 @@ def test_a_summary_says_what_was_taken_and_where_it_is(run: Callable[..., Result
         "contrastive_weight: 0.05",
         "keep_threshold: 0.2",
         "gumbel_temperature: 2.0",
+        "edge_padding: zero",
         f"model: {tmp_path / 'out' / 'model'}",
         f"training model: {tmp_path / 'out' / 'training-model'}",
     ]
@@ -42,9 +43,9 @@ def test_a_summary_says_what_was_taken_and_where_it_is(run: Callable[..., Result
 
 
 def test_an_error_is_one_line_and_leaves_nothing_behind(run: Callable[..., Result], tmp_path: Path) -> None:
-    result = run(layer=3)
+    result = run(multi=False)
     assert result.exit_code == 2
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"error: {tmp_path / 'checkpoint_best_macro.pt'}: the checkpoint was trained with 3 layers")
+    assert line.startswith(f"error: {tmp_path / 'checkpoint_best_macro.pt'}: the checkpoint was trained for one label")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint_best_macro.pt", "data"]

@@ -203,7 +203,7 @@ def test_a_new_label_is_as_probable_as_it_is_frequent(make_encoder, taxonomy, gr
 
 
 def test_label_side_of_new_labels(make_encoder, taxonomy, grown, tokenizer) -> None:
-    model = trained("hgclr", make_encoder, taxonomy, tokenizer)
+    model = trained("hgclr", make_encoder, taxonomy, tokenizer, edge_padding="drawn")
     model.name_tokens[taxonomy.ids.index("law"), 1] = 9  # an imported checkpoint may know a name by other tokens
     new = carried(model, compare(taxonomy, grown), tokenizer)
     at = {identifier: index for index, identifier in enumerate(grown.ids)}
@@ -218,6 +218,7 @@ def test_label_side_of_new_labels(make_encoder, taxonomy, grown, tokenizer) -> N
     assert (len(old_spatial), len(spatial)) == (7, 11)  # depths 3 and 5
     assert torch.equal(spatial[:7], old_spatial)
     assert (spatial[7:] == old_spatial[6]).all()
+    assert new.label_encoder.structure.padding == model.label_encoder.structure.padding != 0
     for identifier, row in zip(grown.ids, new.name_tokens, strict=True):
         expected = tokenizer(identifier)["input_ids"]
         if identifier == "law":

@@ -10,6 +10,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from hgclr.config import PRESETS
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.models.base import save
 from support.toy import GOLD, TEXTS, batch_of, make_model, noise_for, still
 
 LONG = [" ".join([text] * 40) for text in TEXTS]
@@ -35,6 +36,32 @@ VARIANTS = {
     "different": {"negatives": "different"},
     "distance": {"negatives": "distance"},
 }
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_span": 3}, {"label_layers": 2}])
+def test_padding_is_drawn_saved_and_never_trained(
+    make_encoder, taxonomy, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, int]
+) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, edge_padding="drawn", **settings)
+    padding = model.label_encoder.structure.padding.clone()
+    assert 0 < abs(padding) < 0.1
+    assert "stands where a path has no edge (edge_padding: drawn), so that labels attend to" in caplog.text
+
+    batch = batch_of(tokenizer, taxonomy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        assert loss.isfinite()
+        loss.backward()
+        optimizer.step()
+    assert model.label_encoder.structure.padding == padding
+    save(model, tokenizer, tmp_path)
+    again = HGCLRForSequenceClassification.from_pretrained(tmp_path)
+    assert again.label_encoder.structure.padding == padding
+    torch.testing.assert_close(again.label_features(), model.eval().label_features())
+    other = HGCLRForSequenceClassification.from_pretrained(tmp_path, edge_padding="zero")
+    assert other.label_encoder.structure.padding is None
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -37,6 +37,8 @@ def bias_by_loops(module: TreeAttention) -> torch.Tensor:
                 value = value + module.spatial[len(edges)]
             if module.edge is not None and edges:
                 value = value + sum(module.edge[e] for e in edges) / len(edges)
+            if module.padding is not None:
+                value = value + max(0, 15 - len(edges)) * module.padding / (len(edges) + 1e-8)
             rows.append(value)
     return torch.stack(rows).view(len(tree), len(tree))
 
@@ -112,6 +114,41 @@ def test_parts_of_the_bias_can_be_left_out(parts: dict[str, bool]) -> None:
     query, key, value = (torch.randn(10, 4, dtype=torch.float64) for _ in range(3))
     expected = (query @ key.T + bias_by_loops(module)).softmax(-1) @ value
     torch.testing.assert_close(module(query, key, value, heads=1, scale=1.0, dropout=0.0), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("settings", [{}, {"span": 7}, {"spatial": False}])
+@pytest.mark.parametrize("padding", [0.02, -0.02])
+@pytest.mark.parametrize("shape", ["one", "bushy", "chain"])
+def test_padding_of_paths(shape: str, padding: float, settings: dict[str, int], dtype: torch.dtype) -> None:
+    """With a positive one a label attends to itself alone, with a negative one to all others, in any precision."""
+    tree = SHAPES[shape]  # the chain has paths longer than the fifteen slots
+    module = make_structure(tree, padding=True, **settings)
+    module.padding.fill_(padding)
+    everyone = neighbours_by_loops(tree, settings.get("span", len(tree)))
+    expected = bias_by_loops(module).masked_fill(~everyone, -torch.inf).softmax(-1)
+    query = torch.zeros(len(tree), len(tree), dtype=dtype)
+    value = torch.eye(len(tree), dtype=dtype, requires_grad=True)
+    weights = module.to(dtype)(query, query, value, heads=1, scale=1.0, dropout=0.0)
+    exact = dtype in (torch.float64, torch.float32)
+    torch.testing.assert_close(weights.double(), expected, atol=1e-6 if exact else 0.02, rtol=1e-5 if exact else 0.1)
+    if padding > 0:
+        assert torch.equal(weights, torch.eye(len(tree), dtype=dtype))
+    elif len(tree) > 1:
+        alone = everyone.sum(1) == 1
+        assert (weights.diagonal()[~alone] == 0).all()
+    (weights * torch.randn_like(weights)).sum().backward()
+    for parameter in (value, *module.parameters()):
+        assert parameter.grad.isfinite().all()
+        if padding > 0 and parameter is not value:
+            assert not parameter.grad.any()  # the tree learns nothing
+    assert "padding" in module.state_dict()
+    assert "padding" not in dict(module.named_parameters())
+
+
+def test_without_edges_there_is_nothing_to_pad() -> None:
+    assert TreeAttention(random_tree(5, seed=1), spatial=True, edge=False, padding=True).padding is None
+    assert TreeAttention(random_tree(5, seed=1), spatial=True, edge=True).state_dict().keys() == {"spatial", "edge"}
 
 
 def test_dropped_attention_weights_are_the_same_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,8 @@ def import_published(
     """Turn a checkpoint of the authors' published program into a model of ours.
 
     The output folder then holds **model** (for hgclr predict, evaluate) and **training-model** (with the label
-    side, for training on). Logits stay the same. The files are read as data; code in them is refused, never run.
+    side, for training on). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0
+    are known. The files are read as data; code in them is refused, never run.
     """
     from hgclr.errors import require_extra
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -31,7 +32,7 @@ SETTING_NAMES = {
     "tau": "gumbel_temperature",
 }  # λ, γ, Gumbel-softmax
 """Arguments of the published program, and our settings that they become."""
-LAYER = "graph_encoder.hir_layers.0"
+LAYERS = "graph_encoder.hir_layers"
 WEIGHT_NAMES = {  # ours: published; whatever follows is called the same
     "encoder.": "bert.",
     "classifier.": "classifier.",
@@ -39,22 +40,32 @@ WEIGHT_NAMES = {  # ours: published; whatever follows is called the same
     "label_encoder.label_embedding.": "graph_encoder.id_embedding.",
     "label_encoder.structure.spatial": "graph_encoder.distance_embedding.weight",
     "label_encoder.structure.edge": "graph_encoder.edge_embedding.weight",
-    "label_encoder.layers.0.query.": f"{LAYER}.hir_attn.self.q_proj.",
-    "label_encoder.layers.0.key.": f"{LAYER}.hir_attn.self.k_proj.",
-    "label_encoder.layers.0.value.": f"{LAYER}.hir_attn.self.v_proj.",
-    "label_encoder.layers.0.output.": f"{LAYER}.hir_attn.self.out_proj.",
-    "label_encoder.layers.0.norm.": f"{LAYER}.hir_attn.layer_norm.",
-    "token_label_attention.query.": f"{LAYER}.cross_attn.q_proj.",
-    "token_label_attention.key.": f"{LAYER}.cross_attn.k_proj.",
+}
+LAYER_NAMES = {  # the same within each layer
+    "query.": "hir_attn.self.q_proj.",
+    "key.": "hir_attn.self.k_proj.",
+    "value.": "hir_attn.self.v_proj.",
+    "output.": "hir_attn.self.out_proj.",
+    "norm.": "hir_attn.layer_norm.",
+    "feed_forward.": "output_layer.",
+    "feed_forward_norm.": "output_layer_norm.",
+}
+CONVOLUTION_NAMES = {  # the same in a GCN or GAT, by the version of torch_geometric; before 2.0 a GCN is transposed
+    "lin.weight": ("lin.weight", "lin_src.weight", "lin_l.weight", "weight"),
+    "att_src": ("att_src", "att_l"),
+    "att_dst": ("att_dst", "att_r"),
+    "bias": ("bias",),
 }
 UNUSED = (  # in a published checkpoint, but without effect on its results
     "token_classifier.*",
-    f"{LAYER}.cross_attn.v_proj.*",
-    f"{LAYER}.cross_attn.out_proj.*",
-    f"{LAYER}.cross_layer_norm.*",
-    f"{LAYER}.classifier.*",
-    f"{LAYER}.output_layer.*",
-    f"{LAYER}.output_layer_norm.*",
+    f"{LAYERS}.*.hir_attn.lin_r.weight",  # the same tensor as lin_l or lin_src
+    f"{LAYERS}.*.hir_attn.lin_dst.weight",
+    f"{LAYERS}.*.cross_attn.v_proj.*",
+    f"{LAYERS}.*.cross_attn.out_proj.*",
+    f"{LAYERS}.*.cross_layer_norm.*",
+    f"{LAYERS}.*.classifier.*",
+    f"{LAYERS}.*.output_layer.*",  # but for those in LAYER_NAMES
+    f"{LAYERS}.*.output_layer_norm.*",
     "bert.embeddings.position_ids",  # 0, 1, 2, …, which BERT of that time saved
     "graph_encoder.label_name",  # from here on, the label tree in several forms
     "graph_encoder.label_id",
@@ -72,7 +83,7 @@ class ImportedModel:
     model: Path
     training_model: Path
     taxonomy: Taxonomy
-    settings: dict[str, float]
+    settings: dict[str, float | str]
 
 
 def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Path) -> ImportedModel:
@@ -93,7 +104,7 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
     with new_folder(output) as folder:
         save(model.deployed(), tokenizer, folder / "model")
         save(model, tokenizer, folder / "training-model")
-    settings = {name: getattr(model.config, name) for name in SETTING_NAMES.values()}
+    settings = {name: getattr(model.config, name) for name in (*SETTING_NAMES.values(), "edge_padding")}
     return ImportedModel(output / "model", output / "training-model", model.config.taxonomy, settings)
 
 
@@ -102,9 +113,9 @@ def read_published(
 ) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
     """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
 
-    Its logits are those of the published program, and so are its loss terms given the same noise. Where that program
-    itself went wrong, by a spoilt diagonal or by wrong distances
-    (:func:`~hgclr.export.published_files.check_same_labels`), ours are the right ones, with a warning.
+    Its logits are those of the published program, and so are its loss terms given the same noise. A padding row of the
+    edge table that is not 0 is kept, as ``edge_padding: drawn``. Where that program took wrong distances
+    (:func:`~hgclr.export.published_files.check_same_labels`), ours are the right ones. Both give a warning.
 
     Arguments and errors are those of :func:`import_published`.
     """
@@ -116,17 +127,15 @@ def read_published(
         encoder_config, taxonomy, tokenizer, label_name_length=name_tokens.shape[1], **settings
     )
     try:
-        weights = _convert(published, dict(model.named_parameters()), taxonomy)
+        weights = _convert(published, dict(model.named_parameters()), taxonomy, model.config.label_layers)
     except InputError as error:
         raise InputError(error.what, path=checkpoint, remedy=error.remedy) from None
     check_same_labels(published, taxonomy, name_tokens, tokenizer, data_path)
-    if published["graph_encoder.edge_embedding.weight"][0, 0] != 0:  # what stands for "no edge"
-        logger.warning(
-            "%s was trained with a wrong diagonal in the label attention (a padding row was not 0);"
-            " predictions stay the same, the loss in training is computed with the right diagonal",
-            checkpoint,
-        )
+    if padding := _edge_padding(published):
+        weights["label_encoder.structure.padding"] = torch.tensor(padding)
     model.load_state_dict({**weights, "name_tokens": name_tokens})
+    if effect := model.padding_effect():
+        logger.warning("%s: %s; with edge_padding: zero it trains on as the paper means it", checkpoint, effect)
     return model.eval(), tokenizer
 
 
@@ -153,8 +162,8 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
     absent = [name for name in (*SETTING_NAMES, "contrast", "graph", "layer") if name not in arguments]
     if absent:
         logger.warning("%s does not say %s: taken from the published preset", path, ", ".join(absent))
-    _refuse_other_forms(arguments, weights, path)
-    overrides = {}
+    overrides = _label_encoder(arguments, weights, path)
+    overrides["edge_padding"] = "drawn" if _edge_padding(weights) else "zero"
     for name, setting in SETTING_NAMES.items():
         if name in arguments:
             value = arguments[name]
@@ -169,30 +178,44 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
         raise InputError(error.what, path=path, remedy=error.remedy) from None
 
 
-def _refuse_other_forms(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> None:
-    attention = "graph_encoder.hir_layers.0.hir_attn."
-    others = (
-        (not arguments.get("graph", True), "without the label tree (graph 0)"),
-        (arguments.get("layer", 1) != 1, f"with {arguments.get('layer')} layers in the label encoder"),
-        (not arguments.get("multi", True), "for one label per text (multi off)"),
-        (
-            any(name.startswith(attention) for name in weights)
-            and not any(name.startswith(f"{attention}self.") for name in weights),
-            "with a GCN or GAT as label encoder",
-        ),
-    )
-    for found, form in others:
-        if found:
-            raise InputError(
-                f"the checkpoint was trained {form}, which cannot be imported",
-                path=path,
-                remedy="give one with the published defaults: one Graphormer layer on the label tree, multi-label",
-            )
+def _edge_padding(weights: Mapping[str, Tensor]) -> float:
+    """Return what stands for "no edge": row 0 of the edge table, which is never trained; 0 without such a table."""
+    edges = weights.get("graph_encoder.edge_embedding.weight")
+    return float(edges.flatten()[0]) if edges is not None and edges.numel() else 0.0
 
 
-def _convert(published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy) -> dict[str, Tensor]:
+def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
+    """Return the settings of the label encoder: a constant of the program says which, and the weights show it."""
+    first = f"{LAYERS}.0.hir_attn."
+    parts = [name.removeprefix(first) for name in weights if name.startswith(first)]
+    kind = "graphormer"
+    if parts and not any(part.startswith("self.") for part in parts):
+        kind = "gat" if any(part.startswith("att_") for part in parts) else "gcn"
+    graph, layers = bool(arguments.get("graph", True)), arguments.get("layer", 1)
+    if type(layers) is not int or layers < 1:
+        raise InputError(f"the argument layer is {layers!r}, not a number of layers", path=path)
+    form = ""
+    if not arguments.get("multi", True):
+        form = "for one label per text (multi off)"
+    elif kind != "graphormer" and (layers > 1 or not graph):
+        form = f"with {layers} layers of {kind.upper()}" if layers > 1 else f"with a {kind.upper()} and graph 0"
+    if form:
+        raise InputError(
+            f"the checkpoint was trained {form}, which cannot be imported",
+            path=path,
+            remedy="give a multi-label one, with Graphormer layers or one layer of GCN or GAT on the label tree",
+        )
+    if kind != "graphormer":
+        return {"label_encoder": kind, "label_embedding": False}
+    structure = dict.fromkeys(("label_embedding", "spatial_encoding", "edge_encoding"), graph)
+    return {"label_layers": layers, **structure}
+
+
+def _convert(
+    published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy, layers: int
+) -> dict[str, Tensor]:
     """Return the published weights under the names and in the shapes of a model of ours."""
-    wanted = {name: _published_name(name) for name in ours}
+    wanted = {name: published_name(name, published, layers) for name in ours}
     missing = [name for name in wanted.values() if name not in published]
     if missing:
         raise InputError(f"the checkpoint has no weight {_listed(missing)}", remedy=REMEDY)
@@ -200,15 +223,30 @@ def _convert(published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxono
     unknown = [name for name in published if name not in known and not any(fnmatchcase(name, form) for form in UNUSED)]
     if unknown:
         raise InputError(f"the checkpoint has the unknown weight {_listed(unknown)}", remedy=REMEDY)
-    return {name: _take(name, published[wanted[name]], weight, taxonomy) for name, weight in ours.items()}
+    return {name: _take(name, wanted[name], published[wanted[name]], weight, taxonomy) for name, weight in ours.items()}
 
 
-def _published_name(name: str) -> str:
-    prefix = next(prefix for prefix in WEIGHT_NAMES if name.startswith(prefix))
-    return WEIGHT_NAMES[prefix] + name.removeprefix(prefix)
+def published_name(name: str, published: Container[str], layers: int = 1) -> str:
+    """Return what a parameter of ours is called in a checkpoint with these names and so many layers."""
+    if name.startswith("token_label_attention."):
+        part, kind = name.split(".")[1:]
+        return f"{LAYERS}.{layers - 1}.cross_attn.{part[0]}_proj.{kind}"  # query or key
+    if name.startswith("label_encoder.convolution."):
+        forms = CONVOLUTION_NAMES[name.removeprefix("label_encoder.convolution.")]
+        names = [f"{LAYERS}.0.hir_attn.{form}" for form in forms]
+        return next((found for found in names if found in published), names[0])
+    if name.startswith("label_encoder.layers."):
+        number, part = name.removeprefix("label_encoder.layers.").split(".", 1)
+        return f"{LAYERS}.{number}.{_replace_prefix(part, LAYER_NAMES)}"
+    return _replace_prefix(name, WEIGHT_NAMES)
 
 
-def _take(name: str, published: Tensor, ours: Tensor, taxonomy: Taxonomy) -> Tensor:
+def _replace_prefix(name: str, names: Mapping[str, str]) -> str:
+    prefix = next(prefix for prefix in names if name.startswith(prefix))
+    return names[prefix] + name.removeprefix(prefix)
+
+
+def _take(name: str, their_name: str, published: Tensor, ours: Tensor, taxonomy: Taxonomy) -> Tensor:
     expected = tuple(ours.shape)
     rows: slice | tuple[slice, int] = slice(None)
     if name == "label_encoder.label_embedding.weight":
@@ -228,11 +266,11 @@ def _take(name: str, published: Tensor, ours: Tensor, taxonomy: Taxonomy) -> Ten
         rows = (slice(len(ours)), 0)
     if tuple(published.shape) != expected:
         raise InputError(
-            f"{_published_name(name)} has the shape {tuple(published.shape)} in the checkpoint;"
+            f"{their_name} has the shape {tuple(published.shape)} in the checkpoint;"
             f" encoder and label tree ask for {expected}",
             remedy=REMEDY,
         )
-    return published[rows]
+    return published.T if their_name.endswith("hir_attn.weight") else published[rows]
 
 
 def _listed(names: list[str]) -> str:

@@ -167,18 +167,23 @@ def check_same_labels(
                     path=folder / NAMES_FILE,
                     remedy=remedy,
                 )
+    other_tree = InputError(
+        "the checkpoint was trained with another label tree", path=folder / TREE_FILE, remedy=remedy
+    )
     if (stored := weights.get("graph_encoder.distance_mat")) is not None:
         labels = np.arange(len(taxonomy))
         if torch.equal(stored.flatten(), torch.from_numpy(taxonomy.distance(labels[:, None], labels)).flatten()):
             return
         if (taxonomy.parents <= labels).all():
-            raise InputError(
-                "the checkpoint was trained with another label tree", path=folder / TREE_FILE, remedy=remedy
-            )
+            raise other_tree
         logger.warning(
             "the published program took wrong distances, because a parent has a larger number than its child;"
             " predictions stay the same, the loss in training is computed with the right distances"
         )
+    elif (stored := weights.get("graph_encoder.edge_list")) is not None:  # of a GCN or GAT: child and parent, both ways
+        edges = {(child, parent) for child, parent in enumerate(taxonomy.parents.tolist()) if parent >= 0}
+        if {tuple(edge) for edge in stored.T.tolist()} != edges | {(parent, child) for child, parent in edges}:
+            raise other_tree
 
 
 def _load(path: Path) -> Any:

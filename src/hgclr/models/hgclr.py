@@ -53,6 +53,11 @@ class HGCLRSettings(HierarchicalConfig):
             (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
         spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
         edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
+        edge_padding: what stands in the 15 slots of a path, of D edges, that have no edge: nothing (``zero``, as the
+            paper means it), or one scalar p, ``drawn`` from N(0, 0.02) and never trained, as in the published program
+            with the version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8)
+            more, which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c
+            get no gradient, with p < 0 to all labels but itself. It has no effect without ``edge_encoding``.
         label_layers: layers of the Graphormer.
         label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
             none, up to 8.
@@ -98,6 +103,7 @@ class HGCLRSettings(HierarchicalConfig):
     name_embedding: Literal["layer", "words", "none"] = "layer"
     spatial_encoding: bool = True
     edge_encoding: bool = True
+    edge_padding: Literal["zero", "drawn"] = "zero"
     label_layers: int = 1
     label_heads: int | None = None
     attention_scale: Literal["width", "head"] = "head"
@@ -213,13 +219,19 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         if model.name_tokens is not None:
             model.name_tokens.copy_(names)
+        if effect := model.padding_effect():
+            logger.warning("%s", effect)
         return model
+
+    def padding_effect(self) -> str:
+        """Say what was drawn as ``edge_padding`` and what it does, or nothing if nothing was."""
+        return "".join(module.padding_effect() for module in self.modules() if isinstance(module, TreeAttention))
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
         """Draw new weights from N(0, 0.02), the structural scalars included; graph convolutions as their authors do."""
         if isinstance(module, TreeAttention):
-            for weight in (module.spatial, module.edge):
+            for weight in (module.spatial, module.edge, module.padding):
                 if weight is not None:
                     init.normal_(weight, std=0.02)
         elif type(module).__module__.startswith("torch_geometric."):  # an extra: its classes may not be there
@@ -391,6 +403,7 @@ def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
         label_embedding=own,
         spatial=config.spatial_encoding,
         edge=config.edge_encoding,
+        edge_padding=config.edge_padding == "drawn",
         span=config.label_span,
         heads=heads,
         scale_by=config.attention_scale,

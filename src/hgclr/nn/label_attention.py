@@ -29,6 +29,8 @@ STRETCH = 256
 """In larger trees, labels that attend to each other."""
 PIECE = 2**22
 """Attention weights computed at a time, over all heads: sixteen megabytes in single precision."""
+SLOTS = 15
+"""Edges on a path that the published program has room for; shorter paths are filled up with its padding row."""
 
 
 def attention_span(labels: int, span: int | None) -> int:
@@ -82,14 +84,20 @@ class TreeAttention(nn.Module, LabelSized):
         taxonomy: the label tree; the parameters are sized from it, so depth and distance have no limit.
         spatial: learn b, one scalar per distance.
         edge: learn w, one scalar per edge.
+        padding: with ``edge``, fill paths up as the published program does, see :meth:`distance_bias`.
         span: labels in a stretch; None: by the size of the tree, see :func:`attention_span`.
     """
 
-    def __init__(self, taxonomy: Taxonomy, *, spatial: bool, edge: bool, span: int | None = None) -> None:
+    padding: Tensor | None
+
+    def __init__(
+        self, taxonomy: Taxonomy, *, spatial: bool, edge: bool, padding: bool = False, span: int | None = None
+    ) -> None:
         super().__init__()
         self.taxonomy, self.span = taxonomy, attention_span(len(taxonomy), span)
         self.spatial = nn.Parameter(torch.empty(2 * taxonomy.depth + 1)) if spatial else None  # b
         self.edge = nn.Parameter(torch.empty(len(taxonomy))) if edge else None  # w
+        self.register_buffer("padding", torch.zeros(()) if edge and padding else None)
         self._tree: _Tree | None = None
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *, heads: int, scale: float, dropout: float) -> Tensor:
@@ -97,9 +105,31 @@ class TreeAttention(nn.Module, LabelSized):
         tree = self._on(query.device)
         sums = None if self.edge is None else self.root_sums()
         mixed: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-            tree.stretches, heads, scale, dropout, query, key, value, self.spatial, sums
+            tree.stretches, heads, scale, dropout, query, key, value, self.distance_bias(), sums
         )
         return mixed
+
+    def distance_bias(self) -> Tensor | None:
+        """Return what the bias between two labels has for their distance D, (2 depth + 1,), or None: b, and padding.
+
+        The published program sums the edges of a path over 15 slots and divides by D + 1e-8. What stands in the slots
+        without an edge, the scalar ``padding``, adds ``(15 - D) padding / (D + 1e-8)``: little between two labels, but
+        1.5e9 times itself between a label and itself. That is finite in single precision and not in half precision, so
+        that the result is single at least. Paths longer than 15, which that program cannot hold, have no padding.
+        """
+        if self.padding is None:
+            return self.spatial
+        padding = self.padding.to(torch.promote_types(self.padding.dtype, torch.float32))
+        distances = torch.arange(2 * self.taxonomy.depth + 1, device=padding.device)
+        added = (SLOTS - distances).clamp(min=0) * padding / (distances.to(padding.dtype) + 1e-8)
+        return added if self.spatial is None else self.spatial + added
+
+    def padding_effect(self) -> str:
+        """Say what ``padding`` is and what it does, or nothing if there is none."""
+        if self.padding is None:
+            return ""
+        whom = "to themselves alone" if self.padding > 0 else "to all labels but themselves"
+        return f"{self.padding:.3g} stands where a path has no edge (edge_padding: drawn), so that labels attend {whom}"
 
     def root_sums(self) -> Tensor:
         """Return S, (K + 1,), 0 for the root at the end, by pointer doubling: O(log depth) steps."""

@@ -103,8 +103,8 @@ class GraphormerLayer(nn.Module):
 class Graphormer(LabelEmbedding):
     """Encode the label tree by Graphormer layers on the label embedding (Eqs. 3 to 5).
 
-    All layers share the structural bias, see :class:`TreeAttention` for ``spatial``, ``edge`` and ``span``. ``layer``
-    is what else :class:`GraphormerLayer` takes.
+    All layers share the structural bias, see :class:`TreeAttention` for ``spatial``, ``edge``, ``edge_padding``
+    (there ``padding``) and ``span``. ``layer`` is what else :class:`GraphormerLayer` takes.
     """
 
     def __init__(
@@ -116,11 +116,12 @@ class Graphormer(LabelEmbedding):
         label_embedding: bool,
         spatial: bool,
         edge: bool,
+        edge_padding: bool = False,
         span: int | None,
         **layer: Any,
     ) -> None:
         super().__init__(taxonomy, width, label_embedding=label_embedding)
-        self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, span=span)
+        self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, padding=edge_padding, span=span)
         self.layers = nn.ModuleList(
             GraphormerLayer(width, feed_forward=number < layers - 1, **layer) for number in range(layers)
         )
