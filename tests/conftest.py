@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; two thread pools would fight for the cores
 
+SLOW = Path(__file__).with_name("slow.txt")
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 WORDS = {
@@ -39,6 +40,14 @@ TREE = {
     "tennis": "sports",
     "rowing": "sports",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that slow.txt lists."""
+    listed = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid.partition("[")[0] in listed:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassifi
 from hgclr.models.base import position_count
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
 from hgclr.nn.attention import CPUDropout
-from hgclr.training.preparation import count_parameters
+from hgclr.training.core import count_parameters
 from hgclr.training.trainer import accelerate_on_cpu
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]

@@ -375,7 +375,7 @@ def test_trials_are_scored_on_dev_only_and_the_best_config_trains(run: RunConfig
     folders = sorted((run.output / "trials").glob("*/*"))
     assert [str(path.relative_to(run.output)) for path in folders] == ["trials/0000/seed-3", "trials/0001/seed-3"]
     for folder in folders:
-        assert {"metrics.json", "config.yaml"} < {path.name for path in folder.iterdir()}
+        assert {"metrics.json", "config.yaml"} <= {path.name for path in folder.iterdir()}
         assert not [path for path in folder.iterdir() if path.is_dir() or path.stat().st_size > 20_000]
         metrics = json.loads((folder / "metrics.json").read_text())
         assert "test" not in metrics
