@@ -29,6 +29,20 @@ def test_the_presets_draw_batches_uniformly(sections: dict, batching: str) -> No
     assert run.resolved_training.batching == batching
 
 
+@pytest.mark.parametrize(
+    ("preset", "training", "precision"),
+    [
+        ("default", {}, "auto"),
+        ("paper", {}, "fp32"),
+        ("published", {}, "fp32"),
+        ("paper", {"precision": "auto"}, "auto"),
+    ],
+)
+def test_the_presets_compute_in_full_precision(preset: str, training: dict, precision: str) -> None:
+    sections = {"data": {"path": "data"}, "output": "run", "model": {"preset": preset}, "training": training}
+    assert RunConfig.model_validate(sections).resolved_training.precision == precision
+
+
 def test_lengths_within_a_batch_spread_more_when_batches_are_drawn(make_encoder, taxonomy, tmp_path: Path) -> None:
     encoder = make_encoder("bert")
     tokenizer = load_tokenizer(encoder)

@@ -32,7 +32,12 @@ def tune(
         Path,
         typer.Argument(metavar="CONFIG.yaml", help="Settings that all trials share, as for hgclr train."),
     ],
-    grid: Annotated[bool, typer.Option("--grid", help="The paper's grid: every lambda with every gamma.")] = False,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid", help="A grid: every lambda with every gamma. The values are ours; the paper states none."
+        ),
+    ] = False,
     trials: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Let Optuna choose N trials, those already made included.")
     ] = None,
@@ -67,7 +72,7 @@ def tune(
         typer.Option(metavar="DIR", help="Where to write; by default runs/, the name of CONFIG and -tuning."),
     ] = None,
 ) -> None:
-    """Search for settings on dev: the paper's grid over lambda and gamma, or Optuna over a wider space.
+    """Search for settings on dev: a grid over the paper's lambda and gamma, or Optuna over a wider space.
 
     The test split is not scored. Run the same command again to go on after an interruption; finished trials stay, an
     interrupted one is taken up from its checkpoint. With a larger **--trials** a search goes on for longer.
@@ -115,7 +120,7 @@ def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, 
     if grid == (trials is not None):
         raise InputError(
             "--grid and --trials are both given" if grid else "nothing says how to search",
-            remedy="give --grid for the paper's grid or --trials N for Optuna's choice",
+            remedy="give --grid for a grid over lambda and gamma or --trials N for Optuna's choice",
         )
     values = {name: number_list(f"--{name}", text, float) for name, text in points.items() if text is not None}
     if grid and space is not None:

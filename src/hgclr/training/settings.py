@@ -110,7 +110,8 @@ class TrainingSettings(_Section):
         base_rate_bias: start the head's bias at the log odds of the labels in train.
         patience_metrics: the dev scores of which one must rise in that time.
         seed: decides everything that is random.
-        precision: what to compute in; ``auto`` is bf16 where a trial shows that this machine runs it faster.
+        precision: what to compute in; ``auto`` is bf16 where a trial shows that this machine runs it faster. In the
+            presets ``paper`` and ``published`` it is fp32 unless it is set.
         tensorboard: write the loss terms and scores for TensorBoard.
     """
 
@@ -177,8 +178,12 @@ class RunConfig(_Section):
     @property
     def resolved_training(self) -> TrainingSettings:
         """The settings of training with what the preset decides filled in."""
-        batching = self.training.batching or ("by_length" if self.model.preset == "default" else "uniform")
-        return self.training.model_copy(update={"calibrate": self.tunes_decisions, "batching": batching})
+        training, ours = self.training, self.model.preset == "default"
+        chosen = training.precision if ours or "precision" in training.model_fields_set else "fp32"
+        batching = training.batching or ("by_length" if ours else "uniform")
+        return training.model_copy(
+            update={"calibrate": self.tunes_decisions, "batching": batching, "precision": chosen}
+        )
 
     @classmethod
     def read(cls, path: str | Path, overrides: list[str] | None = None, output: str | Path | None = None) -> RunConfig:
