@@ -70,7 +70,7 @@ def test_trials_over_a_space_with_several_seeds(config: Path, tmp_path: Path) ->
     [
         (
             [],
-            "nothing says how to search; give --grid for a grid over lambda and gamma or --trials N for Optuna's choice",
+            "nothing says how to search; give --grid for lambda and gamma or --trials N for Optuna's choice",
         ),
         (["--grid", "--trials", 3], "--grid and --trials are both given"),
         (["--trials", 3, "--gammas", ".1"], "--gammas belongs to a grid"),

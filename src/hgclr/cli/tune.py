@@ -120,7 +120,7 @@ def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, 
     if grid == (trials is not None):
         raise InputError(
             "--grid and --trials are both given" if grid else "nothing says how to search",
-            remedy="give --grid for a grid over lambda and gamma or --trials N for Optuna's choice",
+            remedy="give --grid for lambda and gamma or --trials N for Optuna's choice",
         )
     values = {name: number_list(f"--{name}", text, float) for name, text in points.items() if text is not None}
     if grid and space is not None:

@@ -1,4 +1,4 @@
-"""What a search may turn: a grid over lambda and gamma (ours: the paper states none), or a space for Optuna to explore."""
+"""What a search may turn: a grid over lambda and gamma, whose values are ours, or a space for Optuna to explore."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def grid(
     gammas: Sequence[float] | None = None,
     fractions: Sequence[float] | None = None,
 ) -> Search:
-    """Return a grid over the paper's two weights, with values of ours: every lambda (contrastive_weight) with every gamma (keep_threshold).
+    """Return a grid of our values: every lambda (contrastive_weight) with every gamma (keep_threshold).
 
     Args:
         run: the settings that all points share.
