@@ -94,6 +94,8 @@ LADDER = {"names": "names", "head": "head", "default": "full"}
 """The rungs of effort, from the label tree alone to full training, by their rows."""
 OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cls-long": "first token, 2 x epochs"}
 """What stands beside them."""
+PLACES = {"tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
+"""Where a name stands from its point, if not above it."""
 
 
 def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
@@ -104,7 +106,7 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
         for key, points in result["points"].items():
             scores = points[0]["scores"]["tuned"].get("macro") if points else None
             if scores is not None and points[0]["seconds"] is not None:
-                found[key] = (points[0]["seconds"]["mean"], scores["mean"], scores["sd"] or 0.0)
+                found[key] = (min(points[0]["seconds"]["values"]), scores["mean"], scores["sd"] or 0.0)
         rungs = [found[key] for key in LADDER if key in found]
         axes.plot([rung[0] for rung in rungs], [rung[1] for rung in rungs], color=OURS, zorder=1)
         for key, title in (LADDER | OTHERS).items():
@@ -113,17 +115,17 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
             seconds, mean, spread = found[key]
             colour = OURS if key in LADDER else "#8a8a8a"
             axes.errorbar(seconds, mean, yerr=spread, fmt="o", color=colour, ecolor=colour, zorder=2)
-            place = (0, 8) if key in LADDER else (7, -3)
-            side = "center" if key in LADDER else "left"
+            place = PLACES.get(key, (0, 8))
+            side = "left" if place[0] else "center"
             axes.annotate(
                 title, (seconds, mean), xytext=place, textcoords="offset points", ha=side, fontsize=9, color=colour
             )
         documents = next(points[0]["documents"] for points in result["points"].values() if points)
         axes.set_title(f"{name}, {documents:,} documents", loc="left")
-        axes.set(xscale="log", xlabel="seconds of training, one busy core", ylabel="test Macro-F1, decisions tuned")
+        axes.set(xscale="log", xlabel="seconds of training, one core, fastest seed", ylabel="test Macro-F1, decisions tuned")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
-        axes.set(xlim=(3, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))
+        axes.set(xlim=(1, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))
     figure.tight_layout()
     return figure
 
