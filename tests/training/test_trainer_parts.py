@@ -142,3 +142,19 @@ def test_history_joins_scores_with_the_last_loss() -> None:
         {"train_runtime": 3.0, "epoch": 1.0},
     ]
     assert history(log) == [{"epoch": 1.0, "micro_f1": 0.6, "macro_f1": 0.5, "loss": 2.0, "loss_original": 2.0}]
+
+
+def test_a_constant_rate_warms_up_from_the_first_step(make_encoder, taxonomy, tokenizer, tmp_path: Path) -> None:
+    model = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
+    arguments = TrainingArguments(
+        str(tmp_path), learning_rate=0.4, lr_scheduler_type="constant_with_warmup", warmup_steps=4, use_cpu=True
+    )
+    trainer = HierarchicalTrainer(model, arguments, processing_class=tokenizer, head_learning_rate=0.8)
+    optimizer = trainer.create_optimizer()
+    scheduler = trainer.create_scheduler(10)
+    rates = []
+    for _ in range(6):
+        rates.append(sorted({round(group["lr"], 6) for group in optimizer.param_groups}))
+        optimizer.step()
+        scheduler.step()
+    assert rates == [[0.1, 0.2], [0.2, 0.4], [0.3, 0.6], [0.4, 0.8], [0.4, 0.8], [0.4, 0.8]]

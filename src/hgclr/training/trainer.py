@@ -28,6 +28,7 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import SchedulerType
 
 from hgclr.data.folder import DocumentLike, read_documents
 from hgclr.data.tokens import tokenize_documents
@@ -342,6 +343,19 @@ class HierarchicalTrainer(Trainer):
                 fused=True,
             )
         return self.optimizer
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """Let a constant rate after warm-up begin above 0, as the authors do: transformers wastes the first step."""
+        if self.lr_scheduler is not None or self.args.lr_scheduler_type != SchedulerType.CONSTANT_WITH_WARMUP:
+            return super().create_scheduler(num_training_steps, optimizer)
+        warmup = max(1, self.args.get_warmup_steps(num_training_steps))
+        optimizer = optimizer or self.optimizer
+        assert optimizer is not None
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))
+        self._created_lr_scheduler = True
+        return self.lr_scheduler
 
     def compute_loss(
         self,
