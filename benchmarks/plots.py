@@ -122,7 +122,9 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
             )
         documents = next(points[0]["documents"] for points in result["points"].values() if points)
         axes.set_title(f"{name}, {documents:,} documents", loc="left")
-        axes.set(xscale="log", xlabel="seconds of training, one core, fastest seed", ylabel="test Macro-F1, decisions tuned")
+        axes.set(
+            xscale="log", xlabel="seconds of training, one core, fastest seed", ylabel="test Macro-F1, decisions tuned"
+        )
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
         axes.set(xlim=(1, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))
