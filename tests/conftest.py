@@ -60,10 +60,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def _own_log() -> Iterator[None]:
     """Put back what a command has set: the commands of other tests run in the same process."""
     logger = logging.getLogger("hgclr")
-    handlers, level = list(logger.handlers), logger.level
+    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
     yield
-    logger.handlers = handlers
+    logger.handlers, logger.propagate, logger.disabled = handlers, propagate, False
     logger.setLevel(level)
+    for name, other in logging.root.manager.loggerDict.items():  # a server's configuration may turn them off
+        if name.startswith("hgclr.") and isinstance(other, logging.Logger):
+            other.disabled, other.propagate = False, True
+            other.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
