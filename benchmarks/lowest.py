@@ -13,4 +13,4 @@ for line in needed:
     if match := re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\w.]+)", line):
         lowest[match[1].lower()] = match[2]
 for name, version in sorted(lowest.items()):
-    print(f"{name}=={version}")
+    print(f"{name}=={version}.*")

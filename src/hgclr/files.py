@@ -13,7 +13,16 @@ from typing import Any
 
 from hgclr.errors import InputError
 
-__all__ = ["atomic_file", "atomic_folder", "cache_dir", "json_bytes", "read_json", "write_files", "write_json"]
+__all__ = [
+    "atomic_file",
+    "atomic_folder",
+    "cache_dir",
+    "check_output",
+    "json_bytes",
+    "read_json",
+    "write_files",
+    "write_json",
+]
 
 
 def cache_dir() -> Path:
@@ -61,6 +70,16 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
         _sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a place where no folder can be, before any work is done.
+
+    Raises:
+        InputError: if the place is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError("the output is a file", path=folder, remedy="give a folder")
 
 
 def read_json(path: Path, *, remedy: str | None = None) -> Any:

@@ -62,7 +62,7 @@ def test_reports_are_put_side_by_side(reports: tuple[Path, Path]) -> None:
 def test_a_page_is_written_where_it_is_wanted(reports: tuple[Path, Path], tmp_path: Path) -> None:
     result = run(*reports, "--output", tmp_path / "out", "--json", tmp_path / "result.json")
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith(f"wrote {tmp_path / 'out' / 'comparison.html'}\n")
+    assert result.stdout.endswith(f"written: {tmp_path / 'out' / 'comparison.html'}\n")
     content = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert content == json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert "better is better than worse by" in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")

@@ -47,7 +47,7 @@ def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tm
         model, toy_data, "--decode", "closure", "--json", tmp_path / "with.json", "--report", tmp_path / "report"
     )
     assert plain.exit_code == result.exit_code == 0, result.output
-    assert result.stdout == f"{plain.stdout}wrote {tmp_path / 'report' / 'report.html'}\n"
+    assert result.stdout == f"{plain.stdout}written: {tmp_path / 'report' / 'report.html'}\n"
     assert json.loads((tmp_path / "with.json").read_text()) == json.loads((tmp_path / "plain.json").read_text())
     content = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
     assert content["scores"] == json.loads((tmp_path / "plain.json").read_text())["scores"]

@@ -14,7 +14,7 @@ from hgclr.data import DataFolder
 from hgclr.data import report as module
 from hgclr.data.check import CheckReport, check
 from hgclr.data.plots import draw_plots
-from hgclr.data.report import check_output, report_page, write_plots, write_report
+from hgclr.data.report import check_report, report_page, write_plots, write_report
 from hgclr.data.statistics import describe
 from hgclr.errors import InputError, MissingExtraError
 
@@ -142,13 +142,13 @@ def test_the_same_statistics_give_the_same_pictures(checked: CheckReport, tmp_pa
 def test_places_that_cannot_be_written_to(checked: CheckReport, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="the output is a file; give a folder"):
-        check_output(tmp_path / "file")
+        check_report(tmp_path / "file")
     with pytest.raises(InputError, match=r"cannot be written"):
         write_plots(tmp_path / "file", checked.statistics)
 
 
 def test_plots_need_matplotlib(checked: CheckReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    for act in (lambda: check_output(tmp_path), lambda: draw_plots(checked.statistics)):
+    for act in (lambda: check_report(tmp_path), lambda: draw_plots(checked.statistics)):
         with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[data\]'"):
             act()

@@ -17,12 +17,12 @@ from hgclr.evaluation.audit_results import (
     COLUMNS,
     Audit,
     audit_page,
-    check_output,
     percent,
     write_audit,
     write_csv,
     write_json,
 )
+from hgclr.files import check_output
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import KnownClassifier, write_folder
 

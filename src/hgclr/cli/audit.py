@@ -77,7 +77,8 @@ def audit(
 
     from hgclr.cli.tables import print_audit
     from hgclr.errors import InputError
-    from hgclr.evaluation.audit_results import check_output, write_audit, write_csv, write_json
+    from hgclr.evaluation.audit_results import write_audit, write_csv, write_json
+    from hgclr.files import check_output
 
     if output is not None:
         check_output(output)

@@ -139,9 +139,9 @@ def check(
     from hgclr.data.check import check as check_folder
 
     if report is not None:
-        from hgclr.data.report import check_output
+        from hgclr.data.report import check_report
 
-        check_output(report)
+        check_report(report)
     data = reading.open(folder, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
@@ -252,9 +252,9 @@ def stats(
         raise InputError("--max-length counts the tokens of an encoder", remedy="add --encoder NAME")
     for output in (report, plots):
         if output is not None:
-            from hgclr.data.report import check_output
+            from hgclr.data.report import check_report
 
-            check_output(output)
+            check_report(output)
     data = reading.open(folder, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)

@@ -49,9 +49,9 @@ def evaluate(
     from hgclr.inference import evaluate as score
 
     if report is not None:
-        from hgclr.evaluation.report_plots import check_output
+        from hgclr.evaluation.report_plots import check_report
 
-        check_output(report)
+        check_report(report)
     classifier = open_classifier(model)
     decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
@@ -89,7 +89,7 @@ def evaluate(
     table.caption = f"{decisions.summary()}\n{table.caption}"
     Console().print(table)
     if report is not None:
-        Console().print(f"wrote {written.page}", highlight=False, markup=False, soft_wrap=True)
+        Console().print(f"written: {written.page}", highlight=False, markup=False, soft_wrap=True)
 
 
 def compare(
@@ -119,12 +119,12 @@ def compare(
     from hgclr.cli.tables import comparison_table
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison_page import write_comparison
-    from hgclr.evaluation.report_plots import check_output
+    from hgclr.evaluation.report_plots import check_report
     from hgclr.files import write_json
     from hgclr.provenance import command_line
 
     if output is not None:
-        check_output(output)
+        check_report(output)
     comparison = compare_reports(reports)
     if json_file is not None:
         write_json(json_file, comparison.to_json())
@@ -132,4 +132,4 @@ def compare(
     console.print(comparison_table(comparison))
     if output is not None:
         page = write_comparison(output, comparison, command=command_line(["hgclr", *sys.argv[1:]]))
-        console.print(f"wrote {page}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"written: {page}", highlight=False, markup=False, soft_wrap=True)

@@ -50,7 +50,9 @@ def figure5(
     from hgclr.paper.label_map_figure import write_label_maps
 
     quiet_libraries()
-    _check_output(output)
+    from hgclr.files import check_output
+
+    check_output(output)
     folders = {"flat": flat, "HGCLR": hgclr}
     with standard_error().status("mapping the label vectors"):
         maps = map_models(folders, seed=seed)
@@ -113,7 +115,9 @@ def figure3(
         raise InputError(said, remedy="give one of --data, --text and --input")
     if data is None and labels is None:
         raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
-    _check_output(output)
+    from hgclr.files import check_output
+
+    check_output(output)
 
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
@@ -145,12 +149,6 @@ def figure3(
     if all(document.whole for document in kept):
         console.print("to see what labels choose from short texts: --keep-fraction 0.5", markup=False)
     print_written(files)
-
-
-def _check_output(output: Path) -> None:
-    """Refuse a place where no folder can be, before any work is done."""
-    if output.exists() and not output.is_dir():
-        raise InputError("the output is a file", path=output, remedy="give a folder")
 
 
 def _short(folder: Path) -> str:

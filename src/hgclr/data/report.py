@@ -12,12 +12,11 @@ from hgclr.data.check import CheckReport, excerpt, findings
 from hgclr.data.plots import DataPlot, draw_plots, require_plots
 from hgclr.data.statistics import Statistics, statistics_json
 from hgclr.data.survey import Histogram
-from hgclr.errors import InputError
-from hgclr.files import json_bytes, write_files
+from hgclr.files import check_output, json_bytes, write_files
 from hgclr.presentation import Html, Section, facts, folding_tree, notice, page, picture, table, tiles
 
 __all__ = [
-    "check_output",
+    "check_report",
     "fact_rows",
     "level_rows",
     "report_page",
@@ -135,7 +134,7 @@ def _half(median: float) -> str:
     return f"{median:,.1f}".removesuffix(".0")
 
 
-def check_output(folder: Path) -> None:
+def check_report(folder: Path) -> None:
     """Refuse a place where no report can be written, before any work is done.
 
     Raises:
@@ -143,8 +142,7 @@ def check_output(folder: Path) -> None:
         MissingExtraError: if matplotlib is not installed.
     """
     require_plots()
-    if folder.exists() and not folder.is_dir():
-        raise InputError("the output is a file", path=folder, remedy="give a folder")
+    check_output(folder)
 
 
 def write_plots(folder: Path, statistics: Statistics) -> list[Path]:

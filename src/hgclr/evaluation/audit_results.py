@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hgclr.errors import InputError
 from hgclr.evaluation.audit_scores import Kind
 from hgclr.files import json_bytes, write_files
 from hgclr.inference.classifier import PredictedLabel
@@ -23,7 +22,6 @@ __all__ = [
     "Contradiction",
     "SuspectLabel",
     "audit_page",
-    "check_output",
     "percent",
     "write_audit",
     "write_csv",
@@ -195,16 +193,6 @@ class Audit:
                 {**asdict(label), "error_rate": round(label.error_rate, 4)} for label in self.suspect_labels
             ],
         }
-
-
-def check_output(folder: Path) -> None:
-    """Refuse a place where nothing can be written, before any work is done.
-
-    Raises:
-        InputError: if the place is a file.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise InputError("the output is a file", path=folder, remedy="give a folder")
 
 
 def write_audit(folder: Path, audit: Audit) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.headlines import HEADLINES, shown_difference, shown_score
 from hgclr.evaluation.report_page import LabelNames, decision_facts
-from hgclr.evaluation.report_plots import Plot, check_output, draw, json_file
+from hgclr.evaluation.report_plots import Plot, check_report, draw, json_file
 from hgclr.files import write_files
 from hgclr.presentation import COLOURS, legend_above, render_page
 
@@ -34,7 +34,7 @@ def write_comparison(output: str | Path, comparison: Comparison, *, command: str
         MissingExtraError: if matplotlib is not installed.
     """
     folder = Path(output)
-    check_output(folder)
+    check_report(folder)
     rows = len(NAMES) * len(comparison.names)
     plot = draw("comparison", lambda figure: _dots(figure, comparison), (9.3, 1.3 + 0.25 * rows))
     text = _page(comparison, plot, command)

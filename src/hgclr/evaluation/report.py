@@ -16,7 +16,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.evaluation.report_content import FILE, report_content
 from hgclr.evaluation.report_data import RESAMPLES, Collector
 from hgclr.evaluation.report_page import report_page
-from hgclr.evaluation.report_plots import check_output, draw_plots, json_file
+from hgclr.evaluation.report_plots import check_report, draw_plots, json_file
 from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.inference.classifier import HierarchicalClassifier
@@ -71,7 +71,7 @@ def report(
         MissingExtraError: if matplotlib is not installed.
     """
     output = Path(output)
-    check_output(output)
+    check_report(output)
     collected = Collector(decisions or classifier.decisions, resamples=resamples, seed=seed)
     for documents, probabilities, gold in scored_windows(classifier, folder.documents(split), progress=progress):
         collected.update([document.text for document in documents], probabilities, gold)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import require_extra
+from hgclr.files import check_output
 from hgclr.presentation import COLOURS, INK, MUTED, PALE, legend_above, render
 from hgclr.presentation import PLOT_STYLE as STYLE
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Plot", "check_output", "draw", "draw_plots", "json_file"]
+__all__ = ["Plot", "check_report", "draw", "draw_plots", "json_file"]
 
 SIZE = (9.3, 3.8)
 """Inches: as wide as the page."""
@@ -160,7 +161,7 @@ def _thresholds(axes: Axes, content: Content) -> str:
     )
 
 
-def check_output(folder: Path) -> None:
+def check_report(folder: Path) -> None:
     """Refuse a place where nothing can be written, before any work is done.
 
     Raises:
@@ -168,8 +169,7 @@ def check_output(folder: Path) -> None:
         MissingExtraError: if matplotlib is not installed.
     """
     require_extra("matplotlib", extra="report", capability="Writing a report")
-    if folder.exists() and not folder.is_dir():
-        raise InputError("the output is a file", path=folder, remedy="give a folder")
+    check_output(folder)
 
 
 def json_file(content: Mapping[str, Any]) -> bytes:
