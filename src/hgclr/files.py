@@ -23,15 +23,6 @@ __all__ = [
     "write_files",
     "write_json",
 ]
-    "atomic_file",
-    "atomic_folder",
-    "cache_dir",
-    "check_output",
-    "json_bytes",
-    "read_json",
-    "write_files",
-    "write_json",
-]
 
 
 def cache_dir() -> Path:
