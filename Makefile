@@ -22,7 +22,8 @@ test-fast: $(VENV)/.dev  ## the suite without what takes long (under three minut
 
 test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml allows, in .venv-lowest
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python benchmarks/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/constraints.txt pyproject.toml
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest --numprocesses 2 -m "not slow"
 

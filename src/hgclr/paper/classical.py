@@ -110,7 +110,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         require_extra("hiclass", extra="paper", capability="The local classifier per parent node")
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     folder = data_folder(run, run.data.taxonomy)
     splits, taxonomy = read_splits(run, folder, on_documents), folder.taxonomy
     terms = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=TERMS)
@@ -120,7 +120,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
     train, dev = (_Split.of(splits[name], terms, taxonomy) for name in ("train", "dev"))
     best, tried = _search(kind, train, dev, run.training.seed)
-    seconds = time.monotonic() - started
+    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
     counts = train.gold.sum(axis=0)
 
     def plain(scores: MultiLabelScores) -> dict[str, Any]:
@@ -140,6 +140,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "labels": len(taxonomy),
         "history": [],
         "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "machine": machine("scikit-learn", "scipy", "hiclass"),
         "dev": plain(best.scores),
     }

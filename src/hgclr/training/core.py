@@ -103,7 +103,7 @@ def fit(
     Raises:
         InputError: if model, documents and settings do not fit together.
     """
-    settings, started = settings or TrainingSettings(), time.monotonic()
+    settings, started, cpu_started = settings or TrainingSettings(), time.monotonic(), time.process_time()
     taxonomy, effort = model.config.taxonomy, settings.effort
     splits = {"train": train, "dev": dev, "test": test}
     tokens = {
@@ -158,6 +158,7 @@ def fit(
         "label_documents": len(learned) - len(tokens.get("train", ())),
         "labels": len(taxonomy),
         "seconds": round(time.monotonic() - started, 1),
+        "cpu_seconds": round(time.process_time() - cpu_started, 1),
     }
     return _decide_and_score(model, tokens, collator, counts, settings, metrics)
 

@@ -59,7 +59,8 @@ def train(
     Raises:
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
     """
-    started, where = time.monotonic(), machine()  # now: the commit may be another one when training ends
+    started, cpu_started = time.monotonic(), time.process_time()
+    where = machine()  # now: the commit may be another one when training ends
     if not resume:
         check_output(run)
     set_seed(run.training.seed)
@@ -70,7 +71,7 @@ def train(
     tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
     run.output.mkdir(parents=True, exist_ok=True)
     run.write(run.output / "config.yaml")
-    read = time.monotonic() - started
+    read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
     fitted = fit(
         model,
         tokenizer,
@@ -85,7 +86,7 @@ def train(
         callbacks=callbacks,
         on_documents=on_documents,
     )
-    fitted.metrics["seconds"] = round(fitted.metrics["seconds"] + read, 1)
+    fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
     fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
     return save_run(run, model, tokenizer, fitted, where)
 
