@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from hgclr.errors import InputError
-from hgclr.files import atomic_folder, cache_dir
+from hgclr.errors import InputError, first_line
+from hgclr.files import atomic_folder, cache_dir, read_json
 
 __all__ = [
     "DEFAULT_ENCODER",
@@ -144,10 +144,11 @@ def encoder_pooling(name: str) -> Pooling:
     if modules is None:
         return "cls"
     try:
-        listed_modules = json.loads(modules.read_text(encoding="utf-8"))
-        folders = [module["path"] for module in listed_modules if str(module["type"]).endswith(".Pooling")]
+        folders = [module["path"] for module in read_json(modules) if str(module["type"]).endswith(".Pooling")]
+        if folders and (Path(folders[0]).name != folders[0] or folders[0] == ".."):
+            raise ValueError(f"{folders[0]!r} is not a folder in this one")
         file = _encoder_file(name, f"{folders[0]}/config.json") if folders else None
-        fields = {} if file is None else dict(json.loads(file.read_text(encoding="utf-8")))
+        fields = {} if file is None else dict(read_json(file))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
@@ -217,7 +218,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
 
 def encoder_load_error(name: str, cause: BaseException) -> InputError:
     """Return the error to raise for an encoder, a folder or a name on the hub, that failed to load."""
-    reason = str(cause).strip().split("\n", maxsplit=1)[0].rstrip(".") or type(cause).__name__
+    reason = first_line(cause)
     folder = Path(name).expanduser()
     if folder.is_dir():
         missing = [file for file in ("config.json", "model.safetensors") if not (folder / file).is_file()]

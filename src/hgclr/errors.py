@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["HGCLRError", "InputError", "MissingExtraError", "require_extra"]
+__all__ = ["HGCLRError", "InputError", "MissingExtraError", "first_line", "refuse_broken", "require_extra"]
 
 
 class HGCLRError(Exception):
@@ -32,6 +34,29 @@ class InputError(HGCLRError):
         self.what, self.path, self.line, self.remedy = what, path, line, remedy
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(place + what + (f"; {remedy}" if remedy else ""))
+
+
+@contextmanager
+def refuse_broken(refusal: Callable[[BaseException], InputError]) -> Iterator[None]:
+    """Turn whatever a library raises over files of the user's into our error for them.
+
+    Libraries take their files on trust: over a damaged one they raise anything, with no class in common, and those
+    written in Rust panic, which is not even an :class:`Exception`.
+    """
+    try:
+        yield
+    except HGCLRError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise refusal(error) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its name if it has none."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line.rstrip(".:") for line in lines if line), type(error).__name__)
 
 
 class MissingExtraError(HGCLRError):

@@ -1,15 +1,17 @@
-"""Write files and folders whole or not at all."""
+"""Read regular files only; write files and folders whole or not at all."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hgclr.errors import InputError
 
@@ -19,6 +21,8 @@ __all__ = [
     "cache_dir",
     "check_output",
     "json_bytes",
+    "open_regular",
+    "read_bytes",
     "read_json",
     "write_files",
     "write_json",
@@ -82,6 +86,29 @@ def check_output(folder: Path) -> None:
         raise InputError("the output is a file", path=folder, remedy="give a folder")
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read; a pipe or a device, on which a program may wait for ever, is refused at once.
+
+    Raises:
+        OSError: if it cannot be opened, or is no regular file.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for whoever writes to it.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what is in a regular file; raises an OSError as :func:`open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def read_json(path: Path, *, remedy: str | None = None) -> Any:
     """Read a JSON file.
 
@@ -89,10 +116,10 @@ def read_json(path: Path, *, remedy: str | None = None) -> Any:
         InputError: if it cannot be read, or is no JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_bytes(path).decode())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path, remedy=remedy) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", path=path, remedy=remedy) from error
 
 

@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hgclr.config import method_settings
-from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError
 from hgclr.export.check import new_folder, refuse_used
 from hgclr.export.published_files import check_same_labels, read_checkpoint, read_labels
 from hgclr.models import HGCLRForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
+from hgclr.models.base import load_encoder_config, load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["import_published", "read_published"]
@@ -140,11 +139,7 @@ def read_published(
 
 
 def _load_encoder(name: str) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(resolve_encoder(name))
-    except (OSError, ValueError) as error:
-        raise encoder_load_error(name, error) from error
-    tokenizer = load_tokenizer(name)
+    config, tokenizer = load_encoder_config(name), load_tokenizer(name)
     if config.model_type != "bert" or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise InputError(
             f"{name} is a {config.model_type} encoder; the published program uses BERT with [CLS] and [SEP]",

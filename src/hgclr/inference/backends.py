@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import InputError, first_line, refuse_broken, require_extra
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
@@ -63,13 +63,13 @@ class TorchBackend:
 
         from hgclr.models import load_deployed
 
-        try:
-            self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"no model could be loaded from {model}: {error}",
+        with refuse_broken(
+            lambda error: InputError(
+                f"no model could be loaded from {model}: {first_line(error)}",
                 remedy="give the folder 'model' that hgclr train wrote",
-            ) from error
+            )
+        ):
+            self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
         self.model.to(self.device)  # type: ignore[arg-type]
         self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
@@ -105,16 +105,14 @@ class OnnxBackend:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
         import onnxruntime  # type: ignore[import-untyped]
 
-        try:
+        with refuse_broken(
+            lambda error: InputError(
+                f"no graph could be loaded: {first_line(error)}", path=graph, remedy="write it again with hgclr export"
+            )
+        ):
             self.session = onnxruntime.InferenceSession(
                 graph, session_options(threads), providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # onnxruntime's own exceptions have no common class but this one
-            raise InputError(
-                f"no graph could be loaded: {str(error).strip().splitlines()[0]}",
-                path=graph,
-                remedy="write it again with hgclr export",
-            ) from error
 
     @property
     def label_count(self) -> int:

@@ -6,7 +6,6 @@ others are read with, need not be installed for it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from tokenizers import Tokenizer
 
 from hgclr.decisions.settings import FILE as DECISIONS
 from hgclr.decisions.settings import Decisions
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.files import read_bytes, read_json
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
 from hgclr.inference.manifest import check_folder
 from hgclr.taxonomy import Taxonomy
@@ -46,16 +46,11 @@ def find_model(model: str | Path) -> Path:
     try:
         return Path(snapshot_download(str(model), allow_patterns=WANTED))
     except (OSError, ValueError) as error:
-        reason = "no such folder, and no name on a hub" if isinstance(error, HFValidationError) else _first_line(error)
+        reason = "no such folder, and no name on a hub" if isinstance(error, HFValidationError) else first_line(error)
         raise InputError(
             f"no model could be loaded from {model}: {reason}",
             remedy="give the folder 'model' that hgclr train wrote, or a name that the hub has",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
@@ -109,10 +104,10 @@ def _load_torch(folder: Path, device: str | None) -> LoadedModel:
     backend = TorchBackend(folder, device)
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise InputError(f"no tokenizer could be loaded from {folder}: {error}") from error
+    from hgclr.models.pretrained import load_pretrained
+
+    with refuse_broken(lambda error: _no_tokenizer(folder, error)):
+        tokenizer = load_pretrained(AutoTokenizer, folder)
     config = backend.model.config
     return in_memory(backend, tokenizer, _decisions(folder / DECISIONS, config.taxonomy, config.threshold))
 
@@ -140,10 +135,8 @@ def _load_onnx(folder: Path) -> LoadedModel:
     max_length = fields.take("max_length", lambda value: _whole_number(value) and value > 0)
     threshold = fields.take("threshold", lambda value: isinstance(value, float) and 0 < value < 1)
     file = folder / TOKENIZER
-    try:
-        tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
-    except Exception as error:  # tokenizers raises nothing more particular
-        raise InputError(f"no tokenizer could be loaded: {error}", path=file, remedy=REMEDY) from error
+    with refuse_broken(lambda error: _no_tokenizer(file, error)):
+        tokenizer = Tokenizer.from_str(read_bytes(file).decode())
     backend = OnnxBackend(folder / GRAPH)
     if backend.label_count != len(taxonomy):
         raise InputError(
@@ -151,6 +144,10 @@ def _load_onnx(folder: Path) -> LoadedModel:
         )
     decisions = _decisions(folder / DECISIONS, taxonomy, threshold)
     return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions)
+
+
+def _no_tokenizer(path: Path, error: BaseException) -> InputError:
+    return InputError(f"no tokenizer could be loaded: {first_line(error)}", path=path, remedy=REMEDY)
 
 
 def _decisions(file: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
@@ -163,12 +160,7 @@ class _Fields:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self.values = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise self.error(f"cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise self.error(f"not JSON: {error}") from error
+        self.values = read_json(path, remedy=REMEDY)
         if not isinstance(self.values, dict):
             raise self.error(f"expected an object, got {self.values!r:.80}")
 

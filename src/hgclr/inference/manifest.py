@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from hgclr.decisions.settings import FILE as DECISIONS
 from hgclr.errors import InputError
+from hgclr.files import open_regular, read_json
+from hgclr.model_files import files_of, refuse_code, refuse_pickles
 
 __all__ = ["FILE", "check_folder", "write_manifest"]
 
 FILE = "manifest.json"
-PICKLES = {".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
-"""Files that can hold a pickle, and so run code when they are read."""
 READ = {".data", ".jinja", ".json", ".model", ".onnx", ".py", ".safetensors", ".txt"}
 """Files that a library may take into account once they are there, whether or not we meant them."""
-MODULE = re.compile(r"\d+_\w+")
-"""Folders of the modules of sentence-transformers, such as 2_Dense."""
 SHORT = 12
 """Digits of a hash that are shown."""
 REMEDY = "copy or download the folder again, or write it again with hgclr export"
@@ -45,43 +42,21 @@ def check_folder(folder: Path) -> None:
     Raises:
         InputError: naming the file, what is wrong with it and what to do.
     """
-    for path in _files(folder):
-        if path.suffix.lower() in PICKLES:
-            raise InputError(
-                f"no model could be loaded: {_name(path, folder)} may be a pickle, which runs code when it is read",
-                path=folder,
-                remedy="a model of hgclr needs none; delete it, or give the folder 'model' that hgclr train wrote",
-            )
-    _refuse_code(folder / "config.json")
+    refuse_pickles(folder)
+    refuse_code(folder)
     if (folder / FILE).is_file():
         _compare(folder, _read(folder / FILE))
 
 
-def _refuse_code(config: Path) -> None:
-    """Refuse a configuration that names classes in Python files beside it or on a hub."""
-    try:
-        fields = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return  # whoever needs the file will say so
-    if isinstance(fields, dict) and "auto_map" in fields:
-        raise InputError(
-            "'auto_map' asks for code that comes with the model, which is never run",
-            path=config,
-            remedy="a model of hgclr needs none; take the field out if you trust the rest",
-        )
-
-
 def _read(path: Path) -> dict[str, str]:
     """Return the hashes by file name."""
+    content: Any = read_json(path, remedy=REMEDY)
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
         files = content["files"]
         if all(isinstance(value, str) for value in files.values()):
             return dict(files)
         raise TypeError("a hash is no text")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path, remedy=REMEDY) from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise InputError(f"broken: {error}", path=path, remedy=REMEDY) from None
 
 
@@ -109,16 +84,9 @@ def _covered(folder: Path) -> list[str]:
     """Return the names of all files that a prediction may depend on."""
     return sorted(
         _name(path, folder)
-        for path in _files(folder)
+        for path in files_of(folder)
         if path.is_file() and path.suffix.lower() in READ and path.name not in (FILE, DECISIONS)
     )
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return what is in a folder and in those of its modules, which is as deep as anybody reads."""
-    inside = sorted(folder.iterdir())
-    modules = [path for path in inside if path.is_dir() and MODULE.fullmatch(path.name)]
-    return [*inside, *(path for module in modules for path in sorted(module.iterdir()))]
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -126,5 +94,5 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

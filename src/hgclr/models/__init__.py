@@ -13,6 +13,7 @@ from hgclr.models.hgclr import HGCLRForSequenceClassification, HGCLRSettings
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
 from hgclr.models.himatch import HiMatchForSequenceClassification, HiMatchSettings
 from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
+from hgclr.models.pretrained import load_pretrained
 from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
@@ -83,9 +84,9 @@ def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
     if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
         model = from_modules(folder) if (Path(folder) / MODULES).is_file() else from_stock(folder)
     else:
-        config = HGCLRConfig.from_pretrained(folder)
+        config = load_pretrained(HGCLRConfig, folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}
         named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
-        model = (named.deployed_class or named).from_pretrained(folder, use_safetensors=True)
+        model = load_pretrained(named.deployed_class or named, folder, use_safetensors=True)
     model.eval()
     return model

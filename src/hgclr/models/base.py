@@ -22,10 +22,11 @@ from transformers import (
 )
 from transformers.utils.generic import ModelOutput
 
-from hgclr.encoders import encoder_load_error, encoder_pooling, resolve_encoder
+from hgclr.encoders import encoder_pooling
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.pretrained import load_from_encoder
 from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges
@@ -151,10 +152,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         if isinstance(encoder, PreTrainedConfig):
             return cls.from_encoder_config(encoder, taxonomy, tokenizer, **settings)
         encoder_config = load_encoder_config(encoder)
-        try:
-            pretrained = AutoModel.from_pretrained(resolve_encoder(encoder), **without_pooler(encoder_config))
-        except (OSError, ValueError) as error:
-            raise encoder_load_error(encoder, error) from error
+        pretrained = load_from_encoder(AutoModel, encoder, **without_pooler(encoder_config))
         if settings.get("pooling", "auto") == "auto":
             settings["pooling"] = encoder_pooling(encoder)
         model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
@@ -270,16 +268,13 @@ def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
 
 def load_encoder_config(encoder: str) -> PreTrainedConfig:
     """Load the configuration of a pretrained encoder, without its weights; raises an InputError if there is none."""
-    try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(resolve_encoder(encoder))
-    except (OSError, ValueError) as error:
-        raise encoder_load_error(encoder, error) from error
+    config: PreTrainedConfig = load_from_encoder(AutoConfig, encoder)
     return config
 
 
 def new_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Return an encoder with new weights, without the pooler."""
-    encoder: PreTrainedModel = AutoModel.from_config(config, **without_pooler(config))
+    encoder: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False, **without_pooler(config))
     return encoder
 
 
@@ -298,10 +293,7 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     """Load the encoder's tokenizer for our models: they take ids and mask, and count positions from the left."""
     # Given here, and not set afterwards, these are saved with the tokenizer.
     ours: dict[str, Any] = {"padding_side": "right", "model_input_names": ["input_ids", "attention_mask"]}
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve_encoder(encoder), **ours)
-    except (OSError, ValueError) as error:
-        raise encoder_load_error(encoder, error) from error
+    tokenizer: PreTrainedTokenizerBase = load_from_encoder(AutoTokenizer, encoder, **ours)
     return tokenizer
 
 

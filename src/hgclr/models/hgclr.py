@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
 from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
+from hgclr.models.pretrained import load_pretrained
 from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
@@ -452,20 +453,19 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassi
     """
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)
-    try:
+    with refuse_broken(
+        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
+    ):
         config_class: Any = HGCLRForSequenceClassification.config_class
-        config = config_class.from_pretrained(folder, **settings)
+        config = load_pretrained(config_class, folder, **settings)
         if config.architectures != [HGCLRForSequenceClassification.__name__]:
             named = (config.architectures or ["model"])[0]
             raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
         if config.positives != "hierarchy":
             raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
-        loaded: Any = HGCLRForSequenceClassification.from_pretrained(
-            folder, config=config, use_safetensors=True, output_loading_info=True
+        loaded: Any = load_pretrained(
+            HGCLRForSequenceClassification, folder, config=config, use_safetensors=True, output_loading_info=True
         )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
-        raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=REMEDY) from error
     model: HGCLRForSequenceClassification
     model, found = loaded
     if found["missing_keys"]:  # which transformers would fill with random numbers

@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoModel
 
 from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
 from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.pretrained import load_pretrained
 from hgclr.models.stock import Pooling, as_flat, label_fields, not_flat
 
 __all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
@@ -90,9 +91,9 @@ class Modules(nn.Module):
 
     def __init__(self, folder: Path, pooling: Pooling, head: nn.Linear) -> None:
         super().__init__()
-        self.config: Any = AutoConfig.from_pretrained(folder)
+        self.config: Any = load_pretrained(AutoConfig, folder)
         without = without_pooler(self.config)
-        self.encoder: Any = AutoModel.from_pretrained(folder, use_safetensors=True, **without)
+        self.encoder: Any = load_pretrained(AutoModel, folder, use_safetensors=True, **without)
         self.pooling, self.head = pooling, head
         self.eval()
 

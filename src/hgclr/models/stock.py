@@ -24,6 +24,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedConfig, P
 from hgclr.models.base import HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.models.flat import FlatForSequenceClassification
+from hgclr.models.pretrained import load_pretrained
 
 __all__ = ["KEY", "Pooling", "as_flat", "from_stock", "label_fields", "no_stock_form", "not_flat", "to_stock"]
 
@@ -78,7 +79,9 @@ def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | No
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
     fields = {**model.config.text_encoder.to_dict(), **label_fields(model.config, shift)}
-    stock: Any = AutoModelForSequenceClassification.from_config(type(model.config.text_encoder)(**fields))
+    stock: Any = AutoModelForSequenceClassification.from_config(
+        type(model.config.text_encoder)(**fields), trust_remote_code=False
+    )
     stock.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
     scale = _scale(model.encoder)
     before, after = _head(stock)
@@ -103,7 +106,7 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     Raises:
         OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
     """
-    stock: Any = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True)
+    stock: Any = load_pretrained(AutoModelForSequenceClassification, folder, use_safetensors=True)
     with _as_written():
         scale = float(getattr(stock.config, KEY)[SCALE])
         before, after = _head(stock)

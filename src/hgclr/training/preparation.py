@@ -17,10 +17,11 @@ from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
+from hgclr.models.pretrained import load_pretrained
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
@@ -99,8 +100,12 @@ def started_model(
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
-    try:
-        config = HGCLRConfig.from_pretrained(start)
+    with refuse_broken(
+        lambda error: InputError(
+            f"no model could be loaded: {first_line(error)}", path=start, remedy="give a training-model"
+        )
+    ):
+        config = load_pretrained(HGCLRConfig, start)
         saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
         if saved is not None and "architecture" not in run.model.model_fields_set:
             run.model = run.model.model_copy(update={"architecture": saved})
@@ -113,9 +118,7 @@ def started_model(
                 path=start,
                 remedy="give the training-model beside it, or leave model.architecture out",
             )
-        model = architecture.from_pretrained(start, use_safetensors=True, **overrides)
-    except (OSError, ValueError) as error:
-        raise InputError(f"no model could be loaded: {error}", path=start, remedy="give a training-model") from error
+        model = load_pretrained(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
     own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
     folder = data or data_folder(run, run.data.taxonomy if own_tree else known)

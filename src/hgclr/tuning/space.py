@@ -16,6 +16,7 @@ from hgclr.config import HGCLRConfig, method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.models.base import load_encoder_config, new_encoder
+from hgclr.models.pretrained import load_pretrained
 from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.training import RunConfig
 from hgclr.training.core import count_parameters
@@ -202,7 +203,7 @@ def _recipe_rate(run: RunConfig) -> float:
     if run.training.learning_rate is not None:
         return run.training.learning_rate
     if run.model.start is not None:
-        config = HGCLRConfig.from_pretrained(run.model.start).text_encoder
+        config = load_pretrained(HGCLRConfig, run.model.start).text_encoder
     else:
         config = TextRCNNConfig() if run.model.encoder == TEXTRCNN else load_encoder_config(run.model.encoder)
     with torch.device("meta"):
