@@ -13,6 +13,9 @@ RUN useradd --create-home --uid 10001 hgclr
 COPY --from=build /opt/hgclr /opt/hgclr
 ENV PATH=/opt/hgclr/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
+    HF_HUB_DISABLE_TELEMETRY=1 \
+    DO_NOT_TRACK=1 \
     HGCLR_HOST=0.0.0.0 \
     HGCLR_PORT=8000
 USER 10001

@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 import onnx_ir
-import onnxruntime
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.export.onnx import trace
 from hgclr.export.onnx_graph import add_constant
-from hgclr.inference.backends import session_options
+from hgclr.inference.backends import import_onnxruntime, session_options
 from hgclr.models import FlatForSequenceClassification
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, in_turns, provenance, ratio, show, spread, write
@@ -145,13 +144,13 @@ REWRITES: dict[str, Callable[[onnx_ir.Model], object]] = {
 }
 
 
-def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> onnxruntime.InferenceSession:
+def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> Any:
     """Return what runs a graph, of which nothing is left that leads nowhere."""
     RemoveUnusedNodesPass()(model)
     options = session_options()
     if fused_norms:
         options.add_session_config_entry(FUSIONS, "")
-    return onnxruntime.InferenceSession(
+    return import_onnxruntime().InferenceSession(
         onnx_ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
@@ -200,7 +199,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="JSON file to write")
     arguments = parser.parse_args()
     quiet_libraries()
-    onnxruntime.set_default_logger_severity(3)  # it warns of the option that is set anew
+    import_onnxruntime().set_default_logger_severity(3)  # it warns of the option that is set anew
     result = run(encoder=arguments.encoder, tokens=arguments.tokens, rounds=arguments.rounds)
     write(result, arguments.output)
     columns = result["forms"]

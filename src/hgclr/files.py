@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from hgclr.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = [
     "atomic_file",
@@ -24,9 +30,16 @@ __all__ = [
     "open_regular",
     "read_bytes",
     "read_json",
+    "recover_folder",
     "write_files",
     "write_json",
 ]
+
+
+HOLDING, OLD = ".tmp", "old"
+"""What ends the name of a folder that is being written, and the name in it of the one it replaces."""
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
 
 
 def cache_dir() -> Path:
@@ -55,25 +68,103 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``target``; put it in the place of ``target`` when the block succeeds."""
+    """Yield a temporary folder beside ``target``; put it in the place of ``target`` when the block succeeds.
+
+    At every moment either the old folder is there or the new one, where the system can exchange two; elsewhere the next
+    reader or writer puts the old one back (:func:`recover_folder`). Of several writers the last one wins.
+    """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
-    try:
-        yield temporary
-        for path in temporary.rglob("*"):
+    recover_folder(target)
+    with _holding_folder(target) as holding:
+        new = holding / "new"
+        new.mkdir()
+        yield new
+        for path in new.rglob("*"):
             _settle(path)
-        _settle(temporary)
-        if target.exists():
-            old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".old"))
-            target.replace(old / target.name)
-            temporary.replace(target)
-            shutil.rmtree(old)
-        else:
-            temporary.replace(target)
+        _settle(new)
+        _put(new, target, holding / OLD)
         _sync(target.parent)
+
+
+def recover_folder(target: Path) -> None:
+    """Remove what writers that died have left beside a folder; if one died while it replaced it, put the old one back.
+
+    It is called for every folder that is written, and by those who read one that they do not find.
+    """
+    pattern = re.compile(re.escape(f".{target.name}.") + r"\w{8}" + re.escape(HOLDING))
+    with suppress(OSError):  # where nothing may be written, nothing was
+        left = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+        for holding in left:
+            with _locked(holding) as ours:
+                if not ours:  # its writer is alive
+                    continue
+                _discard(holding, target)
+
+
+def _discard(holding: Path, target: Path) -> None:
+    """Remove a writer's folder; an old one in it that nothing has replaced goes back to its place."""
+    if (holding / OLD).exists() and not target.exists():
+        (holding / OLD).rename(target)
+    shutil.rmtree(holding, ignore_errors=True)
+
+
+@contextmanager
+def _holding_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``target`` that is locked for as long as we live, and removed at the end."""
+    while True:
+        holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
+        with _locked(holding) as ours:
+            if not ours or not holding.exists():  # another writer took it for what a dead one left
+                continue
+            try:
+                yield holding
+            finally:
+                _discard(holding, target)
+            return
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold a lock on a folder, which the system ends with the process; yield whether nobody else has it."""
+    if sys.platform == "win32":
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = True
+        except BlockingIOError:
+            ours = False
+        yield ours
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _put(new: Path, target: Path, old: Path) -> None:
+    """Put a folder in the place of another, or where there is none; others may be doing the same."""
+    while True:
+        try:
+            if _exchange(new, target):
+                return
+            with suppress(FileNotFoundError):
+                target.rename(old)
+            new.rename(target)  # which succeeds only where nothing is
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(old, ignore_errors=True)  # another writer was faster: its folder is the old one now
+            continue
+        return
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two paths change places at once; return whether both are there and the system can."""
+    if _renameat2 is None or not other.exists():
+        return False
+    sys.audit("os.rename", str(one), str(other), -1, -1)
+    return _renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
 
 
 def check_output(folder: Path) -> None:

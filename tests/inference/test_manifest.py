@@ -100,7 +100,7 @@ def test_pickles_are_refused_with_a_manifest_and_without(folder: Path, name: str
 
 def test_code_that_comes_with_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"auto_map": {"AutoModel": "modeling.Model"}}')
-    with pytest.raises(InputError, match=r"config\.json: 'auto_map' asks for code .* never run; a model of hgclr"):
+    with pytest.raises(InputError, match=r"config\.json: 'auto_map' asks for code .* never run; hgclr needs none"):
         check_folder(tmp_path)
 
 
@@ -113,7 +113,7 @@ def test_a_folder_without_a_manifest_is_taken_as_it_is(folder: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": []}', '{"files": {"config.json": 7}}', "null"])
 def test_a_broken_manifest_is_named(folder: Path, content: str) -> None:
     (folder / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=rf"manifest\.json: broken: .*; {REMEDY}"):
+    with pytest.raises(InputError, match=rf"manifest\.json: (broken|not JSON): .*; {REMEDY}"):
         check_folder(folder)
 
 

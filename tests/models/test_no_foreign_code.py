@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.toy import make_model
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
@@ -18,6 +17,7 @@ from hgclr.inference.loading import load
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_encoder_config, load_tokenizer, save
 from hgclr.models.hgclr import load_training_model
+from support.toy import make_model
 
 CODE = """from pathlib import Path
 from transformers import BertConfig, BertModel, BertForSequenceClassification, PreTrainedTokenizerFast

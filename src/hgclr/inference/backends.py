@@ -22,6 +22,7 @@ __all__ = [
     "OnnxBackend",
     "TorchBackend",
     "batches_by_length",
+    "import_onnxruntime",
     "longest_first",
     "one_ahead",
     "pad",
@@ -103,8 +104,7 @@ class OnnxBackend:
 
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
-        import onnxruntime  # type: ignore[import-untyped]
-
+        onnxruntime = import_onnxruntime()
         with refuse_broken(
             lambda error: InputError(
                 f"no graph could be loaded: {first_line(error)}", path=graph, remedy="write it again with hgclr export"
@@ -127,11 +127,20 @@ class OnnxBackend:
         return logits
 
 
+def import_onnxruntime() -> Any:
+    """Return onnxruntime, which from version 1.29 reports sessions and models to its maker unless it is told not to."""
+    # Read once, when it is imported. The function alone still leaves a number for this machine and a list of what to
+    # send in the user's cache; it is for a program that imported onnxruntime before us.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # type: ignore[import-untyped]
+
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
 def session_options(threads: int | None = None) -> Any:
     """Return onnxruntime's options for a graph of ours; ``threads`` as in :class:`OnnxBackend`."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    options = import_onnxruntime().SessionOptions()
     # Its own choice would count the cores of the machine, not those of a container, and tie its threads to them.
     options.intra_op_num_threads = threads or _threads()
     options.inter_op_num_threads = 1
