@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -93,19 +93,21 @@ def recover_folder(target: Path) -> None:
     It is called for every folder that is written, and by those who read one that they do not find.
     """
     pattern = re.compile(re.escape(f".{target.name}.") + r"\w{8}" + re.escape(HOLDING))
-    with suppress(OSError):  # where nothing may be written, nothing was
+    try:
         left = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
-        for holding in left:
-            with _locked(holding) as ours:
-                if not ours:  # its writer is alive
-                    continue
+    except OSError:
+        return
+    for holding in left:
+        with suppress(OSError), _locked(holding) as ours:
+            if ours:  # else its writer is alive
                 _discard(holding, target)
 
 
 def _discard(holding: Path, target: Path) -> None:
     """Remove a writer's folder; an old one in it that nothing has replaced goes back to its place."""
     if (holding / OLD).exists() and not target.exists():
-        (holding / OLD).rename(target)
+        with suppress(OSError):  # another writer was faster
+            (holding / OLD).rename(target)
     shutil.rmtree(holding, ignore_errors=True)
 
 
@@ -114,13 +116,15 @@ def _holding_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder beside ``target`` that is locked for as long as we live, and removed at the end."""
     while True:
         holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
-        with _locked(holding) as ours:
-            if not ours or not holding.exists():  # another writer took it for what a dead one left
-                continue
+        with ExitStack() as stack:
             try:
-                yield holding
-            finally:
-                _discard(holding, target)
+                ours = stack.enter_context(_locked(holding)) and holding.exists()
+            except FileNotFoundError:
+                ours = False
+            if not ours:  # another writer took it for what a dead one left
+                continue
+            stack.callback(_discard, holding, target)
+            yield holding
             return
 
 

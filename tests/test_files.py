@@ -1,0 +1,110 @@
+"""Files and folders are there whole, old or new, at every moment; pipes keep nobody waiting."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.crash_points import run_forked, survive_every_crash
+
+import hgclr.files
+from hgclr.errors import InputError
+from hgclr.files import atomic_folder, open_regular, read_bytes, read_json, recover_folder
+
+NAMES = ("a", "b/c")
+WRITERS, ROUNDS = 4, 100
+
+
+@pytest.fixture(params=["exchanged", "renamed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the system can exchange two folders, and where it cannot."""
+    if request.param == "renamed":
+        monkeypatch.setattr(hgclr.files, "_renameat2", None)
+    elif hgclr.files._renameat2 is None:
+        pytest.skip("this system cannot exchange folders")
+    return request.param
+
+
+def write(content: str, place: Path) -> None:
+    with atomic_folder(place / "model") as folder:
+        for name in NAMES:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+
+
+def content_of(folder: Path) -> set[str]:
+    return {(folder / name).read_text() for name in NAMES}
+
+
+def test_at_every_moment_the_old_folder_is_there_or_the_new_one(way: str, tmp_path: Path) -> None:
+    def check(place: Path) -> None:
+        if way == "renamed":
+            recover_folder(place / "model")
+        assert content_of(place / "model") in ({"old"}, {"new"})
+        write("newer", place)
+        assert content_of(place / "model") == {"newer"}
+        assert [path.name for path in place.iterdir()] == ["model"]  # what the dead writer left is gone
+
+    events = survive_every_crash(partial(write, "new"), check, tmp_path, start=partial(write, "old"))
+    assert len(events) > 8
+    assert sum(event.startswith("os.rename") for event in events) == (1 if way == "exchanged" else 2)
+
+
+def test_a_first_folder_is_there_whole_or_not_at_all(way: str, tmp_path: Path) -> None:
+    def check(place: Path) -> None:
+        assert not (place / "model").exists() or content_of(place / "model") == {"new"}
+        write("newer", place)
+        assert [path.name for path in place.iterdir()] == ["model"]
+
+    assert len(survive_every_crash(partial(write, "new"), check, tmp_path)) > 5
+
+
+def test_four_writers_leave_one_whole_folder(way: str, tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        for turn in range(ROUNDS):
+            write(f"{number} {turn}", tmp_path)
+
+    writers = []
+    for number in range(WRITERS):
+        if (process := os.fork()) == 0:
+            os._exit(run_forked(partial(work, number), tmp_path / f"log-{number}"))
+        writers.append(process)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in writers]
+    assert codes == [0] * WRITERS, "\n".join(path.read_text() for path in tmp_path.glob("log-*"))
+    (content,) = content_of(tmp_path / "model")
+    assert content.endswith(f" {ROUNDS - 1}")
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("log-")) == ["model"]
+
+
+def test_a_write_that_fails_leaves_the_old_folder(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("old", tmp_path)
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "model") as folder:
+        (folder / "a").write_text("new")
+        raise KeyboardInterrupt
+    monkeypatch.setattr(hgclr.files, "_put", lambda new, target, old: (target.rename(old), 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        write("new", tmp_path)
+    assert content_of(tmp_path / "model") == {"old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
+    for name in (".model.copy.abcdefgh.tmp", ".model.tmp", "model.abcdefgh.tmp"):
+        (tmp_path / name / "old").mkdir(parents=True)
+    recover_folder(tmp_path / "model")
+    assert len(list(tmp_path.iterdir())) == 3
+    with atomic_folder(tmp_path / "model"):
+        recover_folder(tmp_path / "model")  # ours: its writer is alive
+    assert (tmp_path / "model").is_dir()
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match=r"pipe\.json: cannot be read: not a regular file"):
+        read_json(tmp_path / "pipe.json")
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)
