@@ -468,5 +468,5 @@ def test_a_pooling_that_we_do_not_have_is_named(tmp_path: Path, pooling: dict) -
 
 def test_a_broken_list_of_modules_is_named(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text("{}[")
-    with pytest.raises(InputError, match=r"modules\.json: not the list of modules"):
+    with pytest.raises(InputError, match=r"modules\.json: not JSON"):
         encoder_pooling(str(tmp_path))

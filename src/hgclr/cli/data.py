@@ -60,9 +60,7 @@ def split(
     Every label gets the same share of each split, the same text is never in two splits, and every label has a document
     in train. Rows keep all their columns; read the new folder with the same column options.
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import progress_bar
+    from hgclr.cli.console import Console, progress_bar
     from hgclr.data.split import split_data
 
     with progress_bar() as bar:
@@ -133,9 +131,7 @@ def check(
 
     Example: **hgclr data check my-data --report my-report**
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import progress_bar, standard_error
+    from hgclr.cli.console import Console, progress_bar, standard_error
     from hgclr.data.check import check as check_folder
 
     if report is not None:
@@ -242,9 +238,7 @@ def stats(
 
     Example: **hgclr data stats my-data --encoder all-MiniLM-L6-v2 --report my-report**
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import progress_bar
+    from hgclr.cli.console import Console, progress_bar
     from hgclr.data.statistics import describe, statistics_json
     from hgclr.errors import InputError
 

@@ -43,8 +43,7 @@ class HealthCheck:
 
 def doctor(json_file: JsonFile = None) -> None:
     """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.files import write_json
     from hgclr.hardware import machine
 

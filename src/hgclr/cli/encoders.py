@@ -19,11 +19,11 @@ app = typer.Typer(
 @app.command("list")
 def list_encoders() -> None:
     """List the encoders, their size and licence, and where they are cached."""
-    from rich.console import Console
     from rich.filesize import decimal
     from rich.table import Table
     from rich.text import Text
 
+    from hgclr.cli.console import Console
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, cached_encoder
 
     table = Table("encoder", "architecture", "download", "licence", "cached", box=None, padding=(0, 1))

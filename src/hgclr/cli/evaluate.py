@@ -40,9 +40,7 @@ def evaluate(
     Labels are read with the model's own tree; a label that the model does not know is an error.
     What **--report** writes can be put side by side with other reports: **hgclr compare**.
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.cli.console import Console, open_classifier, progress_bar
     from hgclr.cli.tables import score_table
     from hgclr.files import write_json
     from hgclr.hardware import machine
@@ -114,8 +112,7 @@ def compare(
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.cli.tables import comparison_table
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison_page import write_comparison

@@ -61,9 +61,7 @@ def explain(
 
     Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import open_classifier, standard_error
+    from hgclr.cli.console import Console, open_classifier, standard_error
     from hgclr.cli.tables import show_explanations
     from hgclr.errors import InputError
     from hgclr.evaluation.explanation import explain as explain_text

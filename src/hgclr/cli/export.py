@@ -87,9 +87,7 @@ def export(
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import quiet_libraries, standard_error
+    from hgclr.cli.console import Console, quiet_libraries, standard_error
     from hgclr.cli.tables import score_table
     from hgclr.errors import InputError, require_extra
 
@@ -231,9 +229,7 @@ def import_published(
     from hgclr.errors import require_extra
 
     require_extra("torch", extra="train", capability="Importing a published checkpoint")
-    from rich.console import Console
-
-    from hgclr.cli.console import quiet_libraries
+    from hgclr.cli.console import Console, quiet_libraries
     from hgclr.export.published import import_published as run_import
 
     quiet_libraries()

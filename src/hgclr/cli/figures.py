@@ -40,8 +40,9 @@ def figure5(
     Example: **hgclr reproduce figure5 --flat runs-published/bert-1/model --hgclr runs-published/hgclr-1/model --output
     figures**
     """
-    from rich.console import Console
     from rich.table import Table
+
+    from hgclr.cli.console import Console
 
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
@@ -105,7 +106,7 @@ def figure3(
 
     Example: **hgclr reproduce figure3 --model runs/hgclr/training-model --data my-data --output figures**
     """
-    from rich.console import Console
+    from hgclr.cli.console import Console
 
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 3")

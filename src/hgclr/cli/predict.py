@@ -158,9 +158,7 @@ def _predict_rows(
     decode: Rule | None,
     **changes: Any,
 ) -> None:
-    from rich.console import Console
-
-    from hgclr.cli.console import open_classifier, progress_bar
+    from hgclr.cli.console import Console, open_classifier, progress_bar
     from hgclr.cli.tables import prediction_tree
     from hgclr.files import atomic_file
 

@@ -318,9 +318,7 @@ def _with_bar(unit: str, build: Callable[[Progress], CorpusSummary]) -> CorpusSu
 
 def show_summary(summary: CorpusSummary) -> None:
     """Print what was written and, on standard error, what was left out."""
-    from rich.console import Console
-
-    from hgclr.cli.console import standard_error
+    from hgclr.cli.console import Console, standard_error
     from hgclr.data.folder_writer import LEFT_OUT
 
     counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)

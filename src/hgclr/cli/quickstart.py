@@ -49,7 +49,7 @@ def quickstart(
     is trained as a whole, classifies a few phrases with the last, and leaves it in **quickstart/full/model**. Run it
     again and it starts afresh.
     """
-    from rich.console import Console
+    from hgclr.cli.console import Console
 
     require_extra("torch", extra="train", capability="Training")
     from hgclr.cli.encoders import fetch_with_bar

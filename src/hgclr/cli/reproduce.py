@@ -129,7 +129,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
             bool, typer.Option("--keep-models", help="Leave the trained models in the runs' folders.")
         ] = False,
     ) -> None:
-        from rich.console import Console
+        from hgclr.cli.console import Console
 
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from hgclr.cli.console import HARMLESS
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit_results import Audit, AuditFinding
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
@@ -45,8 +46,6 @@ LISTED_WORDS = 4
 # stands out by being lighter or darker. The strongest words are listed with their numbers, too.
 FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
 AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
-# Characters that a terminal would obey; one for one, because marks go by the places of characters.
-HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def prediction_tree(text: str, prediction: Prediction) -> Tree:

@@ -58,9 +58,9 @@ def check(file: File, format: Format = "auto", separator: Separator = " > ") -> 
 
     Example: hgclr taxonomy check labels.tsv
     """
-    from rich.console import Console
     from rich.text import Text
 
+    from hgclr.cli.console import Console
     from hgclr.taxonomy import Taxonomy
 
     taxonomy = Taxonomy.read(file, format=format, separator=separator)
@@ -113,9 +113,9 @@ def show(
 
     Example: hgclr taxonomy show labels.tsv --under Physics --depth 2
     """
-    from rich.console import Console
     from rich.text import Text
 
+    from hgclr.cli.console import Console
     from hgclr.taxonomy import Taxonomy
 
     taxonomy = Taxonomy.read(file, format=format, separator=separator)
@@ -225,9 +225,9 @@ def convert(
 
     Example: hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv
     """
-    from rich.console import Console
     from rich.text import Text
 
+    from hgclr.cli.console import Console
     from hgclr.errors import InputError
     from hgclr.taxonomy import Taxonomy
     from hgclr.taxonomy.descriptions import join_descriptions
@@ -312,8 +312,7 @@ def diff(
     Example: hgclr taxonomy diff runs/first/model labels.tsv
     """
 
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.files import write_json
     from hgclr.taxonomy.changes import compare, read_changes, write_changes
     from hgclr.taxonomy.suggestions import suggest

@@ -58,8 +58,7 @@ def train(
     side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
     """
     require_extra("torch", extra="train", capability="Training")
-    from rich.console import Console
-
+    from hgclr.cli.console import Console
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig

@@ -86,8 +86,8 @@ def tune(
         require_extra(module, extra="tune", capability="Tuning")
     import matplotlib as mpl
     import optuna
-    from rich.console import Console
 
+    from hgclr.cli.console import Console
     from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 

@@ -6,7 +6,9 @@ import codecs
 import gzip
 import io
 import json
+import lzma
 import re
+import struct
 import zipfile
 import zlib
 from collections import Counter
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from hgclr.errors import InputError
+from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["ALIASES", "Paper", "PaperReader", "category_tree", "records"]
@@ -131,7 +134,7 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         raise InputError(what, path=path, remedy="name arxiv-metadata-oai-snapshot.json, or its .gz or .zip")
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(path.open("rb"))
+            file = stack.enter_context(open_regular(path))
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=path) from None
         stream: BinaryIO = file
@@ -163,12 +166,12 @@ def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
     """Turn what gzip and zip raise into an error that names the place."""
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+    except (NotImplementedError, RuntimeError) as error:  # a packing that Python does not know, or a password
+        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it yourself") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error) as error:
         here = "" if line is None else "cannot be unpacked from here on: "
         what = f"damaged or truncated archive: {here}{error or 'it ends early'}"
         raise InputError(what, path=path, line=line, remedy=AGAIN) from None
-    except (NotImplementedError, RuntimeError) as error:  # a packing that Python does not know, or a password
-        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it yourself") from None
 
 
 def category_tree() -> Taxonomy:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import lzma
 import multiprocessing
 import os
 import re
 import signal
+import struct
 import zipfile
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import IO, Literal, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
 from hgclr.corpora.news_xml import BrokenXml, paragraphs, parse
 from hgclr.data.readers import byte_lines
-from hgclr.errors import HGCLRError, InputError
+from hgclr.errors import HGCLRError, InputError, first_line
+from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -40,9 +44,14 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 TextForm = Literal["full", "literature"]
 TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error, LookupError)
+"""What Python's zipfile raises over an archive in which bytes are not what they were."""
 LEADING_ID = re.compile(r"[0-9]+")
-BYTES_A_PORTION, FILES_A_PORTION = 2**23, 5_000
+BYTES_A_PORTION, UNPACKED_A_PORTION, FILES_A_PORTION = 2**23, 2**26, 5_000
 """Well above a day's news, which is one portion; more than this in one place is read in several."""
+LARGEST = 2**22
+"""Bytes of an item that is read: a hundred times what a long one has."""
+TOO_LARGE = f"larger than {LARGEST // 2**20} MB"
 
 
 class Portion(NamedTuple):
@@ -106,9 +115,14 @@ def find_disks(source: Path) -> Disks:
 
 def _portions_of_zip(path: Path) -> int:
     # The list of members is at the end: a file that was cut off has none, and is found before any work is done.
-    if not zipfile.is_zipfile(path):
-        raise InputError("truncated or not a zip file", path=path, remedy="copy it from the disk again")
-    return max(1, -(-path.stat().st_size // BYTES_A_PORTION))
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            unpacked = sum(min(member.file_size, LARGEST) for member in archive.infolist())
+    except (OSError, *DAMAGED) as error:
+        raise InputError(
+            f"truncated or not a zip file: {first_line(error)}", path=path, remedy="copy it from the disk again"
+        ) from None
+    return max(1, -(-path.stat().st_size // BYTES_A_PORTION), -(-unpacked // UNPACKED_A_PORTION))
 
 
 def _unreadable(error: OSError) -> None:
@@ -258,29 +272,39 @@ def _opened(portion: Portion) -> Iterator[tuple[list[str], Callable[[str], bytes
 
         def read_file(name: str) -> bytes:
             try:
-                return (portion.path / name).read_bytes()
+                with open_regular(portion.path / name) as file:
+                    return _limited(file)
             except OSError as error:
                 raise _LeftOutError("cannot be read", error.strerror) from None
 
         yield [path.name for path in portion.path.iterdir()], read_file
         return
-    try:
-        archive = zipfile.ZipFile(portion.path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"damaged zip file: {error}", path=portion.path, remedy="copy it from the disk again"
-        ) from None
-
-    def read_member(name: str) -> bytes:
+    with ExitStack() as stack:
         try:
-            return archive.read(name)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _LeftOutError("damaged in its archive", str(error)) from None
-        except RuntimeError as error:  # a password, or a kind of compression that Python lacks
-            raise InputError(f"{name} cannot be unpacked: {error}", path=portion.path) from None
+            archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(open_regular(portion.path))))
+        except (OSError, *DAMAGED) as error:
+            raise InputError(
+                f"damaged zip file: {first_line(error)}", path=portion.path, remedy="copy it from the disk again"
+            ) from None
+        yield archive.namelist(), partial(_read_member, archive, portion.path)
 
-    with archive:
-        yield archive.namelist(), read_member
+
+def _read_member(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
+    try:
+        with archive.open(name) as file:
+            return _limited(file)
+    except RuntimeError as error:  # a password, or a kind of compression that Python lacks
+        raise InputError(f"{name} cannot be unpacked: {error}", path=path) from None
+    except (OSError, *DAMAGED) as error:
+        raise _LeftOutError("damaged in its archive", first_line(error)) from None
+
+
+def _limited(file: IO[bytes]) -> bytes:
+    """Return what is in a file of an item, unless that is more than an item has: a small archive can hold any size."""
+    data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise _LeftOutError(TOO_LARGE)
+    return data
 
 
 def _id_in(name: str) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.errors import InputError
+from hgclr.files import recover_folder
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -136,6 +137,8 @@ class DataFolder:
         needs_documents: bool = True,
     ) -> None:
         self.path = Path(path)
+        if not self.path.is_dir():
+            recover_folder(self.path)
         if not self.path.is_dir():
             raise InputError("no such data folder", path=self.path)
         if not label_separator or not path_separator:

@@ -10,21 +10,34 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from hgclr.data.rows import BadRow, Row, require_columns
 from hgclr.errors import InputError, require_extra
+from hgclr.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SUFFIXES", "byte_lines", "good_json_rows", "is_dataset_folder", "json_rows", "read_rows", "table_rows"]
+__all__ = [
+    "SUFFIXES",
+    "byte_lines",
+    "good_json_rows",
+    "is_dataset_folder",
+    "json_rows",
+    "limited_lines",
+    "read_rows",
+    "table_rows",
+]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 LONGEST_CELL = 2**24
 """Characters a table cell may have. Python's own limit, 131,072, is less than a long document has; with no
 limit, a quote that is never closed would pull the rest of the file into memory."""
+LONGEST_LINE = 2**26
+"""Bytes, or characters, that a line may have, in all files that are read by lines."""
 BATCH = 1000
 """Rows of Parquet and ``datasets`` in memory at a time."""
 Decoder = Callable[[object], object]
@@ -180,7 +193,7 @@ def _text_lines(path: Path) -> Iterator[str]:
 def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[AnyStr]:
     with ExitStack() as stack:
         try:
-            stream: BinaryIO = stack.enter_context(path.open("rb"))
+            stream: BinaryIO = stack.enter_context(open_regular(path))
         except FileNotFoundError:
             raise InputError("no such file", path=path) from None
         except OSError as error:
@@ -188,18 +201,27 @@ def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[An
         if path.name.lower().endswith(".gz"):
             unpacked = cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
             stream = stack.enter_context(io.BufferedReader(unpacked, 2**18))
-        lines = decoded(stream)
-        number = 0
-        while True:
-            number += 1
-            try:
-                line = lines.readline()
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                what = f"damaged or truncated gzip file: {error}"
-                raise InputError(what, path=path, line=number, remedy="copy it again from its source") from None
-            if not line:
-                return
-            yield line
+        yield from limited_lines(decoded(stream), path)
+
+
+def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
+    """Yield the lines of a stream; one that never ends, as a small gzip file can hold it, does not fill the memory.
+
+    Raises:
+        InputError: with the line, if it is longer than :data:`LONGEST_LINE`, or a gzip file is damaged there.
+    """
+    for number in count(1):
+        try:
+            line = stream.readline(LONGEST_LINE + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            what = f"damaged or truncated gzip file: {error}"
+            raise InputError(what, path=path, line=number, remedy="copy it again from its source") from None
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            what = f"no line end in {LONGEST_LINE:,} characters"
+            raise InputError(what, path=path, line=number, remedy="put one document on a line")
+        yield line
 
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from hgclr.data.readers import limited_lines
 from hgclr.errors import InputError, require_extra
+from hgclr.files import open_regular
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -104,7 +106,7 @@ def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int6
             that is none.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = _read(file, path, {word.encode(): place for place, word in enumerate(words)})
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from error
@@ -122,7 +124,7 @@ def _read(file: BinaryIO, path: Path, places: dict[bytes, int]) -> dict[int, NDA
     """Return the vectors found, by the place of their words."""
     found: dict[int, NDArray[np.float32]] = {}
     width: int | None = None
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(limited_lines(file, path), 1):
         line = line.rstrip()
         if number == 1 and _is_header(line):
             continue

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from hgclr.decisions.settings import FILE as DECISIONS
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.files import read_bytes, read_json
+from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
 from hgclr.inference.manifest import check_folder
 from hgclr.taxonomy import Taxonomy
@@ -38,6 +38,8 @@ def find_model(model: str | Path) -> Path:
     Raises:
         InputError: if there is no such folder and no such name.
     """
+    if not Path(model).is_dir():
+        recover_folder(Path(model))
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import snapshot_download

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hgclr.errors import InputError
+from hgclr.files import read_bytes
 from hgclr.taxonomy.label_index import close_matches
 from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
 
@@ -31,7 +32,7 @@ class Source:
         """Read a UTF-8 file, with or without byte order mark, with either kind of line end."""
         path = Path(path)
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except FileNotFoundError:
             raise InputError("there is no such file", path=path, remedy="check the path of the label file") from None
         except OSError as error:

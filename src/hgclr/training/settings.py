@@ -13,7 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hgclr.encoders import TEXTRCNN
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.files import read_bytes
 
 __all__ = ["DataSettings", "ModelSettings", "Recipe", "RunConfig", "TrainingSettings", "make_recipe", "read_yaml"]
 
@@ -230,13 +231,17 @@ def read_yaml(path: Path) -> Any:
         InputError: with the line, if it cannot be read or is no YAML.
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = read_bytes(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", path=path) from error
-    except yaml.YAMLError as error:
+
+    def refusal(error: BaseException) -> InputError:
         mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
-        raise InputError(f"no valid YAML: {getattr(error, 'problem', error)}", path=path, line=line) from error
+        problem = getattr(error, "problem", None) or first_line(error)
+        return InputError(f"no valid YAML: {problem}", path=path, line=None if mark is None else mark.line + 1)
+
+    with refuse_broken(refusal):  # a date that no calendar has is a ValueError, deep nesting a RecursionError
+        return yaml.safe_load(text)
 
 
 def _override(tree: dict[str, Any], override: str) -> None:

