@@ -85,11 +85,14 @@ def test_a_worker_that_dies_is_replaced_and_all_drain(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
-    with service_process(tmp_path, grace=60, workers=2) as (running, _):
-        until(lambda: len(pids(tmp_path)) == 2)
+def test_workers_do_not_outlive_their_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with service_process(tmp_path, grace=60, workers=2) as (running, address), httpx.Client(base_url=address) as client:
+        until(lambda: metric(client, "hgclr_ready") == 2)
         running.kill()
         until(lambda: not any(map(alive, pids(tmp_path))))
+    assert not list((tmp_path / "temporary").glob("hgclr-*"))
 
 
 @pytest.mark.slow

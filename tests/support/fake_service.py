@@ -101,7 +101,7 @@ def until(condition: Callable[[], bool]) -> None:
 def served(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an application on a free port in a thread; give a client of it once it is ready."""
     listener = listen("127.0.0.1", 0)
-    server = Server(app)
+    app.state.server = server = Server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client:

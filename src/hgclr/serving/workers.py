@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.backends import usable_threads
 from hgclr.serving.logs import start_log
+from hgclr.serving.metrics import SHARED_FOLDER
 from hgclr.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,8 +89,6 @@ def run_workers(
 @contextmanager
 def _environment(count: int) -> Iterator[None]:
     """Divide the threads among the workers, and give them a folder for their metrics."""
-    from hgclr.serving.metrics import SHARED_FOLDER
-
     each = os.environ.get(THREADS[0]) or str(max(1, usable_threads() // count))
     with tempfile.TemporaryDirectory(prefix="hgclr-metrics-") as folder:
         added = {name: each for name in THREADS if name not in os.environ} | {SHARED_FOLDER: folder}
@@ -248,6 +248,9 @@ def _work(deployment: Deployment, listener: socket.socket, pipe: Connection) -> 
             _send(pipe, ("alive", None))
 
     run(app, listener, started=lambda: _send(pipe, ("ready", len(classifier.taxonomy))), tick=live)
+    supervisor = parent_process()
+    if supervisor is not None and not supervisor.is_alive():  # it has left this to its workers
+        shutil.rmtree(os.environ[SHARED_FOLDER], ignore_errors=True)
 
 
 def _send(pipe: Connection, message: tuple[str, Any]) -> None:
