@@ -12,7 +12,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-__all__ = ["Load", "open_loop", "requests_of", "saturate"]
+__all__ = ["Load", "open_loop", "post", "requests_of", "saturate"]
 
 SETTLE = 30.0
 """Seconds that requests under way have to be answered in when a load ends."""
@@ -54,8 +54,8 @@ class Load:
 def requests_of(texts: Sequence[str], each: int) -> Iterator[bytes]:
     """Yield requests of ``each`` texts without end, as bytes that were put together before."""
     stream = cycle(texts)
-    made = [_request(list(islice(stream, each))) for _ in range(max(1, len(texts) // each))]
-    return cycle(made)
+    bodies = ({"texts": list(islice(stream, each))} for _ in range(max(1, len(texts) // each)))
+    return cycle([post("/predict", json.dumps(body).encode()) for body in bodies])
 
 
 async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: int, seconds: float) -> Load:
@@ -109,12 +109,10 @@ async def open_loop(
     return load
 
 
-def _request(texts: list[str]) -> bytes:
-    body = json.dumps({"texts": texts}).encode()
-    return (
-        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(body)
-    ) + body
+def post(path: str, body: bytes) -> bytes:
+    """Return a request with JSON in its body."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
 
 
 class _Connection:

@@ -23,7 +23,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -66,12 +66,14 @@ def bare(texts: Sequence[str], seconds: float) -> float:
 
 
 @contextmanager
-def service(model: Path, options: Sequence[str] = ()) -> Iterator[tuple[int, int]]:
+def service(model: Path, options: Sequence[str] = (), log: IO[str] | None = None) -> Iterator[tuple[int, int]]:
     """Start ``hgclr serve`` in a process of its own; give its port and its process id once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-c", START, str(model), "--port", str(port), *options]
-    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stderr=log) as process:
+    with ExitStack() as stack:
+        log = log or stack.enter_context(tempfile.TemporaryFile("w+"))
+        process = stack.enter_context(subprocess.Popen(command, stderr=log))
         try:
             _wait_until_ready(port, process, log)
             yield port, process.pid

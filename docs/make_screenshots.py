@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.serving.app import create_app, listen
+from hgclr.serving.app import create_app
+from hgclr.serving.server import Server, listen
 
 IMAGES = Path(__file__).parent / "images"
 TEXT = (
@@ -85,7 +85,7 @@ def serving(model: str, name: str) -> Iterator[str]:
     """Serve a model on a free port; yield the address."""
     app = create_app(HierarchicalClassifier.from_pretrained(model), name=name)
     listener: socket.socket = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+    server = Server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hgclr.errors import InputError
+from hgclr.evaluation.explanation import Method, explain
 from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance
 from hgclr.evaluation.words import read_text
 from hgclr.inference import HierarchicalClassifier
@@ -153,6 +154,45 @@ def test_predictions_of_other_threads_are_left_alone(classifier: HierarchicalCla
     np.testing.assert_array_equal(meanwhile[1], expected)
     np.testing.assert_array_equal(during, GradientRelevance(classifier.backend, integrated=True)(text, LABELS))
     np.testing.assert_array_equal(classifier.predict_proba(["the judge"]), expected)
+
+
+def test_gradients_can_be_stopped_before_every_pass(classifier: HierarchicalClassifier, monkeypatch) -> None:
+    text = read_text(classifier, TEXT)
+    monkeypatch.setattr(classifier.backend, "batch_tokens", 4 * len(text.ids))
+    passes = 0
+
+    def stop_at(last: float) -> None:
+        nonlocal passes
+        if passes == last:
+            raise TimeoutError
+        passes += 1
+
+    everything = GradientRelevance(classifier.backend, integrated=True, before_pass=lambda: stop_at(float("inf")))
+    everything(text, LABELS)
+    assert passes == STEPS // 4 * (1 + len(LABELS))  # four steps at a time: once forwards, once back for each label
+    passes = 0
+    with pytest.raises(TimeoutError):
+        GradientRelevance(classifier.backend, integrated=True, before_pass=lambda: stop_at(2))(text, LABELS)
+    assert passes == 2
+
+
+@pytest.mark.parametrize("method", ["integrated", "gradient", "occlusion"])
+def test_an_explanation_can_be_stopped_before_every_pass(classifier: HierarchicalClassifier, method: Method) -> None:
+    passes = 0
+
+    def stop_at(last: float) -> None:
+        nonlocal passes
+        if passes == last:
+            raise TimeoutError
+        passes += 1
+
+    explain(classifier, TEXT, method=method, before_pass=lambda: stop_at(float("inf")))
+    in_all = passes
+    assert in_all >= 3  # the text, the relevance of its words, and the text with some of them
+    for last in range(in_all):
+        passes = 0
+        with pytest.raises(TimeoutError):
+            explain(classifier, TEXT, method=method, before_pass=lambda: stop_at(last))  # noqa: B023
 
 
 def test_occlusion_is_what_is_lost_with_each_word(classifier: HierarchicalClassifier) -> None:

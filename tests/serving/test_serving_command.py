@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from hgclr.cli.console import open_classifier
 from hgclr.cli.serve import serve
 from hgclr.errors import InputError
 from hgclr.serving.settings import Settings
@@ -36,14 +38,14 @@ def start(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.delenv("HGCLR_API_KEY", raising=False)
     monkeypatch.delenv("HGCLR_API_KEY_FILE", raising=False)
-    monkeypatch.setattr("hgclr.serving.app.run", run)
+    monkeypatch.setattr("hgclr.serving.server.run", run)
     monkeypatch.setattr("hgclr.cli.console.open_classifier", lambda _: make_classifier())
     return command
 
 
 def test_the_defaults_are_those_of_the_settings(start) -> None:
     given, result = start("--port", "0")
-    assert given["settings"] == Settings()
+    assert given["settings"] == Settings(hosts=())
     assert given["address"][0] == "127.0.0.1"
     assert given["name"] == "some/model"  # a hub name, as it is
     assert result.exit_code == 0
@@ -60,6 +62,8 @@ def test_options_come_before_the_environment(start, tmp_path: Path) -> None:
         HGCLR_BODY_BYTES="1234",
         HGCLR_CHARACTERS_PER_TEXT="55",
         HGCLR_GRACE="0",
+        HGCLR_MAX_CONNECTIONS="44",
+        HGCLR_ALLOW_HOST="one.example two.example",
         HGCLR_API_KEY="from-the-environment",
     )
     assert given["settings"] == Settings(
@@ -71,6 +75,8 @@ def test_options_come_before_the_environment(start, tmp_path: Path) -> None:
         texts_per_request=3,
         characters_per_text=55,
         grace=0,
+        max_connections=44,
+        hosts=("one.example", "two.example"),
         key="from-the-environment",
     )
     assert given["name"] == tmp_path.name
@@ -98,8 +104,26 @@ def test_it_says_where_it_is_and_who_may_use_it(start) -> None:
     assert "needed: Authorization: Bearer" in result.stderr
     assert "very-secret-key" not in result.output
 
-    _, result = start("--port", "0", "--host", "0.0.0.0")
+    given, result = start("--port", "0", "--host", "0.0.0.0")
+    assert given["settings"].hosts is None
     assert "none: whoever reaches this address can use it" in result.stderr
+
+
+def test_several_workers_load_the_model_each_for_itself(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_workers(deployment, listener, count, *, started) -> None:
+        assert pickle.loads(pickle.dumps(deployment)).load.args == ("some/model",)
+        given.update(deployment=deployment, count=count)
+        started(5)
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("hgclr.serving.workers.run_workers", run_workers)
+    # Not what the fixture puts in its place, which cannot be sent to another process.
+    monkeypatch.setattr("hgclr.cli.console.open_classifier", open_classifier)
+    _, result = start("--port", "0", "--workers", "3", "--log-requests")
+    assert given["count"] == 3
+    assert given["deployment"].log_requests
+    assert given["deployment"].settings == Settings(hosts=())
+    assert "5 labels, 3 workers" in result.stderr
 
 
 def test_the_key_is_no_option() -> None:

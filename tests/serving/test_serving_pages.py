@@ -54,7 +54,9 @@ def test_the_description_is_a_page_that_loads_nothing(client: httpx.Client) -> N
     assert answer.status_code == 200
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", answer.text)
     assert "<script src" not in answer.text
-    assert "default-src 'none'" in answer.text
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method in methods:
             assert f"{method.upper()} {path}" in answer.text

@@ -73,8 +73,32 @@ def test_only_this_machine_is_served_unless_asked() -> None:
     assert inspect.signature(serve).parameters["host"].default == "127.0.0.1"
 
 
-def test_answers_are_not_kept_and_not_guessed_at(client: httpx.Client) -> None:
+def test_a_service_for_this_machine_answers_to_its_names_only() -> None:
+    def status(host: str, path: str = "/model") -> int:
+        return client.get(path, headers={"Host": host}).status_code
+
+    with fake_service(hosts=("proxy.example",)) as (client, _):
+        for host in ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "127.1.2.3", "[::1]:80", "a.localhost"):
+            assert status(host) == 200, host
+        assert status("Proxy.example:8080") == 200
+        for host in (
+            "evil.example",
+            "evil.example:8000",
+            "localhost.evil.example",
+            "192.0.2.1",
+            "127.0.0.1.evil",
+            "[::2]",
+        ):
+            assert status(host) == 421, host
+            assert status(host, "/metrics") == 421, host
+        refused = client.post("/predict", json={"text": "atom"}, headers={"Host": "evil.example"})
+        assert refused.json()["error"]["type"] == "wrong_host"
+        assert client.get("/model").status_code == 200
+
+
+def test_answers_are_not_kept_not_guessed_at_and_in_no_frame(client: httpx.Client) -> None:
     answer = client.post("/predict", json={"text": "atom"})
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 

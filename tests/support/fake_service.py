@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
-import uvicorn
 from fastapi import FastAPI
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.serving.app import create_app, listen
+from hgclr.serving.app import create_app
+from hgclr.serving.server import Server, listen
 from hgclr.serving.settings import Settings
 from hgclr.taxonomy import Taxonomy
 
@@ -61,6 +65,21 @@ class GatedBackend(WordBackend):
         return super().logits(input_ids, attention_mask)
 
 
+class FolderBackend(WordBackend):
+    """Note in a folder, by process id, that it is there; compute nothing while there is a file ``closed`` in it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        (folder / str(os.getpid())).touch()
+
+    def logits(self, input_ids, attention_mask):
+        while (self.folder / "closed").exists():
+            (self.folder / "entered").touch()
+            time.sleep(0.01)
+        return super().logits(input_ids, attention_mask)
+
+
 def make_classifier(backend: WordBackend | None = None) -> HierarchicalClassifier:
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -82,8 +101,7 @@ def until(condition: Callable[[], bool]) -> None:
 def served(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an application on a free port in a thread; give a client of it once it is ready."""
     listener = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
-    server = uvicorn.Server(config)
+    app.state.server = server = Server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client:
@@ -102,6 +120,54 @@ def fake_service(backend: WordBackend | None = None, **settings: object) -> Iter
     app = create_app(make_classifier(backend), Settings(**settings), name="fake")
     with served(app) as client:
         yield client, app
+
+
+def load_from(folder: Path) -> HierarchicalClassifier:
+    """What a worker loads its model with."""
+    return make_classifier(FolderBackend(folder))
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from functools import partial
+from pathlib import Path
+
+import hgclr.serving.service
+from hgclr.serving.app import create_app
+from hgclr.serving.server import listen, run
+from hgclr.serving.settings import Settings
+from hgclr.serving.workers import Deployment, run_workers
+from support.fake_service import load_from
+
+hgclr.serving.service.LAST_BATCH = 0.5
+load = partial(load_from, Path(sys.argv[2]))
+settings, workers = Settings(grace=float(sys.argv[3]), max_wait=0), int(sys.argv[4])
+listener = listen("127.0.0.1", 0)
+
+def tell(*_):
+    print(listener.getsockname()[1], flush=True)
+
+if workers > 1:
+    run_workers(Deployment(load, settings, "fake"), listener, workers, started=tell)
+else:
+    app = create_app(load(), settings)
+    run(app, listener, started=lambda: app.state.service.engine.warm.wait() and tell())
+"""
+
+
+@contextmanager
+def service_process(folder: Path, grace: float, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A service over `FolderBackend` in a process of its own; give the process and its address."""
+    arguments = [str(Path(__file__).parents[1]), str(folder), str(grace), str(workers)]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            assert running.stdout is not None
+            yield running, f"http://127.0.0.1:{running.stdout.readline().strip()}"
+        finally:
+            running.kill()
 
 
 def metric(client: httpx.Client, name: str) -> float:

@@ -76,14 +76,13 @@ def word_weights(taxonomy: Taxonomy, words: dict[str, str]) -> Weights:
 def serving(classifier: HierarchicalClassifier, *, name: str, **settings: object) -> Iterator[str]:
     """Serve a classifier in a thread, on a free port; yield the address."""
     pytest.importorskip("fastapi", reason="the page is tested on the service, which needs fastapi")
-    uvicorn = pytest.importorskip("uvicorn", reason="the page is tested on the service, which needs uvicorn")
-
-    from hgclr.serving.app import create_app, listen
+    from hgclr.serving.app import create_app
+    from hgclr.serving.server import Server, listen
     from hgclr.serving.settings import Settings
 
     app = create_app(classifier, Settings(**settings), name=name)  # type: ignore[arg-type]
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
+    server = Server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     if not app.state.service.engine.warm.wait(20):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hgclr.cli.options import Model
-
-if TYPE_CHECKING:
-    from hgclr.inference import HierarchicalClassifier
 
 __all__ = ["serve"]
 
@@ -29,6 +26,33 @@ def serve(
         _option("Address to listen on. Only this machine reaches the default; 0.0.0.0: every one that can.", "HOST"),
     ] = "127.0.0.1",
     port: Annotated[int, _option("Port to listen on; 0: any free one.", "PORT", min=0, max=65535)] = 8000,
+    workers: Annotated[
+        int,
+        _option(
+            "Processes that share the address and the cores, each with the model in memory and limits of its own; one"
+            " that dies is replaced.",
+            "WORKERS",
+            min=1,
+        ),
+    ] = 1,
+    allow_host: Annotated[
+        list[str],
+        _option(
+            "Name that requests may be for, such as that of a proxy on this machine; can be repeated. A service on"
+            " 127.0.0.1 answers otherwise only to names of this machine.",
+            "ALLOW_HOST",
+            REQUESTS,
+        ),
+    ] = [],  # noqa: B006
+    max_connections: Annotated[
+        int,
+        _option(
+            "Open connections; one more takes the place of the one that is idle longest, or is refused.",
+            "MAX_CONNECTIONS",
+            REQUESTS,
+            min=1,
+        ),
+    ] = 512,
     max_queue: Annotated[
         int,
         _option(
@@ -85,7 +109,7 @@ def serve(
     log_requests: Annotated[
         bool,
         _option(
-            "A line for each on standard error: id, endpoint, status, time, number of texts. Never a text.",
+            "A line for each on standard error: time, id, endpoint, status, duration, number of texts. Never a text.",
             "LOG_REQUESTS",
             REQUESTS,
             "--log-requests",
@@ -104,37 +128,50 @@ def serve(
     """
     import logging
     import os
+    from functools import partial
+    from ipaddress import ip_address
 
     from hgclr.errors import require_extra
 
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require_extra(module, extra="serve", capability="The web service")
     from hgclr.cli.console import open_classifier, standard_error
-    from hgclr.serving.app import create_app, listen, run
-    from hgclr.serving.middleware import ACCESS
+    from hgclr.serving.app import create_app
+    from hgclr.serving.logs import start_log
+    from hgclr.serving.server import listen, run
     from hgclr.serving.settings import Settings, read_key
+    from hgclr.serving.workers import Deployment, run_workers
 
-    settings = Settings(
-        max_queue=max_queue,
-        batch_tokens=batch_tokens,
-        max_wait=max_wait / 1000,
-        deadline=deadline,
-        body_bytes=body_bytes,
-        texts_per_request=texts_per_request,
-        characters_per_text=characters_per_text,
-        grace=grace,
-        key=read_key(os.environ),
-    )
-    if log_requests:  # which are quieter than the rest of the log otherwise
-        logging.getLogger(ACCESS).setLevel(logging.INFO)
+    start_log(requests=log_requests)
     console = standard_error()
     with listen(host, port) as listener:  # before the model, which takes longer to load than to tell that it is taken
-        with console.status(f"loading {model}"):
-            classifier = open_classifier(model)
+        local = ip_address(listener.getsockname()[0]).is_loopback
+        settings = Settings(
+            max_queue=max_queue,
+            batch_tokens=batch_tokens,
+            max_wait=max_wait / 1000,
+            deadline=deadline,
+            body_bytes=body_bytes,
+            texts_per_request=texts_per_request,
+            characters_per_text=characters_per_text,
+            grace=grace,
+            max_connections=max_connections,
+            hosts=tuple(allow_host) if local or allow_host else None,
+            key=read_key(os.environ),
+        )
         name = _name(model)
-        app = create_app(classifier, settings, name=name)
         address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        run(app, listener, started=lambda: _announce(name, classifier, address, locked=settings.key is not None))
+        announce = partial(_announce, name, address, workers=workers, local=local, locked=settings.key is not None)
+        if workers > 1:
+            level = logging.getLogger("hgclr").level
+            load = partial(open_classifier, model)
+            deployment = Deployment(load, settings, name, level=level, log_requests=log_requests)
+            run_workers(deployment, listener, workers, started=announce)
+        else:
+            with console.status(f"loading {model}"):
+                classifier = open_classifier(model)
+            app = create_app(classifier, settings, name=name)
+            run(app, listener, started=lambda: announce(len(classifier.taxonomy)))
     console.print("stopped")
 
 
@@ -149,14 +186,13 @@ def _name(model: str) -> str:
     return folder.parent.name if folder.name == "model" else folder.name
 
 
-def _announce(name: str, classifier: HierarchicalClassifier, address: str, *, locked: bool) -> None:
+def _announce(name: str, address: str, labels: int, *, workers: int, local: bool, locked: bool) -> None:
     """Say where the service is and who may use it."""
     from rich.markup import escape
     from rich.panel import Panel
 
     from hgclr.cli.console import standard_error
 
-    local = address.startswith(("http://127.", "http://localhost:", "http://[::1]:"))
     if locked:
         key = "needed: Authorization: Bearer …, or as the password in a browser"
     elif local:
@@ -164,7 +200,7 @@ def _announce(name: str, classifier: HierarchicalClassifier, address: str, *, lo
     else:
         key = "[bold yellow]none: whoever reaches this address can use it[/]; set HGCLR_API_KEY"
     lines = [
-        f"[bold]{escape(name)}[/], {len(classifier.taxonomy)} labels",
+        f"[bold]{escape(name)}[/], {labels} labels" + (f", {workers} workers" if workers > 1 else ""),
         f"page    {address}/",
         f"API     {address}/docs",
         f"key     {key}",

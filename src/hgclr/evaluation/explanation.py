@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal
@@ -206,6 +206,7 @@ def explain(
     labels: Iterable[str] | None = None,
     keep: float = 0.3,
     decisions: Decisions | None = None,
+    before_pass: Callable[[], None] = lambda: None,
 ) -> Explanation:
     """Tell which words of a text carry its labels, and whether those words alone would do.
 
@@ -220,6 +221,7 @@ def explain(
             probable label.
         keep: share of the words that are kept to see whether they would do, at least one.
         decisions: how to decide; by default as the model does.
+        before_pass: called before each pass through the model; what it raises ends the work.
 
     Raises:
         InputError: if the text has no words, there is no such label, a number is out of range, or the method does not
@@ -233,10 +235,10 @@ def explain(
     """
     if not 0 < keep <= 1:
         raise InputError(f"the share of words to keep is {keep}", remedy="give a share above 0, up to 1")
-    relevance_of = _relevance(classifier, method)
+    relevance_of = _relevance(classifier, method, before_pass)
     decisions = decisions or classifier.decisions
     read = read_text(classifier, text)
-    whole = _decide(classifier, decisions, [read.ids.tolist()])
+    whole = _decide(classifier, decisions, [read.ids.tolist()], before_pass)
     found = _found(whole) if labels is None else [classifier.taxonomy.resolve(label) for label in labels]
     chosen = found[:MOST_LABELS] if labels is None else found
     chosen = sorted(set(chosen), key=classifier.taxonomy.path_names)
@@ -245,7 +247,7 @@ def explain(
     relevance = relevance_of(read, chosen)  # (n, W)
     # What is kept for all labels together goes by the sum, as the tokens of a positive sample do (paper, Eq. 9).
     kept = np.stack([_strongest(row, keep) for row in (*relevance, relevance.sum(0))])  # (n + 1, W)
-    again = _decide(classifier, decisions, [read.only(words) for words in _variants(kept)])
+    again = _decide(classifier, decisions, [read.only(words) for words in _variants(kept)], before_pass)
     only, without, random = np.split(again.probabilities, (len(kept), 2 * len(kept) - 1))
     explained = tuple(
         ExplainedLabel(
@@ -273,7 +275,9 @@ def explain(
     )
 
 
-def _relevance(classifier: HierarchicalClassifier, method: Method | AttentionRelevance) -> Relevance:
+def _relevance(
+    classifier: HierarchicalClassifier, method: Method | AttentionRelevance, before_pass: Callable[[], None]
+) -> Relevance:
     """Return what computes the relevance of words."""
     if isinstance(method, AttentionRelevance):
         if method.taxonomy != classifier.taxonomy:
@@ -285,7 +289,7 @@ def _relevance(classifier: HierarchicalClassifier, method: Method | AttentionRel
     if method == "auto":
         method = "integrated" if isinstance(backend, TorchBackend) else "occlusion"
     if method == "occlusion":
-        return OcclusionRelevance(classifier)
+        return OcclusionRelevance(classifier, before_pass)
     if method not in ("integrated", "gradient"):
         raise InputError(
             f"unknown method {method!r}",
@@ -296,12 +300,17 @@ def _relevance(classifier: HierarchicalClassifier, method: Method | AttentionRel
             "an ONNX model has no gradients",
             remedy="choose the method occlusion, or give the model that it was exported from",
         )
-    return GradientRelevance(backend, integrated=method == "integrated")
+    return GradientRelevance(backend, integrated=method == "integrated", before_pass=before_pass)
 
 
-def _decide(classifier: HierarchicalClassifier, decisions: Decisions, texts: Sequence[Sequence[int]]) -> Decided:
+def _decide(
+    classifier: HierarchicalClassifier,
+    decisions: Decisions,
+    texts: Sequence[Sequence[int]],
+    before_pass: Callable[[], None],
+) -> Decided:
     """Decide about texts given as token ids."""
-    return decisions.decide(decisions.probabilities(logits_of(classifier, texts)))
+    return decisions.decide(decisions.probabilities(logits_of(classifier, texts, before_pass=before_pass)))
 
 
 def _found(whole: Decided) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,12 +55,15 @@ class GradientRelevance:
     Args:
         backend: a model in torch.
         integrated: take the mean gradient on the way.
+        before_pass: called before each pass through the model, forwards or back; what it raises ends the work.
     """
 
     neutral = 0.0
 
-    def __init__(self, backend: TorchBackend, *, integrated: bool) -> None:
-        self._backend = backend
+    def __init__(
+        self, backend: TorchBackend, *, integrated: bool, before_pass: Callable[[], None] = lambda: None
+    ) -> None:
+        self._backend, self._before_pass = backend, before_pass
         self.name = "integrated" if integrated else "gradient"
         self._shares = (np.arange(STEPS) + 0.5) / STEPS if integrated else np.ones(1)
 
@@ -86,6 +89,7 @@ class GradientRelevance:
         ids = torch.from_numpy(text.ids).to(device).expand(len(shares), -1)
         factors = np.where(text.word_of < 0, 1.0, shares[:, np.newaxis])  # (n, L): special tokens stay
         scale = torch.from_numpy(factors).to(device, torch.float32).unsqueeze(-1)
+        self._before_pass()
         # The recurrent layers of cuDNN know no gradient outside of training.
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _scaled(model.encoder, scale) as looked_up:
             logits = model(ids, torch.ones_like(ids)).logits.sum(0)  # (K,)
@@ -95,7 +99,10 @@ class GradientRelevance:
                     remedy="choose the method occlusion",
                 )
             ((words, scaled),) = looked_up  # e and its shares, (n, L, H)
-            gradients = [torch.autograd.grad(logits[label], scaled, retain_graph=True)[0] for label in labels]
+            gradients = []
+            for label in labels:
+                self._before_pass()
+                gradients.append(torch.autograd.grad(logits[label], scaled, retain_graph=True)[0])
         products: NDArray[np.float64] = (
             torch.stack([(gradient * words).sum((0, 2)) for gradient in gradients]).double().cpu().numpy()
         )
@@ -107,18 +114,19 @@ class OcclusionRelevance:
 
     Args:
         classifier: with any backend.
+        before_pass: called before each batch; what it raises ends the work.
     """
 
     name, neutral = "occlusion", 0.0
 
-    def __init__(self, classifier: HierarchicalClassifier) -> None:
-        self._classifier = classifier
+    def __init__(self, classifier: HierarchicalClassifier, before_pass: Callable[[], None] = lambda: None) -> None:
+        self._classifier, self._before_pass = classifier, before_pass
 
     def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
         """Return how much each word speaks for each label, (len(labels), W)."""
         words = len(text.words)
         variants = [text.ids.tolist(), *(text.only(row) for row in ~np.eye(words, dtype=np.bool_))]
-        logits = logits_of(self._classifier, variants, labels).astype(np.float64)
+        logits = logits_of(self._classifier, variants, labels, before_pass=self._before_pass).astype(np.float64)
         drops: NDArray[np.float64] = (logits[0] - logits[1:]).T
         return drops
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,12 +168,20 @@ def read_text(classifier: HierarchicalClassifier, text: str) -> ReadText:
 
 
 def logits_of(
-    classifier: HierarchicalClassifier, texts: Sequence[Sequence[int]], labels: Sequence[int] | None = None
+    classifier: HierarchicalClassifier,
+    texts: Sequence[Sequence[int]],
+    labels: Sequence[int] | None = None,
+    *,
+    before_pass: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float32]:
-    """Return the logits of texts given as token ids, (n, K), or those of some labels only, (n, len(labels))."""
+    """Return the logits of texts given as token ids, (n, K), or those of some labels only, (n, len(labels)).
+
+    ``before_pass`` is called before each batch; what it raises ends the work.
+    """
     columns = slice(None) if labels is None else list(labels)
     logits = np.empty((len(texts), len(classifier.taxonomy) if labels is None else len(labels)), dtype=np.float32)
     for batch in batches_by_length([len(ids) for ids in texts], classifier.backend.batch_tokens):
+        before_pass()
         ids, mask = pad([texts[row] for row in batch], classifier.pad_token)
         logits[batch] = classifier.backend.logits(ids, mask)[:, columns]
     return logits

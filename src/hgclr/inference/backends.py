@@ -27,6 +27,7 @@ __all__ = [
     "one_ahead",
     "pad",
     "session_options",
+    "usable_threads",
     "windows",
 ]
 
@@ -142,7 +143,7 @@ def session_options(threads: int | None = None) -> Any:
     """Return onnxruntime's options for a graph of ours; ``threads`` as in :class:`OnnxBackend`."""
     options = import_onnxruntime().SessionOptions()
     # Its own choice would count the cores of the machine, not those of a container, and tie its threads to them.
-    options.intra_op_num_threads = threads or _threads()
+    options.intra_op_num_threads = threads or usable_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors; its warnings are about its own optimisations
     # The kernel that this fusion puts in takes longer than the addition and the norm it replaces.
@@ -156,7 +157,7 @@ def session_options(threads: int | None = None) -> Any:
     return options
 
 
-def _threads() -> int:
+def usable_threads() -> int:
     """Return the number of threads that the environment asks for, or else of the cores that this process may use."""
     chosen = os.environ.get("OMP_NUM_THREADS", "")
     if chosen.isdecimal() and int(chosen) > 0:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
-from copy import copy
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hgclr.evaluation.explanation import Method, explain
 from hgclr.inference import HierarchicalClassifier
@@ -58,7 +55,7 @@ class Explanations:
     def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:
         """Explain a text when its turn comes, in plain Python types; raise `QueueFullError` if too many wait.
 
-        Once the future is cancelled nothing more is done: it is not begun, or ends before its next batch.
+        Once the future is cancelled nothing more is done: it is not begun, or ends before the model's next pass.
         """
         future: Future[dict[str, Any]] = Future()
         with self._lock:
@@ -80,8 +77,10 @@ class Explanations:
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
             future, text, options = work
+            go_on = partial(_go_on, future)
             try:
-                explanation = explain(_watched(self._classifier, future), text, **options).to_json()
+                go_on()
+                explanation = explain(self._classifier, text, before_pass=go_on, **options).to_json()
             except CancelledError:
                 pass
             except Exception as error:  # it is the request's to answer
@@ -95,18 +94,7 @@ class Explanations:
                     self._futures.discard(future)
 
 
-def _watched(classifier: HierarchicalClassifier, future: Future[dict[str, Any]]) -> HierarchicalClassifier:
-    """Return the same classifier, which stops before its next batch once nobody wants the explanation any more."""
-    compute = classifier.backend.logits
-
-    def logits(input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        if future.cancelled():
-            raise CancelledError
-        return compute(input_ids, attention_mask)
-
+def _go_on(future: Future[dict[str, Any]]) -> None:
+    """Raise `CancelledError` once nobody wants the explanation any more."""
     if future.cancelled():
         raise CancelledError
-    watched = copy(classifier)
-    watched.backend = copy(classifier.backend)  # still of its own class, which tells what it can do
-    watched.backend.logits = logits  # type: ignore[method-assign]
-    return watched

@@ -42,11 +42,14 @@ MOST_PATHS = 100
 """Paths of top-k-paths in one answer: every one costs a pass over the labels."""
 EXPLAINED_LABELS = 32
 """Labels explained in one request: every one costs a backward pass."""
+LONGEST_FIELD = 64
+"""Characters of a field's name that are told again: it may be a client's, and be anything."""
 ProblemType = Literal[
     "overloaded",
     "too_large",
     "invalid",
     "unauthorised",
+    "wrong_host",
     "deadline",
     "not_ready",
     "not_found",
@@ -54,10 +57,11 @@ ProblemType = Literal[
     "internal",
 ]
 PROBLEMS: dict[ProblemType, tuple[int, str]] = {
-    "overloaded": (429, "Too many texts wait; try again after the seconds in Retry-After."),
+    "overloaded": (429, "Too much is under way; try again after the seconds in Retry-After."),
     "too_large": (413, "The body is too large."),
     "invalid": (422, "The request is not of the form described here, or beyond a limit."),
     "unauthorised": (401, "The key is missing or wrong."),
+    "wrong_host": (421, "The request is for a host that the service does not answer for."),
     "deadline": (504, "The answer took too long; the work for it was dropped."),
     "not_ready": (503, "The service is warming up or about to stop."),
     "not_found": (404, "There is nothing here."),
@@ -90,6 +94,8 @@ class Problem(HTTPException):
 
 def error_of(kind: ProblemType, message: str, field: str | None = None) -> dict[str, Any]:
     """Return an error in plain Python types."""
+    if field is not None and len(field) > LONGEST_FIELD:
+        field = field[:LONGEST_FIELD] + "…"
     named = {} if field is None else {"field": _utf8(field)}
     return {"error": {"type": kind, "message": _utf8(message), **named}}
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "SHARED_FOLDER", "Metrics"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable for a folder in which several processes keep their metrics; the library reads it, too."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -17,7 +21,7 @@ TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class Metrics:
-    """The metrics of one service, in a registry of its own.
+    """The metrics of one service, in a registry of its own; with a shared folder they are told for all processes.
 
     Labels have few values: routes, statuses, types and reasons that stand in the code, nothing that a client sends.
     """
@@ -25,7 +29,10 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.info = Info("hgclr", "What is served.", registry=registry)
+        self._watched: list[tuple[Gauge, Callable[[], float]]] = []
+        self._info = Gauge(
+            "hgclr_info", "What is served.", ("version", "backend"), registry=registry, multiprocess_mode="livemax"
+        )
         self.requests = Counter("hgclr_requests", "Answers.", ("endpoint", "status"), registry=registry)
         self.request_seconds = Histogram(
             "hgclr_request_seconds", "From arrival to answer.", ("endpoint",), registry=registry, buckets=SECONDS
@@ -43,13 +50,28 @@ class Metrics:
             "hgclr_batch_tokens", "Tokens in a batch, padding included.", registry=registry, buckets=TOKENS
         )
 
+    def describe(self, version: str, backend: str) -> None:
+        """Say what is served."""
+        self._info.labels(version, backend).set(1)
+
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value is asked for when the metrics are."""
-        Gauge(f"hgclr_{name}", description, registry=self.registry).set_function(value)
+        """Add a gauge whose value is asked for by :meth:`refresh`; over several processes it is the sum."""
+        gauge = Gauge(f"hgclr_{name}", description, registry=self.registry, multiprocess_mode="livesum")
+        self._watched.append((gauge, value))
+
+    def refresh(self) -> None:
+        """Ask for the values that are watched."""
+        for gauge, value in self._watched:
+            gauge.set(value())
 
     def text(self) -> bytes:
         """Return everything in Prometheus' format."""
-        return generate_latest(self.registry)
+        self.refresh()
+        if SHARED_FOLDER not in os.environ:
+            return generate_latest(self.registry)
+        everywhere = CollectorRegistry()
+        MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]
+        return generate_latest(everywhere)
 
     def _seconds(self, name: str, description: str) -> Histogram:
         return Histogram(f"hgclr_{name}_seconds", description, registry=self.registry, buckets=SECONDS)

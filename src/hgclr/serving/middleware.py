@@ -1,4 +1,4 @@
-"""Around every request: its id, count and log line, the key, limits on its body, and strict JSON."""
+"""Around every request: its id, count and log line, host and key, limits on its body, and strict JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import base64
 import binascii
 import hmac
+import ipaddress
 import json
 import logging
 import re
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -24,19 +26,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hgclr.serving.messages import Problem, answer_with
 from hgclr.serving.metrics import Metrics
 
-__all__ = ["ACCESS", "PUBLIC_PATHS", "BodyLimit", "KeyCheck", "RequestLog", "parse", "strict_route"]
+__all__ = ["ACCESS", "PUBLIC_PATHS", "BodyLimit", "HostCheck", "KeyCheck", "RequestLog", "read", "strict_route"]
 
 logger = logging.getLogger(__name__)
 ACCESS = "hgclr.serving.access"
 """The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
 access = logging.getLogger(ACCESS)
 SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+"""Headers of every answer that does not set them itself."""
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """What is answered without the key: orchestrators and Prometheus ask it, and it tells nothing of texts or labels."""
 CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
 BODIES_HELD = 16
 """As many bodies of the largest size are held in memory at a time."""
+READ_ON_THE_LOOP = 2**16
+"""Bytes of a body that are read at once; longer ones are read in a thread, one at a time, while others are answered."""
+MOST_FIELDS = 16
+"""Fields of a request, more than any has: each that is unknown would be an error of its own to collect."""
 
 
 def _header(scope: Scope, name: bytes) -> bytes:
@@ -91,6 +103,35 @@ class RequestLog:
             self._metrics.errors.labels(kind).inc()
         parts = state["id"], scope["method"], endpoint, status, 1000 * seconds, state.get("texts", 0)
         access.info("%s %s %s %d %.1f ms, %d texts", *parts)
+
+
+class HostCheck:
+    """Answer only requests for this machine, or for a host that is listed.
+
+    A page from elsewhere can make its own name mean 127.0.0.1 ("DNS rebinding") and then read what a service answers
+    that only this machine can reach. Its requests still say in ``Host`` which name they are for.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
+        self._app, self._hosts = app, {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer with 421."""
+        if scope["type"] != "http" or self._known(_header(scope, b"host").decode("latin-1").lower()):
+            await self._app(scope, receive, send)
+            return
+        message = "this service answers for this machine only; others are allowed with --allow-host"
+        await answer_with(scope, "wrong_host", message)(scope, receive, send)
+
+    def _known(self, host: str) -> bool:
+        """Tell whether a host, with or without a port, is this machine or listed; programs need not name any."""
+        name = re.sub(r":\d*$", "", host)
+        if not name or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+        except ValueError:
+            return False
 
 
 class KeyCheck:
@@ -170,11 +211,19 @@ class BodyLimit:
             self._held -= size
 
 
-def strict_route(before: Callable[[Request], None]) -> type[APIRoute]:
-    """Return a class of routes whose bodies are read by :func:`parse`.
+def strict_route(before: Callable[[Request], None], most: int) -> type[APIRoute]:
+    """Return a class of routes whose bodies are read by :func:`read`, with lists of ``most`` entries.
 
     ``before`` is told of a request before its body is read; what is to be refused anyway costs next to nothing there.
     """
+    reader = ThreadPoolExecutor(1, thread_name_prefix="hgclr-read")  # starts no thread until one is needed
+
+    class StrictRequest(Request):
+        async def json(self) -> Any:
+            body = await self.body()
+            if len(body) <= READ_ON_THE_LOOP:
+                return read(body, most)
+            return await asyncio.get_running_loop().run_in_executor(reader, read, body, most)
 
     class StrictRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -182,26 +231,34 @@ def strict_route(before: Callable[[Request], None]) -> type[APIRoute]:
 
             async def strictly(request: Request) -> Response:
                 before(request)
-                return await handle(_StrictRequest(request.scope, request.receive))
+                return await handle(StrictRequest(request.scope, request.receive))
 
             return strictly
 
     return StrictRoute
 
 
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        return parse(await self.body())
-
-
-def parse(body: bytes) -> Any:
+def read(body: bytes, most: int) -> Any:
     """Return what a body says.
 
-    Half of a surrogate pair is let through inside of values: it is the fault of one text, not of all.
+    It is counted before anything looks at each of its parts: whoever checks types collects an error for every one that
+    is wrong. Half of a surrogate pair is let through inside of values: it is the fault of one text, not of all.
 
     Raises:
-        Problem: if it is no JSON, has NaN or an infinity, is nested too deeply or has a number of thousands of digits.
+        Problem: if it is no JSON, has NaN or an infinity, is nested too deeply or has a number of thousands of digits;
+            if it has more fields than any request, or one of them more than ``most`` entries.
     """
+    value = _parse(body)
+    if isinstance(value, dict):
+        if len(value) > MOST_FIELDS:
+            raise Problem("invalid", f"the request has {len(value)} fields, more than there are")
+        for name, entries in value.items():
+            if isinstance(entries, list) and len(entries) > most:
+                raise Problem("invalid", f"{len(entries)} entries are more than {most}", field=name)
+    return value
+
+
+def _parse(body: bytes) -> Any:
     try:
         return json.loads(body.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_fields)
     except RecursionError:

@@ -21,6 +21,11 @@ PAGE_HEADERS = {
     " object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "private, no-cache",
 }
+DOCS_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'",
+    "Cache-Control": "private, no-cache",
+}
 LIMITS = {
     "minimum": "from",
     "exclusiveMinimum": "above",
@@ -54,7 +59,7 @@ def add_pages(app: FastAPI) -> None:
     # The framework's own page would load its program from another server.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return HTMLResponse(api_page(app.openapi()))
+        return HTMLResponse(api_page(app.openapi()), headers=DOCS_HEADERS)
 
 
 def api_page(description: Mapping[str, Any]) -> str:

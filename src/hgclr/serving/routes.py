@@ -53,7 +53,13 @@ def _json_answer(content: Any) -> Response:
 
 def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     """Return the description of the problems that an endpoint may answer with; some are everywhere."""
-    everywhere: tuple[ProblemType, ...] = ("unauthorised", "method_not_allowed", "too_large", "internal")
+    everywhere: tuple[ProblemType, ...] = (
+        "unauthorised",
+        "wrong_host",
+        "method_not_allowed",
+        "too_large",
+        "internal",
+    )
     retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
     return {
         status: {"model": ErrorAnswer, "description": text, **({"headers": retry} if kind == "overloaded" else {})}
@@ -70,7 +76,7 @@ def predicting_routes(service: Service) -> APIRouter:
         if request.url.path == "/predict" and service.engine.full:
             raise _overloaded(service)
 
-    router = APIRouter(route_class=strict_route(before))
+    router = APIRouter(route_class=strict_route(before, service.settings.texts_per_request))
     ids = set(service.classifier.taxonomy.ids)
     methods = methods_of(service.classifier)
 
@@ -143,10 +149,8 @@ def predicting_routes(service: Service) -> APIRouter:
 
 
 def _check_lengths(texts: Sequence[str], settings: Settings, *, alone: bool) -> None:
-    """Refuse too many texts, in the field ``texts`` unless there is one ``alone``, and texts that are too long."""
-    most, longest = settings.texts_per_request, settings.characters_per_text
-    if len(texts) > most:
-        raise Problem("invalid", f"{len(texts)} texts are more than {most}", field="texts")
+    """Refuse texts that are too long, in the field ``texts`` unless there is one ``alone``."""
+    longest = settings.characters_per_text
     for place, text in enumerate(texts):
         if len(text) > longest:
             field = "text" if alone else f"texts.{place}"

@@ -52,7 +52,7 @@ class Service:
         self._in_flight: set[asyncio.Future[Any]] = set()
         self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.waiting)
         self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: self.explanations.under_way)
-        self.metrics.watch("ready", "Whether requests are taken.", lambda: self.state == "ready")
+        self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")
         self.decisions: Callable[..., Decisions] = lru_cache(WAYS_TO_DECIDE)(classifier.decisions.changed)
 
     @property

@@ -28,6 +28,8 @@ class Settings:
         texts_per_request: texts in one request.
         characters_per_text: characters in one text.
         grace: seconds that requests under way have to finish in when the service is told to stop.
+        max_connections: open connections; one more takes the place of the one that is idle longest, or is refused.
+        hosts: names, besides those that every machine has for itself, that requests may be for; None: any.
         key: what clients must show; None lets everybody in.
 
     Raises:
@@ -42,10 +44,13 @@ class Settings:
     texts_per_request: int = 256
     characters_per_text: int = 20_000
     grace: float = 30.0
+    max_connections: int = 512
+    hosts: tuple[str, ...] | None = None
     key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_queue", "batch_tokens", "deadline", "body_bytes", "texts_per_request", "characters_per_text"):
+        positive = ("max_queue", "batch_tokens", "deadline", "body_bytes", "texts_per_request", "characters_per_text")
+        for name in (*positive, "max_connections"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} is {value}", remedy="give a number above 0")

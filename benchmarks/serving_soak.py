@@ -1,0 +1,255 @@
+"""The service under everything at once, for long: good requests, broken ones, slow ones, ones too large, lost ones.
+
+    python benchmarks/serving_soak.py --data ../shared/data/clinc150 --seconds 1800 \
+        --output benchmarks/results/serving-soak.json
+
+Without --model it serves an untrained one. Clients of nine kinds, drawn at random from a seed, keep the service busy
+without overwhelming it. At the end it exits with 1 unless: no answer was a 5xx but 503 or 504, every kind was answered
+as it must be, memory stayed where it was, the log stayed short, and the service was ready and stopped in good order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hgclr.data import DataFolder
+from measuring import arguments_of, provenance, show, write
+from serving_client import post
+from serving_load import MemoryWatch, service
+
+TEXTS = 1024
+"""Texts that are sent again and again."""
+CLIENTS = 12
+"""Clients at a time."""
+PATIENCE = 60.0
+"""Seconds that a client waits for an answer."""
+GROWTH = 0.1
+"""Share by which the memory of the last quarter may exceed that of the second."""
+LOG_BYTES_PER_SECOND = 1000
+"""What the log may grow by."""
+BODY_LIMIT = 4 * 2**20
+"""The service's own limit of a body, as it is by default."""
+
+Client = Callable[[int, random.Random, Sequence[str]], Awaitable[str]]
+"""Does something to the service on a port and returns a status, or what has become of the connection."""
+
+
+async def predict(port: int, draw: random.Random, texts: Sequence[str]) -> str:
+    """Ask for the labels of some texts."""
+    body: dict[str, Any] = {"texts": draw.sample(texts, draw.randint(1, 8))}
+    if draw.random() < 0.2:
+        body |= {"probabilities": True, "decode": draw.choice(["closure", "drop-orphans", "top-k-paths"])}
+    return await _exchange(port, post("/predict", json.dumps(body).encode()))
+
+
+async def explain(port: int, draw: random.Random, texts: Sequence[str]) -> str:
+    """Ask why a text has its labels."""
+    return await _exchange(port, post("/explain", json.dumps({"text": draw.choice(texts)[:200]}).encode()))
+
+
+async def describe(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
+    """Ask for what is not computed."""
+    path = draw.choice(["/livez", "/readyz", "/metrics", "/model", "/taxonomy", "/docs", "/openapi.json", "/"])
+    return await _exchange(port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+
+async def malform(port: int, draw: random.Random, texts: Sequence[str]) -> str:
+    """Send a body that is no request."""
+    good = json.dumps({"texts": draw.sample(texts, 2)}).encode()
+    place = draw.randrange(len(good))
+    bodies = [
+        good[:place],
+        good[:place] + bytes([draw.choice(b'\xff\x00"[}')]) + good[place:] + b"}",
+        b'{"texts": [' + b"1," * draw.randint(1, 2_000_000) + b"1]}",
+        b'{"text": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        b'{"text": "a", "threshold": NaN}',
+        b'{"text": "a", ' + b",".join(b'"x%d": 1' % number for number in range(draw.randint(1, 50_000))) + b"}",
+        json.dumps({"texts": ["a"] * 300}).encode(),
+        json.dumps({"text": "word " * 10_000}).encode(),
+    ]
+    return await _exchange(port, post("/predict", draw.choice(bodies)))
+
+
+async def oversize(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
+    """Send too large a body, announced or in pieces."""
+    body = b'{"text": "' + b"a" * (BODY_LIMIT + draw.randint(1, 2**20)) + b'"}'
+    if draw.random() < 0.5:
+        return await _exchange(port, post("/predict", body))
+    head = post("/predict", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    pieces = [body[start : start + 2**16] for start in range(0, len(body), 2**16)]
+    return await _exchange(port, head, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n")
+
+
+async def dawdle(port: int, draw: random.Random, texts: Sequence[str]) -> str:
+    """Send a good request in pieces with pauses, or leave it unfinished and wait to be cut off."""
+    whole = post("/predict", json.dumps({"text": draw.choice(texts)}).encode())
+    pieces = [whole[start : start + 40] for start in range(0, len(whole), 40)]
+    if draw.random() < 0.3:
+        pieces = pieces[:2]
+    return await _exchange(port, *pieces, pause=draw.uniform(0, 0.1))
+
+
+async def drop(port: int, draw: random.Random, texts: Sequence[str]) -> str:
+    """Hang up: in the head, in the body, or before the answer."""
+    whole = post("/predict", json.dumps({"texts": draw.sample(texts, 8)}).encode())
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(whole[: draw.choice([10, len(whole) // 2, len(whole)])])
+    await asyncio.sleep(draw.choice([0, 0.001, 0.02]))
+    writer.transport.abort()
+    return "left"
+
+
+async def babble(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
+    """Send what is no HTTP, or for another host."""
+    noise = draw.randbytes(200).replace(b"\n", b" ") + b"\r\n\r\n"
+    return await _exchange(port, draw.choice([noise, b"GET /model HTTP/1.1\r\nHost: other.example\r\n\r\n"]))
+
+
+async def idle(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
+    """Open many connections and say nothing."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(draw.randint(1, 100))]
+    await asyncio.sleep(draw.uniform(0, 1))
+    for _, writer in opened:
+        writer.close()
+    return "left"
+
+
+KINDS: dict[Client, tuple[int, set[str]]] = {
+    predict: (40, {"200", "429", "503", "504"}),
+    explain: (3, {"200", "429", "503", "504"}),
+    describe: (10, {"200"}),
+    malform: (15, {"422"}),
+    oversize: (3, {"413", "429", "left"}),
+    dawdle: (10, {"200", "429", "left"}),
+    drop: (10, {"left"}),
+    babble: (5, {"400", "421", "left"}),
+    idle: (4, {"left"}),
+}
+"""How often each kind of client comes, of a hundred, and what may become of it; overload and hanging up are allowed
+where the service may have to defend itself."""
+
+
+def run(model: Path, data: Path, *, seconds: float, split: str = "test", seed: int = 0) -> dict[str, Any]:
+    """Return what each kind of client was answered, the memory, and what was not as it must be."""
+    texts = [document.text for document in islice(DataFolder(data).documents(split), TEXTS)]
+    with tempfile.TemporaryFile("w+") as log:
+        with service(model, log=log) as (port, process), MemoryWatch(process) as watch:
+            outcomes = asyncio.run(soak(port, texts, seconds, seed))
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE) as answer:
+                ready = answer.status == 200
+        logged = os.fstat(log.fileno()).st_size
+    quarter = len(watch.held) // 4
+    before, after = max(watch.held[quarter : 2 * quarter + 1]), max(watch.held[-quarter - 1 :])
+    return {
+        "seconds": seconds,
+        "seed": seed,
+        "outcomes": {name: dict(sorted(counts.items())) for name, counts in outcomes.items()},
+        "bytes": {"second_quarter": before, "last_quarter": after, "highest": max(watch.held)},
+        "log_bytes": logged,
+        "ready": ready,
+        "faults": faults_of(outcomes, before, after, log_bytes_per_second=logged / seconds, ready=ready),
+        **provenance(),
+    }
+
+
+def faults_of(
+    outcomes: Mapping[str, Mapping[str, int]], before: int, after: int, *, log_bytes_per_second: float, ready: bool
+) -> list[str]:
+    """Return what was not as it must be: answers, memory before and after, the log, and readiness at the end."""
+    faults = [
+        f"{kind.__name__}: {count} x {status}"
+        for kind, (_, allowed) in KINDS.items()
+        for status, count in sorted(outcomes.get(kind.__name__, {}).items())
+        if status not in allowed
+    ]
+    if after > before * (1 + GROWTH):
+        faults.append(f"memory grew from {before} to {after} bytes")
+    if log_bytes_per_second > LOG_BYTES_PER_SECOND:
+        faults.append(f"the log grew by {log_bytes_per_second:.0f} bytes a second")
+    if not ready:
+        faults.append("the service was not ready at the end")
+    return faults
+
+
+async def soak(port: int, texts: Sequence[str], seconds: float, seed: int) -> dict[str, Counter[str]]:
+    """Let clients of all kinds do what they do until the time is up; return how often each had which outcome."""
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    end = time.monotonic() + seconds
+    kinds, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
+
+    async def work(number: int) -> None:
+        draw = random.Random(f"{seed} {number}")
+        while time.monotonic() < end:
+            (kind,) = draw.choices(kinds, weights)
+            outcomes[kind.__name__][await kind(port, draw, texts)] += 1
+
+    await asyncio.gather(*map(work, range(CLIENTS)))
+    return outcomes
+
+
+async def _exchange(port: int, *pieces: bytes, pause: float = 0.0) -> str:
+    """Send the pieces of a request and return the status of the answer; ``left`` if the service hangs up first."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError as error:
+        return type(error).__name__
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                if pause:
+                    await asyncio.sleep(pause)
+            return (await reader.readuntil(b"\r\n")).split(b" ", 2)[1].decode()
+    except (OSError, asyncio.IncompleteReadError):
+        # It may have answered before it hung up on what it did not want to read.
+        return "left"
+    except TimeoutError:
+        return "no answer"
+    finally:
+        writer.transport.abort()
+
+
+def main() -> None:
+    """Soak, write the result and print the table; exit with 1 if anything was not as it must be."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--model", type=Path, help="folder that hgclr train or hgclr export wrote; default: untrained")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        model = arguments.model
+        if model is None:
+            from untrained import write_untrained
+
+            tree = DataFolder(arguments.data).taxonomy
+            model = write_untrained(arguments.encoder, tree, Path(scratch, "model"), pooling="mean")
+        result = run(model, arguments.data, seconds=arguments.seconds, split=arguments.split, seed=arguments.seed)
+    write(result, arguments.output)
+    rows = [(name, json.dumps(counts)) for name, counts in sorted(result["outcomes"].items())]
+    held = result["bytes"]
+    rows.append(("memory", f"{held['second_quarter'] / 1e6:.0f} MB, then {held['last_quarter'] / 1e6:.0f} MB"))
+    rows.append(("log", f"{result['log_bytes']} bytes"))
+    show(f"{result['seconds']:.0f} seconds of everything", ("client", "answers"), rows)
+    if result["faults"]:
+        sys.exit("not as it must be: " + "; ".join(result["faults"]))
+
+
+if __name__ == "__main__":
+    main()
