@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hgclr.metrics.bootstrap import BootstrapScores, poisson_weights
+from hgclr.metrics.intervals import BootstrapScores, poisson_weights
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, batches
