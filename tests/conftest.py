@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,15 @@ def _own_log() -> Iterator[None]:
         if name.startswith("hgclr.") and isinstance(other, logging.Logger):
             other.disabled, other.propagate = False, True
             other.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def _traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the ONNX graph of a model only once, where the exporter is imported at all."""
+    if "hgclr.export.onnx" in sys.modules:
+        from support.traced import traced_once
+
+        monkeypatch.setattr("hgclr.export.onnx.trace", traced_once)
 
 
 @pytest.fixture
@@ -168,6 +178,36 @@ def tokenizer(make_encoder: Callable[[str], str]):
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(make_encoder("bert"))
+
+
+@pytest.fixture(scope="session")
+def untrained(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder.
+
+    What was made is given again: a test that changes a folder takes a copy.
+    """
+    made: dict[object, Path] = {}
+
+    def make(kind: str = "bert", *, cls: type | None = None, spread: float = 1.0, **settings: object) -> Path:
+        import torch
+
+        from hgclr.models import FlatForSequenceClassification
+        from hgclr.models.base import load_tokenizer, save
+
+        key = kind, cls, spread, *sorted(settings.items())
+        if key not in made:
+            tokenizer = load_tokenizer(make_encoder(kind))
+            torch.manual_seed(4)
+            model = (cls or FlatForSequenceClassification).from_encoder(
+                make_encoder(kind), taxonomy, tokenizer, **settings
+            )
+            torch.nn.init.normal_(model.classifier.weight, std=spread)
+            torch.nn.init.normal_(model.classifier.bias, std=spread / 2)
+            made[key] = tmp_path_factory.mktemp("untrained") / "model"
+            save(model, tokenizer, made[key])
+        return made[key]
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +20,11 @@ import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
-
-
-def write_model(encoder: str, taxonomy, folder: Path, pooling: str) -> Path:
-    torch.manual_seed(4)
-    tokenizer = load_tokenizer(encoder)
-    flat = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, max_length=64, pooling=pooling)
-    torch.nn.init.normal_(flat.classifier.weight, std=1.0)
-    save(flat, tokenizer, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(make_encoder("bert"), taxonomy, tmp_path_factory.mktemp("model") / "tiny", "cls")
+def model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(untrained(max_length=64), tmp_path_factory.mktemp("model") / "tiny"))
 
 
 def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +52,10 @@ def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypat
 
 
 def test_prediction_speed_takes_a_model_with_mean_pooling(
-    make_encoder, taxonomy, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    untrained: Callable[..., Path], toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)
-    mean = write_model(make_encoder("bert"), taxonomy, tmp_path / "mean", "mean")
+    mean = untrained(max_length=64, pooling="mean")
     result = prediction_speed.run(toy_data, model=mean, documents=6, scored=4, rounds=1, pipeline_batches=(2,))
     assert result["best_pipeline"] == "pipeline, batch 2"
     assert result["largest_difference_of_probabilities"]["pipeline"] < 1e-4

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
@@ -46,14 +46,8 @@ def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("export") / "model"
-    save(network, tokenizer, folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +91,9 @@ def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_d
 
 
 @pytest.fixture(scope="module")
-def mean_model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mean_model(untrained: Callable[..., Path], taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with mean pooling, and thresholds of its own."""
-    tokenizer = load_tokenizer(make_encoder("mpnet"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, pooling="mean")
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("export") / "mean"
-    save(network, tokenizer, folder)
+    folder = Path(shutil.copytree(untrained("mpnet", pooling="mean"), tmp_path_factory.mktemp("export") / "mean"))
     Decisions(taxonomy, rule="closure", thresholds=np.linspace(0.2, 0.7, 9, dtype=np.float32)).write(folder)
     return folder
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.errors import InputError
 
-pytest.importorskip("simple_icd_10_cm")
+pytestmark = pytest.mark.skipif(find_spec("simple_icd_10_cm") is None, reason="the book is not installed")
 
 
 def run(*arguments: object):

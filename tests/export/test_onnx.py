@@ -27,23 +27,9 @@ KINDS = ["bert", "roberta", "mpnet", "distilbert", "electra"]
 
 
 @pytest.fixture(scope="session")
-def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
-    made: dict[tuple[str, str], Path] = {}
-
-    def make(kind: str = "bert", pooling: str = "cls") -> Path:
-        if (kind, pooling) not in made:
-            tokenizer = load_tokenizer(make_encoder(kind))
-            torch.manual_seed(4)
-            model = FlatForSequenceClassification.from_encoder(
-                make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4
-            )
-            torch.nn.init.normal_(model.classifier.weight, std=0.5)
-            made[kind, pooling] = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
-            save(model, tokenizer, made[kind, pooling])
-        return made[kind, pooling]
-
-    return make
+def make_model(untrained: Callable[..., Path]) -> Callable[..., Path]:
+    """Return a function that gives the folder of a model."""
+    return lambda kind="bert", pooling="cls": untrained(kind, spread=0.5, pooling=pooling, threshold=0.4)
 
 
 @pytest.fixture(scope="session")

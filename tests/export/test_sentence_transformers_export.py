@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.decisions.calibration import Temperatures
 from hgclr.decisions.settings import Decisions
@@ -21,7 +21,6 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HiAGMTPForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]
 
@@ -59,19 +58,13 @@ def in_library(folder: Path, *save_to: Path) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
+@pytest.fixture
+def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that gives a model to change."""
 
     def make(kind: str = "bert", pooling: str = "mean", cls: type = FlatForSequenceClassification) -> Path:
-        tokenizer = load_tokenizer(make_encoder(kind))
-        torch.manual_seed(4)
-        model = cls.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24)
-        torch.nn.init.normal_(model.classifier.weight, std=0.5)
-        torch.nn.init.normal_(model.classifier.bias)
-        folder = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
-        save(model, tokenizer, folder)
-        return folder
+        model = untrained(kind, cls=cls, spread=0.5, pooling=pooling, threshold=0.4, max_length=24)
+        return Path(shutil.copytree(model, tmp_path / f"{kind}-{pooling}-{cls.__name__}"))
 
     return make
 

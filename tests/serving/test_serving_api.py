@@ -16,7 +16,7 @@ from support.fake_service import PATIENCE, make_classifier
 
 KEY = "a-key-for-the-test"
 EXAMPLES = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
+from support.learned import StopWhenLearned
 
 
 def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -47,7 +48,7 @@ def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Pat
     model = {"architecture": architecture, "keep_at_least": 2, "classifier_dropout": 0.0}
     run = make_run(still, data, tmp_path / "run", model, epochs=100, patience=100, batch_size=4)
     run.data.limit = run.data.dev_limit = 32
-    metrics = train(run).metrics
+    metrics = train(run, callbacks=[StopWhenLearned()]).metrics
     assert metrics["dev"]["micro"]["f1"] == 1.0
     assert metrics["dev"]["macro"]["f1"] == 1.0
     assert "test" not in metrics
