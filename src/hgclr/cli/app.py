@@ -87,9 +87,9 @@ def print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is being done.")] = False,
     version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", help="Print the version and stop.", callback=print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Sort text into a tree of labels.
