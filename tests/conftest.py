@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; two thread pools would fight for the cores
+# Tests run side by side, and thread pools would fight for the cores. Numpy and torch look when they are imported, hence
+# nothing is before this.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-SLOW = Path(__file__).with_name("slow.txt")
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 WORDS = {
@@ -41,14 +41,6 @@ TREE = {
     "tennis": "sports",
     "rowing": "sports",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that slow.txt lists."""
-    listed = set(SLOW.read_text(encoding="utf-8").splitlines())
-    for item in items:
-        if item.nodeid.partition("[")[0] in listed:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +205,8 @@ def untrained(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def toy_data(tmp_path_factory: pytest.TempPathFactory, taxonomy) -> Path:
     """A data folder whose texts give their labels away, so that a tiny model can learn it whole."""
+    import numpy as np
+
     folder = tmp_path_factory.mktemp("toy")
     taxonomy.write(folder / "taxonomy.tsv")
     random = np.random.default_rng(5)

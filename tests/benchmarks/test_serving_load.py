@@ -92,6 +92,7 @@ def test_a_service_that_is_gone_is_counted_as_an_error() -> None:
     assert load.texts == 0
 
 
+@pytest.mark.slow
 def test_the_whole_run_on_a_real_service(
     untrained: Callable[..., Path], toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def test_decisions_stay_where_nothing_is_better(
     assert after == {name: value for name, value in before.items() if name != "provenance"}
 
 
+@pytest.mark.slow
 def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
     make_encoder, model: Path, toy_data: Path, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

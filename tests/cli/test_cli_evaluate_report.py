@@ -29,6 +29,7 @@ def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tmp_path: Path) -> None:
     plain = run(model, toy_data, "--decode", "closure", "--json", tmp_path / "plain.json")
     result = run(

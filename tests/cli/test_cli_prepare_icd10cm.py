@@ -18,6 +18,7 @@ def run(*arguments: object):
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["data", "prepare", "icd10cm", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_prepare(tmp_path: Path) -> None:
     folder = tmp_path / "icd"
     result = run("--output", folder, "--levels", "3", "--seed", "3")
@@ -38,6 +39,7 @@ def test_prepare(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_chapters_and_blocks_unless_told(tmp_path: Path) -> None:
     assert run("--output", tmp_path / "icd").exit_code == 0
     labels = json.loads((tmp_path / "icd" / "taxonomy.json").read_text())["labels"]
@@ -62,6 +64,7 @@ def test_too_many_levels_are_one_line_and_leave_nothing(tmp_path: Path) -> None:
     assert run("--output", tmp_path / "icd", "--levels", "0").exit_code == 2
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str, seed: int) -> str:
         raise KeyboardInterrupt

@@ -106,6 +106,7 @@ def test_arguments_overrule_the_file(plain: Path, classifier: HierarchicalClassi
     )
 
 
+@pytest.mark.slow
 def test_an_export_decides_as_the_model_does(
     calibrated: Path, classifier: HierarchicalClassifier, tmp_path: Path
 ) -> None:

@@ -249,6 +249,7 @@ def same(first: Any, second: Any) -> bool:
     return first == (pytest.approx(second, rel=1e-12) if isinstance(second, float) else second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 7, 299])
 def test_batches_do_not_change_a_report(scored: Scored, batch: int) -> None:
     whole, pieces = scored.content(rule="closure"), scored.content(rule="closure", batch=batch)

@@ -73,6 +73,7 @@ def logits_of(folder: Path) -> np.ndarray:
     return next(HierarchicalClassifier.from_pretrained(folder).logits(TEXTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "pooling"), [("bert", "mean"), ("bert", "cls"), ("bert", "max"), ("mpnet", "mean"), ("distilbert", "mean")]
 )
@@ -92,6 +93,7 @@ def test_the_library_gives_our_logits_where_there_is_no_hgclr(
     np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_model, tmp_path: Path) -> None:
     model = make_model("mpnet")
     before = HierarchicalClassifier.from_pretrained(model)
@@ -107,6 +109,7 @@ def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_m
     np.testing.assert_allclose(logits_of(graph), logits_of(model), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_with_folded_thresholds_a_logit_above_0_decides(make_model, taxonomy, tmp_path: Path) -> None:
     model = make_model()
     thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)

@@ -65,6 +65,7 @@ def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., 
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("bert", "Bert"), ("roberta", "Roberta")])
 def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_path: Path, kind: str, name) -> None:
     model = make_model(kind)
@@ -81,6 +82,7 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_an_exact_form_our_own_class_is_written(make_model, taxonomy, tmp_path: Path) -> None:
     model = make_model("distilbert")
     result = export_stock(model, tmp_path / "own")
@@ -108,6 +110,7 @@ def calibrated(taxonomy) -> Decisions:
     return Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
     make_model, taxonomy, tmp_path: Path, kind: str
@@ -141,6 +144,7 @@ def test_thresholds_that_cannot_be_folded_are_refused(make_model, taxonomy, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_folder_takes_the_models_place(make_model, tmp_path: Path) -> None:
     model = make_model("bert")
     before = HierarchicalClassifier.from_pretrained(model)

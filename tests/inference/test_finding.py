@@ -83,6 +83,7 @@ def test_a_pushed_model_is_loaded_by_its_name(hub: PretendedHub, model: Path, ex
     assert classifier.decisions.thresholds == 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("export", "backend"), [(export_stock, TorchBackend), (export_onnx, OnnxBackend)])
 def test_an_uploaded_export_is_loaded_by_its_name(
     hub: PretendedHub, model: Path, expected: np.ndarray, tmp_path: Path, export, backend: type

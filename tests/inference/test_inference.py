@@ -247,6 +247,7 @@ def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
         HierarchicalClassifier.from_pretrained(tmp_path)
 
 
+@pytest.mark.slow
 def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
     code = (
         "import sys, json, hgclr\n"

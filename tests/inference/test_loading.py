@@ -39,6 +39,7 @@ def copied(exported: Path, tmp_path: Path) -> Path:
     return shutil.copytree(exported, tmp_path / "copy", ignore=shutil.ignore_patterns("manifest.json"))
 
 
+@pytest.mark.slow
 def test_both_ways_give_the_same_parts(model: Path, exported: Path, taxonomy) -> None:
     with_torch, without = load(model), load(exported)
     assert isinstance(with_torch.backend, TorchBackend)

@@ -180,6 +180,7 @@ def test_saved_and_loaded_it_is_the_same_model(
     torch.testing.assert_close(scores, torch.sigmoid(model(**batch).logits), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path, kind: str, structure: str) -> None:
@@ -210,6 +211,7 @@ def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path, kin
     assert {"loss_original", "loss_recursive"} <= set(metrics[0]["history"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -33,6 +33,7 @@ def onnx_model(model: Path) -> Path:
     return model.parent / "onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 def test_a_text_among_others_has_the_probabilities_it_has_alone(runtime: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue("model" if runtime == "torch" else "onnx_model")
@@ -49,6 +50,7 @@ def test_a_text_among_others_has_the_probabilities_it_has_alone(runtime: str, re
     assert [label["id"] for label in explained.json()["labels"]] == ["optics"]
 
 
+@pytest.mark.slow
 def test_an_onnx_model_is_served_without_torch(onnx_model: Path) -> None:
     program = f"""
 import sys
