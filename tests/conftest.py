@@ -6,18 +6,19 @@ import gzip
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; two thread pools would fight for the cores
+# Tests run side by side, and thread pools would fight for the cores. Numpy and torch look when they are imported, hence
+# nothing is before this.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-SLOW = Path(__file__).with_name("slow.txt")
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 WORDS = {
@@ -42,14 +43,6 @@ TREE = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that slow.txt lists."""
-    listed = set(SLOW.read_text(encoding="utf-8").splitlines())
-    for item in items:
-        if item.nodeid.partition("[")[0] in listed:
-            item.add_marker(pytest.mark.slow)
-
-
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the tests out of the user's cache."""
@@ -68,6 +61,15 @@ def _own_log() -> Iterator[None]:
         if name.startswith("hgclr.") and isinstance(other, logging.Logger):
             other.disabled, other.propagate = False, True
             other.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def _traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the ONNX graph of a model only once, where the exporter is imported at all."""
+    if "hgclr.export.onnx" in sys.modules:
+        from support.traced import traced_once
+
+        monkeypatch.setattr("hgclr.export.onnx.trace", traced_once)
 
 
 @pytest.fixture
@@ -171,8 +173,40 @@ def tokenizer(make_encoder: Callable[[str], str]):
 
 
 @pytest.fixture(scope="session")
+def untrained(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder.
+
+    What was made is given again: a test that changes a folder takes a copy.
+    """
+    made: dict[object, Path] = {}
+
+    def make(kind: str = "bert", *, cls: type | None = None, spread: float = 1.0, **settings: object) -> Path:
+        import torch
+
+        from hgclr.models import FlatForSequenceClassification
+        from hgclr.models.base import load_tokenizer, save
+
+        key = kind, cls, spread, *sorted(settings.items())
+        if key not in made:
+            tokenizer = load_tokenizer(make_encoder(kind))
+            torch.manual_seed(4)
+            model = (cls or FlatForSequenceClassification).from_encoder(
+                make_encoder(kind), taxonomy, tokenizer, **settings
+            )
+            torch.nn.init.normal_(model.classifier.weight, std=spread)
+            torch.nn.init.normal_(model.classifier.bias, std=spread / 2)
+            made[key] = tmp_path_factory.mktemp("untrained") / "model"
+            save(model, tokenizer, made[key])
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def toy_data(tmp_path_factory: pytest.TempPathFactory, taxonomy) -> Path:
     """A data folder whose texts give their labels away, so that a tiny model can learn it whole."""
+    import numpy as np
+
     folder = tmp_path_factory.mktemp("toy")
     taxonomy.write(folder / "taxonomy.tsv")
     random = np.random.default_rng(5)

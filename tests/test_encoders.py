@@ -148,6 +148,7 @@ def test_the_default_is_in_the_catalogue() -> None:
 # fetching
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pip_settings")
 def test_fetch_with_pip(cache: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoders, "ENCODERS", {"tiny": SINGLE})
@@ -184,6 +185,7 @@ def test_offline_says_what_was_tried_and_what_to_do(cache: Path, monkeypatch: py
     assert_nothing_kept(cache)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pip_settings")
 def test_a_source_package_is_not_built(
     cache: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(
     make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The presets, and what a user chooses of the method, checked.
+"""The presets, and the method's settings with every value checked.
 
 The defaults of :class:`~hgclr.models.HGCLRConfig` are the ``default`` preset, but for the pooling, which that takes
 from the encoder; ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` follows the program its authors

@@ -129,7 +129,7 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
 
 
 def machine(*packages: str) -> dict[str, object]:
-    """Return what results depend on beside data and settings: hardware, versions (also of ``packages``), commit."""
+    """Return what results depend on besides data and settings: hardware, versions (also of ``packages``), commit."""
     commit, modified = _commit()
     return {
         "processor": _cpu_model(),

@@ -56,6 +56,7 @@ def test_missing_data_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         bench.main()
 
 
+@pytest.mark.slow
 def test_every_result_on_record_can_be_judged_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judges = {name: judge for name, (_, judge) in bench.plan(tmp_path, None, full=True).items()}
     recorded = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in RESULTS.glob("*.json")}

@@ -25,6 +25,7 @@ def test_held_back_labels_and_their_documents_are_left_out(toy_data: Path, tmp_p
     assert len(list(whole.documents("test"))) == 24
 
 
+@pytest.mark.slow
 def test_the_whole_benchmark(make_encoder, toy_data: Path) -> None:
     result = changing_trees.run(
         toy_data,

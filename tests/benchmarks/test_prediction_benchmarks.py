@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +20,14 @@ import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
-
-
-def write_model(encoder: str, taxonomy, folder: Path, pooling: str) -> Path:
-    torch.manual_seed(4)
-    tokenizer = load_tokenizer(encoder)
-    flat = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, max_length=64, pooling=pooling)
-    torch.nn.init.normal_(flat.classifier.weight, std=1.0)
-    save(flat, tokenizer, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(make_encoder("bert"), taxonomy, tmp_path_factory.mktemp("model") / "tiny", "cls")
+def model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(untrained(max_length=64), tmp_path_factory.mktemp("model") / "tiny"))
 
 
+@pytest.mark.slow
 def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)  # the tiny encoder has 64 positions
     result = prediction_speed.run(toy_data, model=model, documents=20, scored=16, rounds=2, pipeline_batches=(1, 3))
@@ -59,16 +52,18 @@ def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypat
     assert set(result["f1"]) == {"ours, torch fp32", "ours, onnx int8"}
 
 
+@pytest.mark.slow
 def test_prediction_speed_takes_a_model_with_mean_pooling(
-    make_encoder, taxonomy, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    untrained: Callable[..., Path], toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)
-    mean = write_model(make_encoder("bert"), taxonomy, tmp_path / "mean", "mean")
+    mean = untrained(max_length=64, pooling="mean")
     result = prediction_speed.run(toy_data, model=mean, documents=6, scored=4, rounds=1, pipeline_batches=(2,))
     assert result["best_pipeline"] == "pipeline, batch 2"
     assert result["largest_difference_of_probabilities"]["pipeline"] < 1e-4
 
 
+@pytest.mark.slow
 def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, toy_data: Path) -> None:
     result = pooling_speed.run(toy_data, encoder=make_encoder("bert"), documents=6, rounds=2, max_length=24)
     runtimes = {"ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"}
@@ -82,6 +77,7 @@ def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, t
     assert 2 < result["setting"]["tokens_per_document"] <= 24
 
 
+@pytest.mark.slow
 def test_other_forms_of_the_graph_give_the_same_logits(make_encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_variants, "LENGTHS", {"short texts": 5})
     monkeypatch.setattr(graph_variants, "WORDS", 20)
@@ -99,11 +95,13 @@ def _zero_the_head(model) -> None:
     weight.const_value = onnx_ir.tensor(np.zeros_like(weight.const_value.numpy()), name=weight.name)
 
 
+@pytest.mark.slow
 def test_prediction_speed_refuses_a_model_that_reads_less(model: Path, toy_data: Path) -> None:
     with pytest.raises(ValueError, match="the model reads 64 tokens of a text, the published loop 512"):
         prediction_speed.run(toy_data, model=model, documents=4)
 
 
+@pytest.mark.slow
 def test_prediction_speed_refuses_to_compare_what_differs(
     model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +152,7 @@ def test_evaluation_speed_counts_every_decision() -> None:
     assert result["bytes"]["500 documents"]["held"] < 20_000
 
 
+@pytest.mark.slow
 def test_startup_sees_what_is_imported(tmp_path: Path) -> None:
     assert "Sort text into a tree of labels" in startup.command(["--help"])()
     assert startup.imported(["--help"]) == []

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import pytest
-import torch
 
 import serving_client
 import serving_load
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 
 class Answering:
@@ -93,17 +92,12 @@ def test_a_service_that_is_gone_is_counted_as_an_error() -> None:
     assert load.texts == 0
 
 
+@pytest.mark.slow
 def test_the_whole_run_on_a_real_service(
-    make_encoder, taxonomy, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    untrained: Callable[..., Path], toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
-    torch.manual_seed(0)
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    save(
-        FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16),
-        tokenizer,
-        tmp_path / "tiny",
-    )
+    shutil.copytree(untrained(max_length=16), tmp_path / "tiny")
     monkeypatch.setattr(sys, "argv", ["serving_load.py", "--model", "tiny"])
     result = serving_load.run(
         tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=1.0

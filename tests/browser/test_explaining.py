@@ -24,6 +24,7 @@ def explained(page: Page) -> Page:
     return page
 
 
+@pytest.mark.slow
 def test_the_words_that_carry_a_label_are_marked_in_the_text(explained: Page) -> None:
     why = explained.get_by_role("region", name="Why optics?")
     assert explained.locator("#why-words").inner_text() == TEXT
@@ -36,12 +37,14 @@ def test_the_words_that_carry_a_label_are_marked_in_the_text(explained: Page) ->
     expect(explained.get_by_role("status")).to_contain_text("Words that carry optics: lens.")
 
 
+@pytest.mark.slow
 def test_another_label_has_other_words(explained: Page) -> None:
     explained.get_by_role("treeitem", name="tennis").click()
     why = explained.get_by_role("region", name="Why tennis?")
     expect(why.locator("#why-words mark")).to_have_text(["racket"])
 
 
+@pytest.mark.slow
 def test_escape_closes_and_goes_back_to_the_label(explained: Page) -> None:
     explained.get_by_role("button", name="Close").focus()
     explained.keyboard.press("Escape")
@@ -49,12 +52,14 @@ def test_escape_closes_and_goes_back_to_the_label(explained: Page) -> None:
     expect(explained.get_by_role("treeitem", name="optics")).to_be_focused()
 
 
+@pytest.mark.slow
 def test_another_text_closes_it(explained: Page) -> None:
     explained.get_by_label("Text to classify").fill("the lens")
     expect(explained.get_by_role("region", name="Why optics?")).to_be_hidden()
     expect(explained.get_by_role("treeitem", name="optics")).to_have_attribute("aria-selected", "false")
 
 
+@pytest.mark.slow
 def test_what_speaks_against_a_label_is_marked_otherwise(page: Page) -> None:
     def answer(route) -> None:
         """Answer as the service would for a text of three words, one of which speaks against the label."""
@@ -76,6 +81,7 @@ def test_what_speaks_against_a_label_is_marked_otherwise(page: Page) -> None:
     expect(page.locator("#why-note")).to_contain_text("1 word at the end is not read by the model.")
 
 
+@pytest.mark.slow
 def test_a_refusal_is_said_in_the_panel(page: Page) -> None:
     error = {"error": {"type": "internal", "message": "something went wrong here"}}
     page.route("**/explain", lambda route: route.fulfill(status=500, json=error))

@@ -63,6 +63,7 @@ def table(rows: list[dict[str, str]], path: Path, **dialect: str) -> str:
     return path.read_bytes().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
 def test_a_table_comes_back_labelled(
     files: Page, watched: Watched, classifier, tmp_path: Path, ending: str, delimiter: str
@@ -95,6 +96,7 @@ def test_a_table_comes_back_labelled(
     assert sum(sizes) == 28
 
 
+@pytest.mark.slow
 def test_json_lines_keep_what_they_hold(files: Page, tmp_path: Path, classifier) -> None:
     rows = [
         {"n": 1, "body": "a prism", "tags": ["a", {"b": None}]},
@@ -111,6 +113,7 @@ def test_json_lines_keep_what_they_hold(files: Page, tmp_path: Path, classifier)
     assert found[1]["error"] == "there is no text"
 
 
+@pytest.mark.slow
 def test_plain_lines_become_a_table(files: Page, tmp_path: Path) -> None:
     choose(files, "mine.txt", "lens, prism\r\n\r\njudge\n")
     label(files)
@@ -120,6 +123,7 @@ def test_plain_lines_become_a_table(files: Page, tmp_path: Path) -> None:
         assert [row["text"] for row in csv.DictReader(file)] == ["lens, prism", "", "judge"]
 
 
+@pytest.mark.slow
 def test_settings_of_the_page_hold_for_files(files: Page, tmp_path: Path) -> None:
     files.get_by_label("Threshold").fill("0.8")
     files.get_by_label("Abstain below").fill("0.96")
@@ -141,6 +145,7 @@ BAD_FILES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_bad_file_is_refused_with_its_place(files: Page) -> None:
     for name, content, message in BAD_FILES:
         choose(files, name, content)
@@ -148,11 +153,13 @@ def test_a_bad_file_is_refused_with_its_place(files: Page) -> None:
         expect(files.get_by_role("button", name="Label the file")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_utf_16_as_spreadsheets_write_it_is_read(files: Page) -> None:
     choose(files, "a.tsv", "text\tn\nlens für\t1\n".encode("utf-16"))
     expect(files.get_by_role("cell", name="lens für")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_busy_service_is_asked_again_after_the_time_it_wants(files: Page, watched: Watched, tmp_path: Path) -> None:
     refusals = iter([429, 503, 429])
 
@@ -174,6 +181,7 @@ def test_a_busy_service_is_asked_again_after_the_time_it_wants(files: Page, watc
     assert len(watched.sent("predict")) == 3 + 3  # three batches, three refusals
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_refused_as_a_whole_fails_in_one_row_only(files: Page, tmp_path: Path) -> None:
     def refuse(route: Route) -> None:
         if "judge" in route.request.post_data:
@@ -188,6 +196,7 @@ def test_a_batch_that_is_refused_as_a_whole_fails_in_one_row_only(files: Page, t
         assert [row["error"] for row in csv.DictReader(file)] == ["", "", "no judges", "", ""]
 
 
+@pytest.mark.slow
 def test_cancelling_keeps_what_is_done(files: Page, tmp_path: Path) -> None:
     held: list[Route] = []
 
@@ -212,6 +221,7 @@ def test_cancelling_keeps_what_is_done(files: Page, tmp_path: Path) -> None:
     expect(files.locator("#progress-note")).to_contain_text("20 of 20 rows, in")
 
 
+@pytest.mark.slow
 def test_an_error_of_the_service_ends_it_with_what_is_done(files: Page) -> None:
     error = {"error": {"type": "internal", "message": "something went wrong here"}}
     files.route("**/predict", lambda route: route.fulfill(status=500, json=error))

@@ -26,6 +26,7 @@ def focused(page: Page) -> str:
     )
 
 
+@pytest.mark.slow
 def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     press = page.keyboard.press
     press("Tab")
@@ -65,6 +66,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("tabpanel", name="A file")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None:
     for role in ("banner", "main", "contentinfo"):
         expect(page.get_by_role(role)).to_have_count(1)
@@ -92,6 +94,7 @@ def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None
     expect(page.get_by_role("slider", name="Threshold")).to_have_attribute("aria-valuetext", "50 %")
 
 
+@pytest.mark.slow
 def test_focus_can_be_seen(page: Page) -> None:
     page.keyboard.press("Tab")
     for _ in range(8):
@@ -126,6 +129,7 @@ def contrast(page: Page, selector: str) -> float:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_can_be_read(page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
@@ -135,6 +139,7 @@ def test_light_and_dark_can_be_read(page: Page, scheme: str) -> None:
         assert contrast(page, selector) >= 4.5, selector
 
 
+@pytest.mark.slow
 def test_the_theme_can_be_chosen_and_is_kept(page: Page) -> None:
     button = page.get_by_role("button", name="Dark")
     paper = "getComputedStyle(document.body).backgroundColor"
@@ -149,6 +154,7 @@ def test_the_theme_can_be_chosen_and_is_kept(page: Page) -> None:
     expect(button).to_have_attribute("aria-pressed", "true")
 
 
+@pytest.mark.slow
 def test_a_phone_shows_all_of_it(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_label("Text to classify").fill("lens judge")
@@ -161,6 +167,7 @@ def test_a_phone_shows_all_of_it(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_tree_of_31000_labels_stays_quick_and_its_names_are_data(browser: Browser) -> None:
     ids = [f"B{branch:02}" for branch in range(BRANCHES)]
     parents = [-1] * BRANCHES

@@ -275,6 +275,7 @@ def test_labels_that_a_table_could_not_tell_apart_are_refused(tmp_path: Path) ->
     assert predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", file_format="jsonl").rows == 20
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(model: Path, tmp_path: Path) -> None:
     def peak(rows: int) -> int:
         path = write_lines(tmp_path / f"t{rows}.jsonl", 0, rows)

@@ -37,6 +37,7 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_train_evaluate_and_predict_agree(trained: Path, toy_data: Path, tmp_path: Path) -> None:
     metrics = json.loads((trained / "metrics.json").read_text())
     result = run("evaluate", trained / "model", toy_data, "--json", tmp_path / "scores.json")
@@ -96,6 +97,7 @@ def test_a_bad_row_leaves_no_half_written_output(trained: Path, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [source]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
     command = f"yes 'the lens' | head -n 20000 | '{sys.executable}' -m hgclr predict {trained / 'model'} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
@@ -142,6 +144,7 @@ def test_every_command_explains_itself(arguments: list[str]) -> None:
     assert "Usage:" in result.stdout
 
 
+@pytest.mark.slow
 def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
     code = (
         "import sys\n"
@@ -159,6 +162,7 @@ def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
     assert min(seconds) < 0.5 * pace
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> None:
     """A finder that hides torch stands for an installation without the train extra."""
     (tmp_path / "sitecustomize.py").write_text(

@@ -55,6 +55,7 @@ def flipped(toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+@pytest.mark.slow
 def test_planted_errors_are_found(model: Path, toy_data: Path, flipped: Path, tmp_path: Path) -> None:
     """Of the three first at most as many are something else as the model has errors of its own on clean data."""
     clean = run(model, toy_data, "--json", tmp_path / "clean.json")
@@ -84,6 +85,7 @@ def test_the_terminal_shows_both_paths_in_80_columns(model: Path, flipped: Path)
     assert any(" + s" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_folds_audit_train(config: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     arguments = ("--folds", 2, "--config", config, "--output", output, "--set", "training.epochs=1")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -30,8 +30,6 @@ from hgclr.evaluation.audit_rows import deal
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.inference.outputs import read_outputs
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
 
@@ -50,14 +48,8 @@ def run(*arguments: object):
 
 
 @pytest.fixture(scope="module")
-def plain(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("plain") / "model"
-    save(network, tokenizer, folder)
-    return folder
+def plain(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture
@@ -129,6 +121,7 @@ def test_decisions_stay_where_nothing_is_better(
     assert after == {name: value for name, value in before.items() if name != "provenance"}
 
 
+@pytest.mark.slow
 def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
     make_encoder, model: Path, toy_data: Path, taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

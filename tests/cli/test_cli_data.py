@@ -97,6 +97,7 @@ def test_check_options(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["splits"]["train"]["labels_per_document"] == (3 + 2) / 2
 
 
+@pytest.mark.slow
 def test_check_writes_a_report_also_when_it_fails(folder: Path, tmp_path: Path) -> None:
     with (folder / "dev.jsonl").open("a") as file:
         file.write("[]\n")
@@ -133,6 +134,7 @@ def test_prepare_names_its_corpora() -> None:
     assert "icd10cm" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "stats"])
 def test_looking_at_data_imports_no_training_stack(folder: Path, command: str) -> None:
     import subprocess

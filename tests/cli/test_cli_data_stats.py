@@ -70,6 +70,7 @@ def test_tokens_of_an_encoder(folder: Path, make_encoder: Callable[[str], str]) 
     assert train == ["train", "4.0", "4", "5", "5", "33.3", "%", "0.0", "%"]
 
 
+@pytest.mark.slow
 def test_files(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(folder, "--json", out / "x.json", "--plots", out / "plots", "--report", out / "report")

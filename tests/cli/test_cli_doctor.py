@@ -302,6 +302,7 @@ def test_an_index_that_answers(python: Callable[[str], None], tmp_path: Path) ->
     assert f"-m pip index versions {package}" in (tmp_path / "arguments").read_text()
 
 
+@pytest.mark.slow
 def test_the_real_pip_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)

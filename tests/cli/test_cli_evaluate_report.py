@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,8 @@ from hgclr.cli.app import app
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model whose logits are spread out, saved as training does."""
-    import torch
-
-    from hgclr.models import HGCLRForSequenceClassification
-    from hgclr.models.base import load_tokenizer
-
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    trained = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(trained.classifier.weight, std=1.0)
-    trained.deployed().save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 def run(*arguments: object):
@@ -41,6 +29,7 @@ def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tmp_path: Path) -> None:
     plain = run(model, toy_data, "--decode", "closure", "--json", tmp_path / "plain.json")
     result = run(

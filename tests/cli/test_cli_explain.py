@@ -151,6 +151,7 @@ def test_attention_takes_the_training_model(folder: Path) -> None:
     assert "this FlatForSequenceClassification has no label side; give the folder training-model" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_exported_model_is_explained_without_torch(folder: Path, exported: Path, tmp_path: Path) -> None:
     page = tmp_path / "why.html"
     done = without_torch("explain", exported, TEXT, "--html", page, "--json", tmp_path / "without.json")
@@ -177,6 +178,7 @@ def test_an_exported_model_is_explained_without_torch(folder: Path, exported: Pa
         assert message in refused.stderr
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
     model = folder / "model"
     (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
@@ -46,14 +46,8 @@ def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("export") / "model"
-    save(network, tokenizer, folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +61,7 @@ def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "int8"
     result = run("export", model, "--to", "onnx-int8", "--output", out, "--data", toy_data, "--split", "test")
@@ -97,14 +92,9 @@ def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_d
 
 
 @pytest.fixture(scope="module")
-def mean_model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mean_model(untrained: Callable[..., Path], taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with mean pooling, and thresholds of its own."""
-    tokenizer = load_tokenizer(make_encoder("mpnet"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("mpnet"), taxonomy, tokenizer, pooling="mean")
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("export") / "mean"
-    save(network, tokenizer, folder)
+    folder = Path(shutil.copytree(untrained("mpnet", pooling="mean"), tmp_path_factory.mktemp("export") / "mean"))
     Decisions(taxonomy, rule="closure", thresholds=np.linspace(0.2, 0.7, 9, dtype=np.float32)).write(folder)
     return folder
 
@@ -137,6 +127,7 @@ def test_folded_thresholds_are_announced(model: Path, mean_model: Path, tmp_path
     assert found == expected  # hgclr decides as before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("to", "tolerance"), [("onnx", 2e-4), ("onnx-int8", 0.06)])
 def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: str, tolerance: float) -> None:
     """Every label of every text, by a threshold that all are above."""
@@ -199,6 +190,7 @@ def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path,
     assert str(tmp_path.parent) not in card
 
 
+@pytest.mark.slow
 def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a prism", "judge " * 80, "", "oar")))
@@ -214,6 +206,7 @@ def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path
             assert label["probability"] == pytest.approx(same["probability"], abs=2e-4)  # they are rounded
 
 
+@pytest.mark.slow
 def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy_data: Path, tmp_path: Path) -> None:
     assert run("evaluate", model, toy_data, "--json", tmp_path / "with.json").exit_code == 0
     found = without_torch("evaluate", exported, toy_data, "--json", tmp_path / "without.json")
@@ -223,6 +216,7 @@ def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy
     assert without["machine"]["packages"]["tokenizers"]
 
 
+@pytest.mark.slow
 def test_the_first_prediction_comes_soon(exported: Path) -> None:
     seconds = []
     for _ in range(3):
@@ -233,6 +227,7 @@ def test_the_first_prediction_comes_soon(exported: Path) -> None:
     assert min(seconds) < 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("predict", "MODEL", "text"), ("evaluate", "MODEL", "data"), ("export", "MODEL")])
 def test_a_model_of_torch_needs_torch_and_says_so(model: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
     options = ["--to", "onnx", "--output", tmp_path / "out"] if command[0] == "export" else []
@@ -243,6 +238,7 @@ def test_a_model_of_torch_needs_torch_and_says_so(model: Path, tmp_path: Path, c
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_leaves_nothing_behind(
     model: Path, mean_model: Path, exported: Path, tmp_path: Path
 ) -> None:

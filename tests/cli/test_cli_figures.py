@@ -42,6 +42,7 @@ def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
+@pytest.mark.slow
 def test_figure5_writes_three_files_and_prints_the_numbers(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "figures"
     result = run("figure5", "--flat", models / "flat/model", "--hgclr", models / "hgclr/model", "--output", out)
@@ -76,6 +77,7 @@ def test_figure5_refuses_in_one_line_and_writes_nothing(models: Path, tmp_path: 
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_figure3_of_a_data_folder(models: Path, toy_data: Path, tmp_path: Path) -> None:
     arguments = ["figure3", "--model", models / "hgclr/training-model", "--data", toy_data, "--documents", 3]
     result = run(*arguments, "--output", tmp_path, "--draws", 2, "--samples", 10)
@@ -95,6 +97,7 @@ def test_figure3_of_a_data_folder(models: Path, toy_data: Path, tmp_path: Path) 
     assert all(0.4 < one["kept_share"] < 0.7 for one in shorter["documents"])
 
 
+@pytest.mark.slow
 def test_figure3_of_texts_under_given_labels(models: Path, taxonomy, toy_data: Path, tmp_path: Path) -> None:
     source = tmp_path / "texts.txt"
     source.write_text("a prism\n\nthe lens of a laser\n", encoding="utf-8")

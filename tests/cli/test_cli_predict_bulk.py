@@ -50,6 +50,7 @@ def test_options_of_deciding_and_writing_arrive(model: str, tmp_path: Path) -> N
     assert row == {"body": "atom", "id": "1", "predictions": [], "abstained": expected("atom")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("former", [["--sure", "0.95"], ["--sure=0.95"]])
 def test_the_former_name_of_an_option_is_taken_with_a_notice(model: str, former: list[str]) -> None:
     new, old = run(model, "atom", "--abstain-below", "0.95"), run(model, "atom", *former)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.errors import InputError
 
-pytest.importorskip("simple_icd_10_cm")
+pytestmark = pytest.mark.skipif(find_spec("simple_icd_10_cm") is None, reason="the book is not installed")
 
 
 def run(*arguments: object):
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["data", "prepare", "icd10cm", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_prepare(tmp_path: Path) -> None:
     folder = tmp_path / "icd"
     result = run("--output", folder, "--levels", "3", "--seed", "3")
@@ -37,6 +39,7 @@ def test_prepare(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_chapters_and_blocks_unless_told(tmp_path: Path) -> None:
     assert run("--output", tmp_path / "icd").exit_code == 0
     labels = json.loads((tmp_path / "icd" / "taxonomy.json").read_text())["labels"]
@@ -61,6 +64,7 @@ def test_too_many_levels_are_one_line_and_leave_nothing(tmp_path: Path) -> None:
     assert run("--output", tmp_path / "icd", "--levels", "0").exit_code == 2
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str, seed: int) -> str:
         raise KeyboardInterrupt

@@ -28,6 +28,7 @@ def test_help_shows_an_example_and_the_rows() -> None:
     assert "Rows: hgclr, no-name, no-spatial, no-edge. Only with --rows: layers-2." in shown
 
 
+@pytest.mark.slow
 def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     common = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out", "--seeds", "1,2"]
     budget = ["--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
@@ -53,6 +54,7 @@ def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_pat
     assert "holds a run with other settings: training.epochs is 1 there and 2 here" in other.output
 
 
+@pytest.mark.slow
 def test_every_row_of_systems_has_both_columns(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     result = run(
         *("systems", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out"),
@@ -71,6 +73,7 @@ def test_every_row_of_systems_has_both_columns(make_encoder, toy_data: Path, tmp
     assert content["base"] == "flat, first token"
 
 
+@pytest.mark.slow
 def test_curves_are_run_drawn_and_gone_on_with(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", out, "--seeds", "1,2"]
@@ -95,6 +98,7 @@ def test_curves_are_run_drawn_and_gone_on_with(make_encoder, toy_data: Path, tmp
     assert "epoch" not in again.stderr
 
 
+@pytest.mark.slow
 def test_no_row_with_a_figure_is_a_failure(toy_data: Path, tmp_path: Path) -> None:
     result = run(
         *("systems", "--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", "--rows", "hiclass"),

@@ -141,6 +141,7 @@ def test_show_cuts_a_level_that_does_not_fit(tmp_path: Path) -> None:
     assert lines[-1].startswith("800 of 1,000 labels are not shown")
 
 
+@pytest.mark.slow
 def test_show_and_check_a_tree_of_a_thousand_levels(tmp_path: Path) -> None:
     file = tmp_path / "deep.tsv"
     file.write_text("Root\tn0\n" + "".join(f"n{level}\tn{level + 1}\n" for level in range(999)))

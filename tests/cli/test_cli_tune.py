@@ -26,6 +26,7 @@ def config(make_encoder, toy_data: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_grid_from_start_to_the_trained_best(config: Path, tmp_path: Path) -> None:
     output = tmp_path / "search"
     options = ["--grid", "--lambdas", ".1", "--fractions", ".5,1", "--output", output, "--set", "training.seed=5"]
@@ -51,6 +52,7 @@ def test_a_grid_from_start_to_the_trained_best(config: Path, tmp_path: Path) -> 
     assert "trial" not in again.stderr
 
 
+@pytest.mark.slow
 def test_trials_over_a_space_with_several_seeds(config: Path, tmp_path: Path) -> None:
     space = tmp_path / "space.yaml"
     space.write_text("model.contrastive_weight: {low: 0.01, high: 1, log: true}\n")

@@ -226,6 +226,7 @@ def test_dates_that_leave_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [source]
 
 
+@pytest.mark.slow
 def test_the_split_is_drawn_by_id_and_seed_alone(tmp_path: Path) -> None:
     records = [record(f"{number:04d}") for number in range(4000)]
     build_arxiv(snapshot(tmp_path, *records), tmp_path / "out", dev_share=0.05, test_share=0.2)
@@ -352,6 +353,7 @@ def test_an_interrupted_build_leaves_the_earlier_one(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {source.name, "out"}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     source = snapshot(tmp_path, *(record(str(number), comments="long " * 1000) for number in range(3000)))
     assert source.stat().st_size > 16e6

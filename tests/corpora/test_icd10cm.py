@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError, MissingExtraError
 
-icd = pytest.importorskip("simple_icd_10_cm")
-
+pytestmark = pytest.mark.slow
+icd: Any = None
 
 DEEPEST = 7
 """Levels of the book: chapter, block, and codes of three to seven characters."""
@@ -32,6 +33,13 @@ def rows(folder: Path) -> dict[str, list[dict[str, object]]]:
         with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
             splits[name] = [json.loads(line) for line in lines]
     return splits
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _the_book() -> None:
+    """Imported only where these tests are run: that takes seconds, which a collection would spend too."""
+    global icd
+    icd = pytest.importorskip("simple_icd_10_cm")
 
 
 @pytest.fixture(scope="module")

@@ -204,6 +204,7 @@ def test_a_damaged_file_is_an_error(folder: Path) -> None:
         check(DataFolder(folder))
 
 
+@pytest.mark.slow
 def test_benchmark_set(shared_data: Path) -> None:
     import gzip
 

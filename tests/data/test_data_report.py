@@ -59,6 +59,7 @@ def test_files_of_a_report(checked: CheckReport, tmp_path: Path) -> None:
         assert (width, height) == (1760, 760)
 
 
+@pytest.mark.slow
 def test_page_needs_nothing_else_and_holds_the_plots(checked: CheckReport) -> None:
     plots = draw_plots(checked.statistics)
     html = report_page("my data", checked.statistics, plots, checked)
@@ -132,6 +133,7 @@ def test_deep_trees_and_many_labels_can_be_drawn(tmp_path: Path) -> None:
     assert {plot.name for plot in draw_plots(statistics)} == PLOTS
 
 
+@pytest.mark.slow
 def test_the_same_statistics_give_the_same_pictures(checked: CheckReport, tmp_path: Path) -> None:
     first = [path.read_bytes() for path in write_plots(tmp_path / "one", checked.statistics)]
     second = [path.read_bytes() for path in write_plots(tmp_path / "two", checked.statistics)]

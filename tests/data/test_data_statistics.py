@@ -101,6 +101,7 @@ def test_table1(statistics: Statistics, rows, graph: nx.DiGraph) -> None:
     assert values["documents"] == SPLITS
 
 
+@pytest.mark.slow
 def test_table1_of_the_paper_for_wos(shared_data: Path, tmp_path: Path) -> None:
     """The literature's tree, labels and splits of Web of Science, with a stand-in for the texts."""
     import csv

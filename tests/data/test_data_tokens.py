@@ -279,6 +279,7 @@ print(max(used) - used[4])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to measure memory")
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_memory_stays_flat(folder: Path, tmp_path: Path, form: str) -> None:

@@ -21,6 +21,7 @@ TREE = Taxonomy(["a", "a1", "b"], [-1, 0, -1])
 REMEDY = "; run hgclr calibrate again, or delete the file"
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(case=cases(), rule=st.sampled_from(RULES), paths=st.integers(1, 9), abstain_below=st.none() | st.floats(0, 1))
 def test_what_is_written_is_read(

@@ -150,6 +150,7 @@ def test_how_the_model_decided_before_is_scored_as_it_did() -> None:
     assert found.by("both") == pytest.approx(f1(labels, said.gold, "both"))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 1000),

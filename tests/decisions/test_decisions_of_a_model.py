@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.data import DataFolder
 from hgclr.decisions.calibration import Temperatures
@@ -17,23 +17,14 @@ from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.metrics.scores import MultiLabelScores
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge", "a boat", "goal", "acid salt of the court"]
 
 
 @pytest.fixture(scope="module")
-def plain(make_encoder, taxonomy: Taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model whose logits are spread out."""
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("plain") / "model"
-    save(network, tokenizer, folder)
-    return folder
+def plain(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +106,7 @@ def test_arguments_overrule_the_file(plain: Path, classifier: HierarchicalClassi
     )
 
 
+@pytest.mark.slow
 def test_an_export_decides_as_the_model_does(
     calibrated: Path, classifier: HierarchicalClassifier, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def by_decoding(sweep, taxonomy, rule, probabilities, gold, thresholds, labels, 
     return rows
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(forests(), st.integers(0, 2**32 - 1), st.sampled_from([4, 128, 1000]), st.sampled_from(RULES))
 def test_rules(taxonomy: Taxonomy, seed: int, fineness: int, rule: Rule) -> None:
@@ -49,6 +50,7 @@ def test_rules(taxonomy: Taxonomy, seed: int, fineness: int, rule: Rule) -> None
         np.testing.assert_allclose(np.transpose(sweep(thresholds, labels))[::5], expected)
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(forests(), st.integers(0, 2**32 - 1), st.booleans())
 def test_best_path(taxonomy: Taxonomy, seed: int, allow_inner_nodes: bool) -> None:

@@ -58,6 +58,7 @@ def test_f1_is_that_of_scikit_learn(problem: Problem) -> None:
     assert f1(predicted, gold, "both") == pytest.approx((expected + per_label.mean()) / 2)
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(problems(), st.sampled_from(RULES), st.sampled_from(METRICS))
 def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str, metric: str) -> None:
@@ -70,6 +71,7 @@ def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str
     assert tuner.score(found, probabilities, gold) == pytest.approx(max(scores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shrinkage", [0.0, 10.0])
 @REPEATABLE
 @given(problem=problems(), rule=st.sampled_from(RULES), metric=st.sampled_from(METRICS))

@@ -23,6 +23,7 @@ def test_pages_with_examples_are_found() -> None:
         assert page.name in (ROOT / test).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_the_examples_of_a_page_run(
     page: Path, workshop: Path, default_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

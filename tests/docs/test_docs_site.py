@@ -51,6 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_there(site: Path) -> None:
     for page in {page.relative_to(DOCS).as_posix() for page in PAGES} | WRITTEN:
         assert (site / page).with_suffix(".html").is_file(), page

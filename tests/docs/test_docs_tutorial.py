@@ -46,6 +46,7 @@ def test_what_it_shows_of_the_files_is_in_them() -> None:
     assert f"{len(messages) - 1} messages" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_can_be_followed(default_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "tutorial"
     folder.mkdir()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,18 @@ EXPECTED = {
 }
 
 
-def run(*command: str) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, cwd=EXAMPLES, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """A script run from the folder of the examples, in this process, which has imported torch already."""
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+    def run(*command: str) -> str:
+        monkeypatch.setattr("sys.argv", list(command))
+        runpy.run_path(command[0], run_name="__main__")
+        return capfd.readouterr().out
+
+    return run
 
 
 def test_all_are_listed() -> None:
@@ -45,7 +49,7 @@ def test_all_are_listed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_run(name: str, make_encoder) -> None:
+def test_scripts_run(name: str, run: Callable[..., str], make_encoder) -> None:
     output = run(name, "--encoder", make_encoder("bert"), "--epochs", "1")
     for words in EXPECTED[name]:
         assert words in output
@@ -53,7 +57,7 @@ def test_scripts_run(name: str, make_encoder) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebooks_run(name: str, make_encoder, tmp_path: Path) -> None:
+def test_notebooks_run(name: str, run: Callable[..., str], make_encoder, tmp_path: Path) -> None:
     """The cells of a notebook, one after the other, as a script."""
     cells = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))["cells"]
     code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -13,6 +13,7 @@ from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scikit-learn.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_examples_run(
     make_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ def shout(texts: list[str]) -> list[str]:
     return [text.upper() for text in texts]
 
 
+@pytest.mark.slow
 def test_a_pipeline(quick, one_path: Corpus, on_strings: HGCLRClassifier) -> None:
     pipeline = Pipeline([("clean", FunctionTransformer(shout)), ("classify", quick())])
     pipeline.fit(one_path.texts, one_path.strings)  # the tokenizer takes capitals for small letters
@@ -28,6 +29,7 @@ def test_a_pipeline(quick, one_path: Corpus, on_strings: HGCLRClassifier) -> Non
     assert pipeline.set_params(classify__epochs=3).named_steps["classify"].epochs == 3
 
 
+@pytest.mark.slow
 def test_a_grid_search_over_a_pipeline(quick, several_paths: Corpus) -> None:
     pipeline = Pipeline([("clean", FunctionTransformer(shout)), ("classify", quick())])
     search = GridSearchCV(pipeline, {"classify__learning_rate": [1e-6, 5e-3]}, cv=KFold(2), error_score="raise")
@@ -38,6 +40,7 @@ def test_a_grid_search_over_a_pipeline(quick, several_paths: Corpus) -> None:
     assert len(search.predict(several_paths.texts[:3])) == 3
 
 
+@pytest.mark.slow
 def test_a_grid_search_with_scikit_learns_scorers(quick, several_paths: Corpus) -> None:
     search = GridSearchCV(
         quick(taxonomy=TREE),
@@ -54,6 +57,7 @@ def test_a_grid_search_with_scikit_learns_scorers(quick, several_paths: Corpus) 
     assert search.predict_proba(several_paths.texts[:2]).shape == (2, len(LABELS))
 
 
+@pytest.mark.slow
 def test_cross_validated_predictions_are_those_of_each_fold(quick, several_paths: Corpus) -> None:
     texts, gold = several_paths.texts[:24], several_paths.matrix[:24].astype(int)
     estimator, folds = quick(taxonomy=TREE, epochs=2), KFold(2, shuffle=True, random_state=0)
@@ -68,6 +72,7 @@ def test_cross_validated_predictions_are_those_of_each_fold(quick, several_paths
         assert result["test_score"][number] == pytest.approx(micro)
 
 
+@pytest.mark.slow
 def test_cross_validation_with_a_tree_for_each_fold(quick, several_paths: Corpus, one_path: Corpus) -> None:
     predicted = cross_val_predict(quick(), pd.Series(several_paths.texts), several_paths.paths, cv=KFold(2))
     assert predicted.shape == (len(several_paths.texts),)
@@ -78,6 +83,7 @@ def test_cross_validation_with_a_tree_for_each_fold(quick, several_paths: Corpus
     assert (scores > 0.6).all()
 
 
+@pytest.mark.slow
 def test_strings_are_stratified_by_path(quick, one_path: Corpus) -> None:
     predicted = cross_val_predict(quick(epochs=8), one_path.texts, np.array(one_path.strings), cv=2)
     assert np.mean(predicted == np.array(one_path.strings)) > 0.6
@@ -88,6 +94,7 @@ def test_numbered_labels_are_refused_with_advice(quick, one_path: Corpus) -> Non
         cross_val_predict(quick(), one_path.texts, one_path.strings, cv=2, method="predict_proba")
 
 
+@pytest.mark.slow
 def test_a_failing_candidate_does_not_stop_a_search(quick, one_path: Corpus) -> None:
     search = GridSearchCV(quick(epochs=1), {"decode": ["closure", "auto"]}, cv=2, error_score=0.0, refit=False)
     with pytest.warns(match="2 fits failed out of a total of 4"):

@@ -88,6 +88,7 @@ def test_the_data_of_a_fold_is_all_but_the_fold(many: DataFolder, tmp_path: Path
         assert [document.text for document in data.splits["dev"]] == ["dev"]
 
 
+@pytest.mark.slow
 def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
     make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, hamming_loss, precision_recall_fscore_support
 
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.evaluation import report_errors as confusions_module
+from hgclr.evaluation import report_data as confusions_module
 from hgclr.evaluation.headlines import HEADLINES
 from hgclr.evaluation.report_content import worst_labels
-from hgclr.evaluation.report_data import GRID, RISKS
-from hgclr.evaluation.report_errors import EXCERPT, KEPT, PATHS, Confusion, Examples, SiblingConfusions
+from hgclr.evaluation.report_data import EXCERPT, GRID, KEPT, PATHS, RISKS, Confusion, Examples, SiblingConfusions
 from hgclr.metrics.scores import score_labels
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import Scored, content_of, score
@@ -250,6 +249,7 @@ def same(first: Any, second: Any) -> bool:
     return first == (pytest.approx(second, rel=1e-12) if isinstance(second, float) else second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 7, 299])
 def test_batches_do_not_change_a_report(scored: Scored, batch: int) -> None:
     whole, pieces = scored.content(rule="closure"), scored.content(rule="closure", batch=batch)

@@ -18,10 +18,9 @@ from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.evaluation.comparison import compare
-from hgclr.evaluation.comparison_page import write_comparison
 from hgclr.evaluation.headlines import HEADLINES
+from hgclr.evaluation.pages import report_page, write_comparison
 from hgclr.evaluation.report import report
-from hgclr.evaluation.report_page import report_page
 from hgclr.evaluation.report_plots import draw_plots, json_file
 from hgclr.presentation import Html, Section, page, paragraph
 from hgclr.taxonomy import Taxonomy
@@ -87,6 +86,7 @@ def evil_page(evil: Scored) -> str:
     return report_page(content, draw_plots(content))
 
 
+@pytest.mark.slow
 def test_the_page_is_self_contained_and_escaped(evil: Scored, evil_page: str) -> None:
     elements = check_self_contained(evil_page)
     (data,) = [text for text in elements.scripts if text.startswith('{"names"')]
@@ -105,12 +105,14 @@ def test_every_score_is_explained(evil_page: str) -> None:
         assert headline.meaning in evil_page.replace("&#39;", "'")
 
 
+@pytest.mark.slow
 def test_the_same_content_gives_the_same_bytes(evil: Scored) -> None:
     content = evil.content()
     first, second = (report_page(content, draw_plots(content)) for _ in range(2))
     assert first == second
 
 
+@pytest.mark.slow
 def test_what_cannot_be_said_is_left_out(taxonomy) -> None:
     gold = np.zeros((2, 9), dtype=np.bool_)
     gold[:, 0] = True
@@ -122,6 +124,7 @@ def test_what_cannot_be_said_is_left_out(taxonomy) -> None:
     assert "no document was given a sibling" in text
 
 
+@pytest.mark.slow
 def test_thresholds_sureness_and_calibration_are_told(taxonomy) -> None:
     from hgclr.decisions.calibration import Temperatures
 
@@ -164,6 +167,7 @@ def data_folder(place: Path, scored: Scored, splits: tuple[str, ...] = ("train",
     return DataFolder(place)
 
 
+@pytest.mark.slow
 def test_report_scores_a_split_and_writes_everything(taxonomy, tmp_path: Path, caplog) -> None:
     scored = score(taxonomy, 23)
     folder = data_folder(tmp_path / "data", scored)
@@ -190,6 +194,7 @@ def test_report_scores_a_split_and_writes_everything(taxonomy, tmp_path: Path, c
     assert "train.jsonl: 1 rows are not counted" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_folder_without_train_split_has_no_frequencies(taxonomy, tmp_path: Path) -> None:
     scored = score(taxonomy, 9)
     folder = data_folder(tmp_path / "data", scored, ("dev",))

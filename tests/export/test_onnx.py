@@ -27,23 +27,9 @@ KINDS = ["bert", "roberta", "mpnet", "distilbert", "electra"]
 
 
 @pytest.fixture(scope="session")
-def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
-    made: dict[tuple[str, str], Path] = {}
-
-    def make(kind: str = "bert", pooling: str = "cls") -> Path:
-        if (kind, pooling) not in made:
-            tokenizer = load_tokenizer(make_encoder(kind))
-            torch.manual_seed(4)
-            model = FlatForSequenceClassification.from_encoder(
-                make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4
-            )
-            torch.nn.init.normal_(model.classifier.weight, std=0.5)
-            made[kind, pooling] = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
-            save(model, tokenizer, made[kind, pooling])
-        return made[kind, pooling]
-
-    return make
+def make_model(untrained: Callable[..., Path]) -> Callable[..., Path]:
+    """Return a function that gives the folder of a model."""
+    return lambda kind="bert", pooling="cls": untrained(kind, spread=0.5, pooling=pooling, threshold=0.4)
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +67,7 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-logits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_torch(make_model, make_export, kind: str, pooling: str) -> None:
@@ -92,6 +79,7 @@ def test_logits_are_those_of_torch(make_model, make_export, kind: str, pooling: 
         np.testing.assert_allclose(found, torch_logits(model, ids, mask), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_int8_probabilities_are_near_those_of_torch(make_model, make_export, kind: str, pooling: str) -> None:
@@ -123,6 +111,7 @@ def test_padding_changes_nothing(make_export) -> None:
         np.testing.assert_allclose(backend.logits(padded, mask), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_report_tells_sizes_and_differences(make_model, tmp_path: Path) -> None:
     plain = export_onnx(make_model("bert"), tmp_path / "plain")
     small = export_onnx(make_model("bert"), tmp_path / "small", int8=True)
@@ -136,6 +125,7 @@ def test_the_report_tells_sizes_and_differences(make_model, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_a_training_model_is_exported_as_a_flat_one(make_encoder, taxonomy, tmp_path: Path) -> None:
     from hgclr.models import HGCLRForSequenceClassification
 
@@ -150,6 +140,7 @@ def test_a_training_model_is_exported_as_a_flat_one(make_encoder, taxonomy, tmp_
     np.testing.assert_allclose(found.predict_proba(["a prism"]), expected.predict_proba(["a prism"]), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("int8", [False, True])
 def test_the_folder_works_after_a_move(make_model, tmp_path: Path, monkeypatch, int8: bool) -> None:
     """Weights in a file of their own, as in graphs above two gigabytes, move with the rest."""
@@ -175,6 +166,7 @@ def test_the_folder_holds_all_that_prediction_needs_and_no_more(make_model, make
     assert b"site-packages" not in (folder / "model.onnx").read_bytes()  # nor where this machine keeps its programs
 
 
+@pytest.mark.slow
 def test_many_labels(make_encoder, tmp_path: Path) -> None:
     from hgclr.taxonomy import Taxonomy
 
@@ -192,6 +184,7 @@ def test_many_labels(make_encoder, tmp_path: Path) -> None:
     assert HierarchicalClassifier.from_pretrained(tmp_path / "out").predict_proba(["a prism"]).shape == (1, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "refused"), [(3e-4, True), (3e-5, False)])
 def test_a_graph_with_other_logits_is_refused(make_model, tmp_path: Path, monkeypatch, error: float, refused) -> None:
     real = exporting.trace

@@ -75,6 +75,7 @@ def test_only_what_the_first_token_needs_is_computed(body: str, expected: dict[s
     assert count >= sum(size == 1 for size in expected.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
 def test_the_last_layer_of_an_encoder_has_one_query(make_encoder: Callable[[str], str], taxonomy, kind: str) -> None:
     tokenizer = load_tokenizer(make_encoder(kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.decisions.calibration import Temperatures
 from hgclr.decisions.settings import Decisions
@@ -21,7 +21,6 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HiAGMTPForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]
 
@@ -59,19 +58,13 @@ def in_library(folder: Path, *save_to: Path) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
+@pytest.fixture
+def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that gives a model to change."""
 
     def make(kind: str = "bert", pooling: str = "mean", cls: type = FlatForSequenceClassification) -> Path:
-        tokenizer = load_tokenizer(make_encoder(kind))
-        torch.manual_seed(4)
-        model = cls.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24)
-        torch.nn.init.normal_(model.classifier.weight, std=0.5)
-        torch.nn.init.normal_(model.classifier.bias)
-        folder = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
-        save(model, tokenizer, folder)
-        return folder
+        model = untrained(kind, cls=cls, spread=0.5, pooling=pooling, threshold=0.4, max_length=24)
+        return Path(shutil.copytree(model, tmp_path / f"{kind}-{pooling}-{cls.__name__}"))
 
     return make
 
@@ -80,6 +73,7 @@ def logits_of(folder: Path) -> np.ndarray:
     return next(HierarchicalClassifier.from_pretrained(folder).logits(TEXTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "pooling"), [("bert", "mean"), ("bert", "cls"), ("bert", "max"), ("mpnet", "mean"), ("distilbert", "mean")]
 )
@@ -99,6 +93,7 @@ def test_the_library_gives_our_logits_where_there_is_no_hgclr(
     np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_model, tmp_path: Path) -> None:
     model = make_model("mpnet")
     before = HierarchicalClassifier.from_pretrained(model)
@@ -114,6 +109,7 @@ def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_m
     np.testing.assert_allclose(logits_of(graph), logits_of(model), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_with_folded_thresholds_a_logit_above_0_decides(make_model, taxonomy, tmp_path: Path) -> None:
     model = make_model()
     thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)

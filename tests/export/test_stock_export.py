@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,6 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
 
@@ -54,24 +54,18 @@ def in_pipeline(folder: Path, *, hgclr: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def make_model(make_encoder, taxonomy, tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that saves an untrained model, whose logits are spread out, and gives its folder."""
+@pytest.fixture
+def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that gives a model to change."""
 
     def make(kind: str = "bert", pooling: str = "cls") -> Path:
-        tokenizer = load_tokenizer(make_encoder(kind))
-        torch.manual_seed(4)
-        model = FlatForSequenceClassification.from_encoder(
-            make_encoder(kind), taxonomy, tokenizer, pooling=pooling, threshold=0.4, max_length=24
-        )
-        torch.nn.init.normal_(model.classifier.weight, std=0.5)
-        folder = tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"
-        save(model, tokenizer, folder)
-        return folder
+        model = untrained(kind, spread=0.5, pooling=pooling, threshold=0.4, max_length=24)
+        return Path(shutil.copytree(model, tmp_path / f"{kind}-{pooling}"))
 
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("bert", "Bert"), ("roberta", "Roberta")])
 def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_path: Path, kind: str, name) -> None:
     model = make_model(kind)
@@ -88,6 +82,7 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_an_exact_form_our_own_class_is_written(make_model, taxonomy, tmp_path: Path) -> None:
     model = make_model("distilbert")
     result = export_stock(model, tmp_path / "own")
@@ -115,6 +110,7 @@ def calibrated(taxonomy) -> Decisions:
     return Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
     make_model, taxonomy, tmp_path: Path, kind: str
@@ -148,6 +144,7 @@ def test_thresholds_that_cannot_be_folded_are_refused(make_model, taxonomy, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_folder_takes_the_models_place(make_model, tmp_path: Path) -> None:
     model = make_model("bert")
     before = HierarchicalClassifier.from_pretrained(model)

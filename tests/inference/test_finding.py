@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
@@ -17,7 +17,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import find_model
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
+from hgclr.models.base import load_tokenizer
 
 TEXTS = ["atom", "the lens of a prism", "a boat in a lake"]
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -61,14 +61,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendedHub:
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(network.classifier.weight, std=0.5)
-    folder = tmp_path_factory.mktemp("finding") / "model"
-    save(network, tokenizer, folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +83,7 @@ def test_a_pushed_model_is_loaded_by_its_name(hub: PretendedHub, model: Path, ex
     assert classifier.decisions.thresholds == 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("export", "backend"), [(export_stock, TorchBackend), (export_onnx, OnnxBackend)])
 def test_an_uploaded_export_is_loaded_by_its_name(
     hub: PretendedHub, model: Path, expected: np.ndarray, tmp_path: Path, export, backend: type

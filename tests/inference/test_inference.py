@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +21,14 @@ from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
-from hgclr.models import HGCLRForSequenceClassification
-from hgclr.models.base import load_tokenizer
+from hgclr.models import FlatForSequenceClassification
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model whose logits are spread out, saved as training does."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    torch.manual_seed(4)
-    trained = HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, threshold=0.4)
-    torch.nn.init.normal_(trained.classifier.weight, std=1.0)
-    trained.deployed().save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(threshold=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +38,6 @@ def classifier(model: Path) -> HierarchicalClassifier:
 
 def one_by_one(model: Path, texts: list[str]) -> np.ndarray:
     """The probabilities by transformers alone, a text at a time, without padding."""
-    from hgclr.models import FlatForSequenceClassification
-
     network, tokenizer = (
         FlatForSequenceClassification.from_pretrained(model).eval(),
         AutoTokenizer.from_pretrained(model),
@@ -257,6 +247,7 @@ def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
         HierarchicalClassifier.from_pretrained(tmp_path)
 
 
+@pytest.mark.slow
 def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
     code = (
         "import sys, json, hgclr\n"

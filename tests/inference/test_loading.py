@@ -6,36 +6,26 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import is_onnx, load
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 REMEDY = "write the folder again with hgclr export"
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(untrained: Callable[..., Path]) -> Path:
     """MPNet, so that nothing may take the padding token for 0."""
-    tokenizer = load_tokenizer(make_encoder("mpnet"))
-    torch.manual_seed(4)
-    network = FlatForSequenceClassification.from_encoder(
-        make_encoder("mpnet"), taxonomy, tokenizer, threshold=0.4, max_length=40
-    )
-    torch.nn.init.normal_(network.classifier.weight, std=1.0)
-    folder = tmp_path_factory.mktemp("loading") / "model"
-    save(network, tokenizer, folder)
-    return folder
+    return untrained("mpnet", threshold=0.4, max_length=40)
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +39,7 @@ def copied(exported: Path, tmp_path: Path) -> Path:
     return shutil.copytree(exported, tmp_path / "copy", ignore=shutil.ignore_patterns("manifest.json"))
 
 
+@pytest.mark.slow
 def test_both_ways_give_the_same_parts(model: Path, exported: Path, taxonomy) -> None:
     with_torch, without = load(model), load(exported)
     assert isinstance(with_torch.backend, TorchBackend)

@@ -49,6 +49,7 @@ def test_labels_are_sorted_by_their_paths_of_names(taxonomy: Taxonomy, random) -
     assert {label.id for label in prediction.abstained} == set(taxonomy.ids) - {label.id for label in prediction.labels}
 
 
+@pytest.mark.slow
 def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predictions, "NAMES_KEPT", 5000)
     depth, labels = 1000, 10_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hgclr.metrics.bootstrap import BootstrapScores, poisson_weights
+from hgclr.metrics.intervals import BootstrapScores, poisson_weights
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, batches
@@ -102,6 +102,7 @@ def test_batches_give_exactly_what_one_update_gives(bounds: tuple[int, int]) -> 
     assert chunked.resampled().to_json() == whole.to_json()
 
 
+@pytest.mark.slow
 def test_sums_stay_exact_where_float32_is_not() -> None:
     labels, documents = 9000, 1024
     taxonomy = Taxonomy([str(label) for label in range(labels)], [-1] * labels)

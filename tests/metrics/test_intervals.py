@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.metrics.bootstrap import BootstrapScores
-from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
+from hgclr.metrics.intervals import BootstrapScores, Resampled, ScoreDifference, paired_difference
 from hgclr.taxonomy import Taxonomy
 
 

@@ -38,6 +38,7 @@ def assert_equal(score: Score, expected: Score) -> None:
     )
 
 
+@pytest.mark.slow
 @FAST
 @given(batches())
 def test_micro_and_macro_equal_scikit_learn(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
@@ -47,6 +48,7 @@ def test_micro_and_macro_equal_scikit_learn(batch: tuple[Taxonomy, Matrix, Matri
     assert_equal(scores.macro(), sklearn_score(predicted, gold, "macro"))
 
 
+@pytest.mark.slow
 @FAST
 @given(batches())
 def test_each_level_equals_scikit_learn_on_its_columns(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:

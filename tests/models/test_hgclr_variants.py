@@ -64,6 +64,7 @@ def test_padding_is_drawn_saved_and_never_trained(
     assert other.label_encoder.structure.padding is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_trains_all_that_is_built(make_encoder, taxonomy, tmp_path: Path, variant: str) -> None:
     model, tokenizer = make_model(make_encoder, taxonomy, **VARIANTS[variant])
@@ -151,6 +152,7 @@ def test_by_dropout_both_views_are_the_same_text(make_encoder, taxonomy) -> None
     assert float(terms["loss_original"]) != float(terms["loss_positive"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [LONG, TEXTS])
 @pytest.mark.parametrize("preset", ["default", "published"])
 def test_random_samples_keep_what_guided_ones_were_measured_to_keep(

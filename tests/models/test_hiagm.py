@@ -23,6 +23,7 @@ from hgclr.models.base import save
 from hgclr.models.hiagm import HiAGMPreTrainedModel, edge_prior
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from support.learned import StopWhenLearned
 from support.toy import TEXTS, batch_of
 
 KINDS = ["hiagm-tp", "hiagm-la"]
@@ -179,6 +180,7 @@ def test_saved_and_loaded_it_is_the_same_model(
     torch.testing.assert_close(scores, torch.sigmoid(model(**batch).logits), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path, kind: str, structure: str) -> None:
@@ -203,12 +205,13 @@ def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path, kin
         )
         for name, epochs in (("whole", 80), ("short", 1), ("again", 1))
     ]
-    metrics = [train(run).metrics for run in runs]
+    metrics = [train(run, callbacks=[StopWhenLearned()]).metrics for run in runs]
     assert metrics[0]["dev"]["micro"]["f1"] > 0.95
     assert metrics[1]["history"] == metrics[2]["history"]
     assert {"loss_original", "loss_recursive"} <= set(metrics[0]["history"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -194,6 +194,7 @@ def make_run(make_encoder, data: Path, output: Path, **training) -> RunConfig:
     )
 
 
+@pytest.mark.slow
 def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """Train and dev are the same documents."""
     data = shutil.copytree(toy_data, tmp_path / "data")
@@ -213,6 +214,7 @@ class Kill(TrainerCallback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_seed_decides_all_and_a_stopped_run_goes_on_as_if_it_had_not_been(
     make_encoder, toy_data: Path, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_saved_and_loaded_it_predicts_the_same(
     assert not caplog.records  # what is for training only is left out without a word
 
 
+@pytest.mark.slow
 def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """Train and dev are the same documents."""
     data = shutil.copytree(toy_data, tmp_path / "data")

@@ -97,6 +97,7 @@ def f1(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     return {name: f1_score(expected, predicted, average=name, zero_division=0) for name in ("micro", "macro")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tfidf", "hiclass"])
 def test_scores_are_those_of_scikit_learn(kind: str, one_path: Path, tmp_path: Path) -> None:
     found = run_classical(kind, make_run(one_path, tmp_path / "run", limit=40))
@@ -138,6 +139,7 @@ def test_scores_are_those_of_scikit_learn(kind: str, one_path: Path, tmp_path: P
     assert found["test"]["by_frequency"]["unseen"]["labels"] == int((seen == 0).sum())
 
 
+@pytest.mark.slow
 def test_of_many_documents_most_settings_are_tried_on_some(
     one_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_label_that_every_document_has_is_always_given(tmp_path: Path) -> None
         assert run_classical(kind, make_run(data, tmp_path / kind))["test"]["macro"]["f1"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [128, 129])
 def test_many_labels_are_not_mixed_up(labels: int, tmp_path: Path) -> None:
     """Every label has a word of its own; a column in the wrong place scores nothing."""

@@ -51,6 +51,7 @@ def test_sizes_are_read_in_order_and_mistakes_refused() -> None:
             parse_sizes(text)
 
 
+@pytest.mark.slow
 def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, 5000, 5001, None], [4, 2], plan, rows=["flat", "default"])
     made = [(run.output.relative_to(plan.output).as_posix(), run.data.limit) for run in training.runs]
@@ -66,6 +67,7 @@ def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training:
     assert len(training.runs) == len(made)
 
 
+@pytest.mark.slow
 def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, None], [1, 3], plan, rows=["flat", "names"], command="hgclr reproduce curves …")
     content = json.loads((plan.output / "curves.json").read_text(encoding="utf-8"))
@@ -91,6 +93,7 @@ def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -
     assert str(plan.output.parent) not in json.dumps(content)
 
 
+@pytest.mark.slow
 def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, None], [1, 3], plan, rows=["flat", "names"])
     text = (plan.output / "curves.md").read_text(encoding="utf-8")
@@ -108,6 +111,7 @@ def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, trainin
     assert "Missing" not in tables
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_and_not_drawn(plan: Experiment, training: PretendedTraining) -> None:
     def refusing(run: RunConfig) -> tuple[float, float]:
         if run.output.name == "flat-2" and run.data.limit == 30:
@@ -138,6 +142,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, tra
     assert len(training.runs) == 1  # the first size, where nothing is in the way, was not begun
 
 
+@pytest.mark.slow
 def test_the_plot_is_a_plot_of_every_panel(plan: Experiment, training: PretendedTraining) -> None:
     rows = [row.system for row in TABLES["systems"].rows if row.system not in ("tfidf", "hiclass")]
     curves = run_curves([20, 30], [1, 2], plan, rows=rows)

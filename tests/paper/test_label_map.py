@@ -146,6 +146,7 @@ def test_perfect_families_stand_out_from_shuffled_ones_and_noise_does_not() -> N
     np.testing.assert_array_equal(family[apart.argmin(1)], family)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_map_and_the_same_files(tmp_path: Path) -> None:
     tree = families(3, 5)
     first, again, other = (map_labels(clustered(tree, 0.3), tree, seed=seed, permutations=9) for seed in (1, 1, 2))
@@ -158,6 +159,7 @@ def test_the_same_seed_gives_the_same_map_and_the_same_files(tmp_path: Path) -> 
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_figure_shows_names_and_numbers(tmp_path: Path) -> None:
     tree = Taxonomy(
         ["a", "b", "a1", "a2", "a11", "a12"],
@@ -197,6 +199,7 @@ def test_without_two_families_there_is_a_map_and_no_silhouette() -> None:
     assert "silhouette by parent  not defined" in draw_label_maps({"flat": one}).axes[0].texts[-1].get_text()
 
 
+@pytest.mark.slow
 def test_many_parents_are_drawn_without_legend() -> None:
     ids = ["top", *(f"p{n}" for n in range(60)), *(f"c{n}" for n in range(120))]
     tree = Taxonomy(ids, [-1, *[0] * 60, *(1 + n // 2 for n in range(120))])

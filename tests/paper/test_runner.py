@@ -46,6 +46,7 @@ def lines(plan: Experiment, table: str) -> dict[str, dict]:
     return {row["key"]: row for row in content["rows"]}
 
 
+@pytest.mark.slow
 def test_seeds_are_the_outer_loop_and_tables_share_runs(plan: Experiment, training: PretendedTraining) -> None:
     reproduce(TABLES["table4"], [2, 5], plan)
     rows = ["hgclr", "no-name", "no-spatial", "no-edge"]
@@ -202,6 +203,7 @@ def test_a_split_that_is_not_there_is_missed_at_once(plan: Experiment, tmp_path:
         reproduce(TABLES["table3"], [1], plan)
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """A real process is killed in its second row; the first is not touched, the second goes on, the third follows."""
     output = tmp_path / "out"

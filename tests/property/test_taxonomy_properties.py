@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -135,6 +136,7 @@ def test_table_keeps_everything(taxonomy: Taxonomy, data: st.DataObject) -> None
     assert again.descriptions == named.descriptions
 
 
+@pytest.mark.slow
 @repeatable
 @given(forests(texts.filter(lambda text: text != "Root" and not set(text) & set("\t\n\r"))))
 def test_tab_file_keeps_ids_and_structure(taxonomy: Taxonomy) -> None:

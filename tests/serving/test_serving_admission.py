@@ -144,6 +144,7 @@ def test_an_answer_that_nobody_waits_for_any_more_disturbs_nobody(caplog: pytest
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.slow
 def test_explanations_are_bounded_and_leave_predictions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, started = threading.Event(), threading.Event()
     calls: list[str] = []

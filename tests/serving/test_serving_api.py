@@ -16,7 +16,7 @@ from support.fake_service import PATIENCE, make_classifier
 
 KEY = "a-key-for-the-test"
 EXAMPLES = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,
@@ -62,6 +62,7 @@ schema = schemathesis.openapi.from_dict(app.openapi())
 schema.app = started_once
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @EXAMPLES
 def test_every_answer_is_as_described(case: schemathesis.Case) -> None:
@@ -69,6 +70,7 @@ def test_every_answer_is_as_described(case: schemathesis.Case) -> None:
     case.call_and_validate(headers=key, excluded_checks=BEYOND_A_SCHEMA.get(case.path, []))
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @EXAMPLES
 def test_every_refusal_is_as_described(case: schemathesis.Case) -> None:

@@ -84,6 +84,7 @@ def test_metrics_tell_tokenising_queueing_and_computing_apart() -> None:
         assert metric(client, "process_resident_memory_bytes") > 0
 
 
+@pytest.mark.slow
 def test_what_clients_send_makes_no_new_series() -> None:
     def series(client: httpx.Client) -> set[str]:
         lines = (line for line in client.get("/metrics").text.splitlines() if not line.startswith("#"))

@@ -41,6 +41,7 @@ def walk(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
             yield route
 
 
+@pytest.mark.slow
 def test_every_route_but_three_needs_the_key(locked) -> None:
     client, app = locked
     routes = [route for route in walk(app.routes) if route.path not in PUBLIC_PATHS]

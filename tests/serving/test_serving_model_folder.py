@@ -7,31 +7,21 @@ import json
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-import torch
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file, atomic_folder
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 from support.fake_service import TREE
 
 
 @pytest.fixture(scope="module")
-def original(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("published") / "model"
-    torch.manual_seed(0)
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    save(
-        FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=16),
-        tokenizer,
-        folder,
-    )
-    return folder
+def original(untrained: Callable[..., Path]) -> Path:
+    return untrained(max_length=16)
 
 
 @pytest.fixture

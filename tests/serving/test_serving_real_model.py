@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 from hgclr.serving.app import create_app
 from hgclr.serving.settings import Settings
 from support.fake_service import served
@@ -22,14 +20,8 @@ TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 40,
 
 
 @pytest.fixture(scope="module")
-def model(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "torch"
-    torch.manual_seed(4)
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    flat = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, max_length=32)
-    torch.nn.init.normal_(flat.classifier.weight, std=1.0)
-    save(flat, tokenizer, folder)
-    return folder
+def model(untrained: Callable[..., Path]) -> Path:
+    return untrained(max_length=32)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +33,7 @@ def onnx_model(model: Path) -> Path:
     return model.parent / "onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 def test_a_text_among_others_has_the_probabilities_it_has_alone(runtime: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue("model" if runtime == "torch" else "onnx_model")
@@ -57,6 +50,7 @@ def test_a_text_among_others_has_the_probabilities_it_has_alone(runtime: str, re
     assert [label["id"] for label in explained.json()["labels"]] == ["optics"]
 
 
+@pytest.mark.slow
 def test_an_onnx_model_is_served_without_torch(onnx_model: Path) -> None:
     program = f"""
 import sys

@@ -12,6 +12,7 @@ import pytest
 from support.fake_service import PATIENCE, service_process, until
 
 
+@pytest.mark.slow
 def test_what_is_in_flight_is_finished(tmp_path: Path) -> None:
     with service_process(tmp_path, grace=60) as (running, address), httpx.Client(timeout=PATIENCE) as client:
         (tmp_path / "closed").touch()
@@ -36,6 +37,7 @@ def test_what_is_in_flight_is_finished(tmp_path: Path) -> None:
     assert len(answers[0].json()["predictions"]) == 40
 
 
+@pytest.mark.slow
 def test_an_idle_service_stops_at_once(tmp_path: Path) -> None:
     with service_process(tmp_path, grace=600) as (running, address), httpx.Client() as client:
         assert client.get(f"{address}/readyz").status_code == 200  # and the connection stays open
@@ -43,6 +45,7 @@ def test_an_idle_service_stops_at_once(tmp_path: Path) -> None:
         assert running.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [1, 2])
 def test_what_takes_longer_than_the_grace_time_does_not_hold_it_up(tmp_path: Path, signals: int) -> None:
     # With one signal the grace time ends it, with a second one the impatience.

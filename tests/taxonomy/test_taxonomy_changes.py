@@ -248,6 +248,7 @@ def test_suggestions_name_removed_and_added_labels_once() -> None:
         assert all(len(labels) > 1 for _, labels in found.split)
 
 
+@pytest.mark.slow
 def test_wide_families_take_no_time() -> None:
     """Of 5,000 removed and as many added siblings only names are looked at: 25 million pairs would take minutes."""
     old = Taxonomy([f"o{i}" for i in range(5000)], [-1] * 5000, [f"the old name {i}" for i in range(5000)])

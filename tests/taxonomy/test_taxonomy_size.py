@@ -91,6 +91,7 @@ def paths(parents: list[int]) -> str:
     return "\n".join(full)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [literature, table, flat_json, nested_json, node_lists, paths])
 def test_large_and_deep_tree_is_read_in_time(form, parents: list[int], tmp_path: Path, pace: float) -> None:
     file = tmp_path / "tree"
@@ -107,6 +108,7 @@ def test_large_and_deep_tree_is_read_in_time(form, parents: list[int], tmp_path:
     assert seconds < SECONDS * pace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".tsv"])
 def test_large_and_deep_tree_round_trips(suffix: str, parents: list[int], tmp_path: Path) -> None:
     ids = [f"n{index}" for index in range(LABELS)]

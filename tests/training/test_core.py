@@ -65,6 +65,7 @@ def from_folder(encoder: str, toy_data: Path, tmp_path_factory: pytest.TempPathF
     return HierarchicalClassifier.from_pretrained(result.model, device="cpu").backend.model.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_documents_from_memory_give_the_weights_that_the_folder_gives(
     way: str, encoder: str, toy_data: Path, from_folder: dict[str, torch.Tensor]
@@ -124,6 +125,7 @@ def test_a_set_of_documents_adds_ancestors() -> None:
     assert data.splits["train"] == [Document("a lens", (0, 1)), Document("a court", (2,))]
 
 
+@pytest.mark.slow
 def test_the_trainer_needs_nothing_but_model_arguments_and_documents(
     encoder: str, toy_data: Path, tmp_path: Path
 ) -> None:

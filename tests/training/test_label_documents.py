@@ -73,6 +73,7 @@ def test_they_are_trained_on_by_default_and_not_in_the_presets(
     assert label_counts(tokens["train"], len(folder.taxonomy)).sum() == sum(map(len, tokens["train"]["labels"]))
 
 
+@pytest.mark.slow
 def test_a_run_says_how_many_there_were(make_encoder, toy_data: Path, tmp_path: Path, taxonomy) -> None:
     train(make_run(make_encoder("bert"), toy_data, tmp_path / "run"))
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())

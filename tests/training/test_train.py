@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
+from support.learned import StopWhenLearned
 
 
 def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -37,6 +38,7 @@ def encoder(make_encoder) -> str:
     return make_encoder("bert")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["flat", "hgclr"])
 def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Path, architecture: str) -> None:
     """Train and dev are the same documents, so that perfect scores mean that they were learned."""
@@ -47,12 +49,13 @@ def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Pat
     model = {"architecture": architecture, "keep_at_least": 2, "classifier_dropout": 0.0}
     run = make_run(still, data, tmp_path / "run", model, epochs=100, patience=100, batch_size=4)
     run.data.limit = run.data.dev_limit = 32
-    metrics = train(run).metrics
+    metrics = train(run, callbacks=[StopWhenLearned()]).metrics
     assert metrics["dev"]["micro"]["f1"] == 1.0
     assert metrics["dev"]["macro"]["f1"] == 1.0
     assert "test" not in metrics
 
 
+@pytest.mark.slow
 def test_train_save_load_predict(encoder: str, toy_data: Path, tmp_path: Path, taxonomy) -> None:
     result = train(make_run(encoder, toy_data, tmp_path / "run", epochs=15))
     classifier = HierarchicalClassifier.from_pretrained(result.model)
@@ -69,6 +72,7 @@ def test_train_save_load_predict(encoder: str, toy_data: Path, tmp_path: Path, t
     assert again == make_run(encoder, toy_data, tmp_path / "run", epochs=15)
 
 
+@pytest.mark.slow
 def test_the_history_has_scores_loss_terms_and_the_kept_share(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     model = {"keep_fraction": 0.5, "keep_at_least": 0, "keep_special_tokens": False}
     history = train(make_run(encoder, toy_data, tmp_path / "run", model)).metrics["history"]
@@ -79,6 +83,7 @@ def test_the_history_has_scores_loss_terms_and_the_kept_share(encoder: str, toy_
         assert 0.5 <= row["kept"] < 0.6  # half of each text, rounded up
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_weights_and_another_does_not(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         train(make_run(encoder, toy_data, tmp_path / name, seed=seed))
@@ -98,6 +103,7 @@ class Kill(TrainerCallback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [False, True])
 def test_a_killed_run_goes_on_to_the_same_weights(encoder: str, toy_data: Path, tmp_path: Path, damage: bool) -> None:
     train(make_run(encoder, toy_data, tmp_path / "whole", epochs=4))
@@ -115,6 +121,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(encoder: str, toy_data: Path, 
     assert histories[0] == histories[1]
 
 
+@pytest.mark.slow
 def test_gradient_accumulation_equals_the_larger_batch(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     """Without dropout and without in-batch negatives, two halves of a batch must give the whole batch's step."""
     model = {"architecture": "flat", "classifier_dropout": 0.0, "encoder": _without_dropout(encoder, tmp_path)}
@@ -134,6 +141,7 @@ def _without_dropout(encoder: str, tmp_path: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     run = make_run(encoder, toy_data, tmp_path / "run", epochs=1)
     train(run)
@@ -141,6 +149,7 @@ def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, tmp_path: Path) 
         train(run)
 
 
+@pytest.mark.slow
 def test_a_missing_dev_split_can_be_held_out_of_train(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     data = shutil.copytree(toy_data, tmp_path / "data")
     (data / "dev.jsonl.gz").unlink()
@@ -152,6 +161,7 @@ def test_a_missing_dev_split_can_be_held_out_of_train(encoder: str, toy_data: Pa
     assert train(run).metrics["documents"] == {"train": 72, "dev": 24, "test": 24}
 
 
+@pytest.mark.slow
 def test_bad_rows_stop_a_run_or_are_kept_aside(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     data = shutil.copytree(toy_data, tmp_path / "data")
     (data / "dev.jsonl.gz").unlink()
@@ -166,12 +176,14 @@ def test_bad_rows_stop_a_run_or_are_kept_aside(encoder: str, toy_data: Path, tmp
     assert json.loads(record)["row"] == 2
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     run = make_run(encoder, toy_data, tmp_path / "run", epochs=3, learning_rate=1e25, max_gradient_norm=0)
     with pytest.raises(HGCLRError, match=r"the loss is (nan|inf) at step \d+; lower training.learning_rate"):
         train(run)
 
 
+@pytest.mark.slow
 def test_training_on_starts_where_the_first_run_ended(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     first = train(make_run(encoder, toy_data, tmp_path / "first", epochs=15))
     settings = {
@@ -188,6 +200,7 @@ def test_training_on_starts_where_the_first_run_ended(encoder: str, toy_data: Pa
         RunConfig.model_validate(settings | {"model": {"start": first.model, "encoder": encoder}})
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_every_loss_term(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -198,6 +211,7 @@ def test_tensorboard_gets_every_loss_term(encoder: str, toy_data: Path, tmp_path
     assert len(events.Scalars("eval/macro_f1")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
 @pytest.mark.parametrize("preset", ["paper", "published"])
 def test_presets_train_on_other_encoders(make_encoder, toy_data: Path, tmp_path: Path, kind: str, preset: str) -> None:

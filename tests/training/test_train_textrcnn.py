@@ -48,6 +48,7 @@ def own_numbers(words) -> set[str]:
     return {word for word in words if word.startswith("own")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["flat", "hgclr"])
 def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Path, architecture: str) -> None:
     data = shutil.copytree(toy_data, tmp_path / "data")
@@ -73,6 +74,7 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
 
 
+@pytest.mark.slow
 def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path) -> None:
     first = train(make_run(toy_data, tmp_path / "first", epochs=1))
     settings = {"data": {"path": toy_data}, "model": {"start": first.training_model}, "output": tmp_path / "second"}
@@ -87,6 +89,7 @@ def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path) -> No
         train(RunConfig.model_validate(settings))
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_model(toy_data: Path, tmp_path: Path) -> None:
     for name in "ab":
         train(make_run(toy_data, tmp_path / name, epochs=1))
@@ -130,6 +133,7 @@ def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_p
     assert all(unknown in row for row in tokens["dev"]["input_ids"])
 
 
+@pytest.mark.slow
 def test_word_vectors_are_the_start(toy_data: Path, tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("lens " + "1.5 " * 50 + "\n[PAD] " + "9 " * 50 + "\nunheard " + "3 " * 50 + "\natom " + "-2 " * 50)

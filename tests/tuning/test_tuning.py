@@ -262,6 +262,7 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
         tune(run, grid(run))
 
 
+@pytest.mark.slow
 def test_a_study_is_opened_where_the_system_has_no_fcntl(tmp_path: Path) -> None:
     program = """
 import sys
@@ -302,6 +303,7 @@ def test_bad_seeds_are_refused(run: RunConfig, seeds: list[int]) -> None:
         tune(run, grid(run), seeds=seeds)
 
 
+@pytest.mark.slow
 def test_the_files(run: RunConfig, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/hgclr", "tune", "/a/b/c.yaml", "--set", "data.path=/d/e", "--grid"])
     result = tune(run, grid(run, lambdas=[0.05, 0.1], gammas=[0.01, 0.02]))
@@ -337,6 +339,7 @@ def test_a_plot_that_cannot_be_drawn_is_a_note(run: RunConfig, stub: Stub) -> No
     assert (run.output / "plots" / "history.png").exists()
 
 
+@pytest.mark.slow
 def test_the_heat_map_has_every_value_in_its_place(run: RunConfig, stub: Stub) -> None:
     tune(run, grid(run, lambdas=[0.3, 0.1], gammas=[0.02, 0.01]))
     picture = (run.output / "plots" / "grid.svg").read_text()
@@ -351,6 +354,7 @@ def test_keeping_by_share_takes_the_threshold_away(run: RunConfig) -> None:
     assert with_parameters(by_share, {GAMMA: 0.02}).model.overrides == {"label_heads": 4, "keep_threshold": 0.02}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_plots")
 def test_trials_are_scored_on_dev_only_and_the_best_config_trains(run: RunConfig, monkeypatch) -> None:
     """Real training: no number about test in what a search leaves, and none of its models."""

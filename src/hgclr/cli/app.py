@@ -37,10 +37,10 @@ FORMER_OPTIONS = {"--sure": "--abstain-below"}
 
 
 class Commands(TyperGroup):
-    """Turn our errors into one line on standard error and exit code 2, and former names of options into their own."""
+    """Turn our errors into one line on standard error and exit code 2, and former option names into present ones."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; of that of a command its name only."""
+        """Replace former option names, with a notice, before the command line is parsed."""
         end = args.index("--") if "--" in args else len(args)
         for place, argument in enumerate(args[:end]):
             former, equals, value = argument.partition("=")
@@ -50,7 +50,6 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command."""
         try:
             return super().invoke(ctx)
         except HGCLRError as error:
@@ -88,9 +87,9 @@ def print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is being done.")] = False,
     version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", help="Print the version and stop.", callback=print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Sort text into a tree of labels.

@@ -101,7 +101,7 @@ def quiet_libraries() -> None:
 
 
 def find_folder(model: str) -> Path:
-    """Return the folder of a model; torch and transformers, whose import takes seconds, only if it needs them."""
+    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it."""
     from hgclr.errors import require_extra
     from hgclr.inference.loading import find_model, is_onnx
 
@@ -113,7 +113,7 @@ def find_folder(model: str) -> Path:
 
 
 def open_classifier(model: str) -> HierarchicalClassifier:
-    """Load a model."""
+    """Load a model for prediction, by folder or hub name."""
     from hgclr.inference import HierarchicalClassifier
 
     return HierarchicalClassifier.from_pretrained(find_folder(model))

@@ -115,7 +115,7 @@ def compare(
     from hgclr.cli.console import Console
     from hgclr.cli.tables import comparison_table
     from hgclr.evaluation.comparison import compare as compare_reports
-    from hgclr.evaluation.comparison_page import write_comparison
+    from hgclr.evaluation.pages import write_comparison
     from hgclr.evaluation.report_plots import check_report
     from hgclr.files import write_json
     from hgclr.provenance import command_line

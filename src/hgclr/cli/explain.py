@@ -23,12 +23,14 @@ def explain(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain.")] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Texts instead, one a line; '-': from standard input."),
+        typer.Option(
+            "--input", metavar="FILE", help="Read the texts from a file, one per line; '-' reads standard input."
+        ),
     ] = None,
     method: Annotated[
         Literal["auto", "integrated", "gradient", "occlusion", "attention"],
         typer.Option(
-            help="integrated: gradient × input, averaged on the way from a text without words, whose sum is the logit;"
+            help="integrated: gradient × input, averaged on the way from an empty text, which sums to the logit;"
             " gradient: gradient × input at the text alone, fast and often misleading; occlusion: leave each word out,"
             " for any model; attention: the token-label attention of HGCLR, MODEL being its folder 'training-model'."
             " auto: integrated, or occlusion for ONNX."
@@ -38,19 +40,20 @@ def explain(
         list[str] | None,
         typer.Option(
             "--label",
-            help="Explain this label, an id or a path, given or not; default: those that are given, up to 12.",
+            help="Explain this label (an id or a path), predicted or not; default: the predicted labels, up to 12.",
         ),
     ] = None,
     keep: Annotated[
-        float, typer.Option(help="Share of the words with which to see whether they alone would do.")
+        float, typer.Option(help="Share of the words to keep when testing whether they alone give the same labels.")
     ] = 0.3,
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
     abstain_below: AbstainBelow = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-': to standard output.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-' writes to standard output."),
     ] = None,
 ) -> None:
     """Show the words that carry each label of a text, and whether those words alone would be given the same labels.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["figure3", "figure5"]
 
-Output = Annotated[Path, typer.Option(metavar="DIR", help="Where to write; other files there stay.")]
-Seed = Annotated[int, typer.Option(min=0, help="Decides everything random.")]
+Output = Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to; other files in it are kept.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 
 
 def figure5(
@@ -82,19 +82,22 @@ def figure3(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder to take documents from.")] = None,
     split: Annotated[str, typer.Option(help="Which split of it: train, dev or test.")] = "test",
     documents: Annotated[int, typer.Option(min=1, help="How many documents of it, drawn at random.")] = 5,
-    text: Annotated[list[str] | None, typer.Option(help="A text instead; repeatable. Needs --labels.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A text to use instead of documents; repeatable. Needs --labels.")
+    ] = None,
     source: Annotated[
-        Path | None, typer.Option("--input", metavar="FILE", help="Texts instead, one a line. Needs --labels.")
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="A file of texts to use instead, one per line. Needs --labels."),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Labels of every text, ids or paths with ';' between; their ancestors are added."),
+        typer.Option(help="Labels of every text: ids or paths, separated by ';'; their ancestors are added."),
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws to show one by one.")] = 3,
-    samples: Annotated[int, typer.Option(min=2, help="Draws over which to say how often a token is kept.")] = 100,
+    samples: Annotated[int, typer.Option(min=2, help="Draws from which to estimate how often a token is kept.")] = 100,
     keep_fraction: Annotated[
         float | None,
-        typer.Option(help="Keep this share of the tokens, instead of what the model was trained with."),
+        typer.Option(help="Keep this share of the tokens instead of the share the model was trained with."),
     ] = None,
     seed: Seed = 0,
 ) -> None:

@@ -42,7 +42,8 @@ Number = TypeVar("Number", int, float)
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="Folder 'model' that hgclr train wrote, folder that hgclr export wrote, or a hub name."
+        metavar="MODEL",
+        help="The folder 'model' written by hgclr train, a folder written by hgclr export, or a hub name.",
     ),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
@@ -50,7 +51,8 @@ AddAncestors = Annotated[
     bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
 ]
 Threshold = Annotated[
-    float | None, typer.Option(min=0.0, max=1.0, help="Probability above which a label is given; default: the model's.")
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Probability above which a label is predicted; default: the model's."),
 ]
 # The library's rules, repeated so that help pages need no numpy.
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
@@ -81,13 +83,13 @@ Decode = Annotated[
         " its parent; best-path: one path; top-k-paths: --paths of them."
     ),
 ]
-Paths = Annotated[int | None, typer.Option(min=1, help="Paths that top-k-paths gives; default: the model's.")]
+Paths = Annotated[int | None, typer.Option(min=1, help="Number of paths for top-k-paths; default: the model's.")]
 AbstainBelow = Annotated[
     float | None,
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Stop at the parent of a label less probable than this; it is listed as abstained.",
+        help="Stop above a label less probable than this, and list it as abstained.",
     ),
 ]
 Settings = Annotated[
@@ -118,8 +120,8 @@ class Reading:
 
     text_column: TextColumn = "text"
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels"
-    label_separator: Annotated[str, typer.Option(help="Between labels that are one string, as in CSV.")] = ";"
-    path_separator: Annotated[str, typer.Option(help="Between the names of a label given as a path.")] = " > "
+    label_separator: Annotated[str, typer.Option(help="Separator between labels in one string, as in CSV.")] = ";"
+    path_separator: Annotated[str, typer.Option(help="Separator between the names of a label given as a path.")] = " > "
     add_ancestors: AddAncestors = False
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:

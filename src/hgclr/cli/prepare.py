@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "build_icd10cm_with_bar", "show_summary"]
 
-app = typer.Typer(no_args_is_help=True, help="Turn a corpus as its publisher hands it out into a data folder.")
+app = typer.Typer(no_args_is_help=True, help="Turn a corpus, as its publisher distributes it, into a data folder.")
 PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"
 Output = Annotated[Path, typer.Option(metavar="DIR", help="Data folder to write; an earlier build is replaced.")]
 
@@ -73,7 +73,7 @@ def nyt(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The literature's label list, one path such as Top/News/Sports a line; "
+            help="The literature's label list, one path such as Top/News/Sports per line; "
             "default: nyt_label.vocab in the folder of --ids.",
         ),
     ] = None,
@@ -132,12 +132,12 @@ def rcv1(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Take the documents of this list (rcv1v2-ids.dat[.gz], one id a line) instead of all that have a "
+            help="Take the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all that have a "
             "topic and a region.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that read; default: one for each core, at most 4.")
+        int | None, typer.Option(min=1, help="Number of reading processes; default: one per core, at most 4.")
     ] = None,
 ) -> None:
     """Prepare RCV1-V2: Reuters news, 103 topics in a tree of four levels."""
@@ -156,7 +156,8 @@ def arxiv(
     source: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="arxiv-metadata-oai-snapshot.json; .gz, or .zip as Kaggle hands it out, will do."
+            metavar="FILE",
+            help="arxiv-metadata-oai-snapshot.json, plain, as .gz, or as the .zip that Kaggle distributes.",
         ),
     ],
     output: Output,
@@ -165,11 +166,11 @@ def arxiv(
     per_category: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Take at most so many papers of one primary category, picked by hash. Reads the file twice."
+            min=1, help="Take at most this many papers of each primary category, picked by hash. Reads the file twice."
         ),
     ] = None,
     primary_only: Annotated[
-        bool, typer.Option("--primary-only", help="One path a paper: that of its primary category.")
+        bool, typer.Option("--primary-only", help="Keep one path per paper: that of its primary category.")
     ] = False,
     dev_share: Annotated[
         float | None, typer.Option(help="Share of papers drawn for dev, by hash of the id; default 0.1.")
@@ -180,7 +181,7 @@ def arxiv(
         _day_option("Split by date, not by hash: earlier papers are for training, later ones for dev."),
     ] = None,
     test_from: Annotated[datetime | None, _day_option("First day of test, with --dev-from.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides what is drawn and picked by hash.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for what is drawn and picked by hash.")] = 0,
 ) -> None:
     """Turn arXiv's metadata into a data folder: title and abstract in, group, archive and category out.
 
@@ -213,7 +214,7 @@ def icd10cm(
             help="How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.",
         ),
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Decides which text goes to which split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed that decides which text goes to which split.")] = 0,
 ) -> None:
     """Build ICD-10-CM, the code book of diagnoses: wording of a diagnosis in, its place in the book out.
 
@@ -284,7 +285,8 @@ def fasttext(
     output: Output,
     files: FormatFiles,
     path_separator: Annotated[
-        str, typer.Option(help="Between the names of a label that is a path; 'none' if labels are plain names.")
+        str,
+        typer.Option(help="Separator between the names of a label that is a path; 'none' if labels are plain names."),
     ] = "/",
     label_prefix: Annotated[str, typer.Option(help="What marks a word as a label.")] = "__label__",
 ) -> None:

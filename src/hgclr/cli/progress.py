@@ -43,18 +43,15 @@ class TrainingProgress(TrainerCallback):
         self._bar.stop()
 
     def on_documents(self, count: int) -> None:
-        """Count documents tokenised."""
         self._bar.advance(self._documents, count)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Begin to count steps."""
         self._bar.remove_task(self._documents)
         self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Count a step."""
         if self._steps is not None:
             self._bar.update(self._steps, completed=state.global_step)
 

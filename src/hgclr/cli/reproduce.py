@@ -49,10 +49,13 @@ class Shared:
     data: Annotated[Path, typer.Option(metavar="DIR", help="Data folder with train, dev, test and a taxonomy.")]
     encoder: Annotated[str, typer.Option(metavar="NAME", help="Pretrained encoder; see hgclr encoders list.")]
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where tables and runs go, and where done runs are found.")
+        Path, typer.Option(metavar="DIR", help="Folder for tables and runs; finished runs in it are used again.")
     ]
     rows: Annotated[
-        str | None, typer.Option(metavar="KEY,KEY,…", help="Only these rows, or extra ones; the keys stand above.")
+        str | None,
+        typer.Option(
+            metavar="KEY,KEY,…", help="Run only these rows, extra ones included; their keys are listed above."
+        ),
     ] = None
     budget: Annotated[
         str | None,
@@ -126,7 +129,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         preset: Preset = "default",
         corpus: Corpus = "wos",
         keep_models: Annotated[
-            bool, typer.Option("--keep-models", help="Leave the trained models in the runs' folders.")
+            bool, typer.Option("--keep-models", help="Keep the trained models in the runs' folders.")
         ] = False,
     ) -> None:
         from hgclr.cli.console import Console

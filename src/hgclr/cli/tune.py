@@ -39,14 +39,15 @@ def tune(
         ),
     ] = False,
     trials: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Let Optuna choose N trials, those already made included.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Let Optuna choose N trials in all, including those already run."),
     ] = None,
     lambdas: Annotated[
         str | None, typer.Option(metavar="A,B,…", help="With --grid: the contrastive weights.  [default: .05,.1,.3]")
     ] = None,
     gammas: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help="With --grid: the thresholds of keeping.  [default: .001,.002,.005,.02]"),
+        typer.Option(metavar="A,B,…", help="With --grid: the keep thresholds (gamma).  [default: .001,.002,.005,.02]"),
     ] = None,
     fractions: Annotated[
         str | None,
@@ -64,12 +65,12 @@ def tune(
         str | None, typer.Option(metavar="1,2,…", help="Train each trial with each seed and take the mean.")
     ] = None,
     metric: Annotated[
-        Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to raise, that of each run's best epoch.")
+        Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to maximise, taken at each run's best epoch.")
     ] = "macro_f1",
     settings: Settings = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to write; by default runs/, the name of CONFIG and -tuning."),
+        typer.Option(metavar="DIR", help="Output folder; default: runs/NAME-tuning, where NAME is that of CONFIG."),
     ] = None,
 ) -> None:
     """Search for settings on dev: a grid over the paper's lambda and gamma, or Optuna over a wider space.

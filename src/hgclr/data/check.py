@@ -138,14 +138,14 @@ def check(
 
 
 class DataFinding(NamedTuple):
-    """What the owner of the data should know: a warning is most likely a mistake, a note may be as it should be."""
+    """Something to know about the data: a warning is most likely a mistake, a note may well be intended."""
 
     kind: Literal["warning", "note"]
     text: str
 
 
 def findings(report: CheckReport) -> list[DataFinding]:
-    """Return what is worth knowing about a folder, what weighs most first; bad rows and empty splits apart."""
+    """Return what is worth knowing about a folder, most important first, apart from bad rows and empty splits."""
     warnings = [
         f"{_count(count, 'text is', 'texts are')} in both {first} and {second}"
         for (first, second), count in report.shared_texts.items()

@@ -27,7 +27,7 @@ FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
 
 @dataclass(slots=True)
 class CorpusSummary:
-    """What became of a corpus: its folder, the documents written by split, and those that were not by reason."""
+    """What became of a corpus: its folder, the documents written, by split, and those left out, by reason."""
 
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))

@@ -39,7 +39,7 @@ class DataPlot(NamedTuple):
 
 
 def require_plots() -> None:
-    """Raise the hint how to install what plots need, if it is not there.
+    """Raise an error that says how to install what plots need, if it is missing.
 
     Raises:
         MissingExtraError: if matplotlib is not installed.

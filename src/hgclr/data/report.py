@@ -90,7 +90,7 @@ def level_rows(statistics: Statistics) -> Rows:
 
 
 def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
-    """Return what is to be said of tree, labels and documents, each as name and text."""
+    """Return facts about the tree, the labels and the documents, each as name and text."""
     where = statistics.reference
     frequency, paths, documents = statistics.frequency(), statistics.together("paths"), statistics.documents
     median, below_10 = f"{_half(frequency.median)} at the median", f"{frequency.below_10:,} with fewer than 10"
@@ -124,7 +124,7 @@ def _tree(statistics: Statistics) -> str:
 
 
 def percent(count: int, total: int) -> str:
-    """Return a share in per cent; what is not nothing is not shown as nothing."""
+    """Return a share as a percentage; a share above 0 is never shown as 0."""
     share = 100 * count / (total or 1)
     return "< 0.1 %" if 0 < share < 0.1 else "> 99.9 %" if 99.9 < share < 100 else f"{share:.1f} %"
 

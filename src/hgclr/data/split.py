@@ -402,7 +402,7 @@ def deal_evenly(pairs: LabelledTexts, shares: NDArray[np.float64], *, seed: int)
 
 
 def deal_at_random(texts: int, shares: NDArray[np.float64], *, seed: int) -> NDArray[np.int64]:
-    """Return a split for each text, whatever its labels; the shares of the splits add up to 1."""
+    """Return a split for each text, regardless of its labels; the shares of the splits add up to 1."""
     ends = np.rint(np.cumsum(shares) * texts).astype(np.int64)
     dealt = np.empty(texts, dtype=np.int64)
     dealt[np.random.default_rng(seed).permutation(texts)] = np.searchsorted(ends, np.arange(texts), side="right")
@@ -410,7 +410,7 @@ def deal_at_random(texts: int, shares: NDArray[np.float64], *, seed: int) -> NDA
 
 
 def give_train_every_label(pairs: LabelledTexts, dealt: NDArray[np.int64]) -> None:
-    """Move to train, in place, one text of each label that has none there: it could not be learned otherwise."""
+    """Move one text of each label that has none in train there, in place: it could not be learned otherwise."""
     order = np.argsort(pairs.label, kind="stable")
     texts = pairs.text[order]
     starts = np.searchsorted(pairs.label[order], np.arange(pairs.labels + 1))

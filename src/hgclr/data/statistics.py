@@ -1,4 +1,4 @@
-"""Describe a data folder in numbers: the paper's Table 1 row and what else decides how hard it is."""
+"""Describe a data folder in numbers: the paper's Table 1 row, and what else makes it easy or hard."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def describe(
 
 
 def token_lengths(encoder: str) -> TokenLengths | None:
-    """Return what counts the tokens of texts, the special ones included, however long the texts are.
+    """Return a function that counts the tokens of texts of any length, special tokens included.
 
     Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
 

@@ -43,11 +43,9 @@ class Histogram:
         self.counts = Counter(values)
 
     def add(self, value: int) -> None:
-        """Count one value."""
         self.counts[value] += 1
 
     def update(self, values: Iterable[int]) -> None:
-        """Count several values."""
         self.counts.update(values)
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -57,7 +55,6 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """How many values were counted."""
         return self.counts.total()
 
     @property
@@ -139,7 +136,6 @@ class SplitSurvey:
 
     @property
     def documents(self) -> int:
-        """The number of good rows."""
         return self.words.total
 
     @property

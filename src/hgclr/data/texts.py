@@ -1,4 +1,4 @@
-"""Find texts that stand several times in a data folder, and those of them whose labels differ."""
+"""Find texts that occur several times in a data folder, and those among them whose labels differ."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Conflict", "TextMarks", "conflicting_texts", "first_conflicts", "sha
 
 
 def text_hash(text: str) -> int:
-    """Return 8 bytes of hash of a text without regard to case, white space and character composition."""
+    """Return an 8-byte hash of a text that ignores case, white space and character composition."""
     normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
     return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
 
 
 def stable_hash(*parts: object) -> int:
-    """Return 64 bits that are the same for the same parts in every run; other parts give other bits."""
+    """Return a 64-bit hash of the parts that is the same in every run."""
     digest = hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
@@ -36,7 +36,6 @@ class TextMarks:
         self._texts, self._labels = array("Q"), array("q")
 
     def add(self, document: Document) -> None:
-        """Remember one document."""
         self._texts.append(text_hash(document.text))
         self._labels.append(hash(document.labels))
 
@@ -65,7 +64,7 @@ class Conflict(NamedTuple):
 
 
 def shared_texts(marks: Mapping[str, TextMarks]) -> dict[tuple[str, str], int]:
-    """Return for each pair of splits with texts in common how many different texts those are."""
+    """Return, for each pair of splits that share texts, the number of distinct texts they share."""
     different = {name: np.unique(split.texts) for name, split in marks.items()}
     shared = {}
     for first, second in combinations(different, 2):

@@ -171,7 +171,7 @@ def calibrated(logits: Logits, calibration: Calibration | None) -> NDArray[np.fl
 
 
 def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
-    """Return probabilities in the place of logits: a window of them may be large."""
+    """Return the sigmoid of logits, computed in place: a window of them may be large."""
     np.negative(logits, out=logits)
     np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
     np.exp(logits, out=logits)

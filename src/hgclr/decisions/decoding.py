@@ -188,7 +188,7 @@ def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.flo
 
 
 def take_log_odds(probabilities: NDArray[np.float32]) -> None:
-    """Put log odds in the place of probabilities: more arrays of this size would be fetched from the system anew."""
+    """Replace probabilities by their log odds in place: another array of this size would cost time to allocate."""
     np.clip(probabilities, SMALLEST, 1 - SMALLEST, out=probabilities)
     probabilities /= 1 - probabilities
     np.log(probabilities, out=probabilities)

@@ -67,7 +67,7 @@ class Decisions:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """What applies rule and thresholds."""
+        """The decoder that applies rule and thresholds."""
         return Decoder(
             self.taxonomy, self.rule, self.thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes
         )
@@ -80,7 +80,7 @@ class Decisions:
         paths: int | None = None,
         abstain_below: float | None = None,
     ) -> Decisions:
-        """Return these decisions with what is given in the place of what is here."""
+        """Return a copy of these decisions with the given values replaced."""
         wanted = {"rule": rule, "thresholds": threshold, "paths": paths, "abstain_below": abstain_below}
         changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
         return replace(self, **changes) if changes else self

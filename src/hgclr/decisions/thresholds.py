@@ -251,11 +251,11 @@ def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
 
 
 def weighed(metric: Metric, micro: Amount, macro: Amount) -> Amount:
-    """Return what counts, from Micro- and Macro-F1."""
+    """Return the score to maximise, from Micro- and Macro-F1."""
     return (micro + macro) / 2 if metric == "both" else micro if metric == "micro" else macro
 
 
 def log_odds(probability: float) -> float:
-    """Return ``log p / (1 - p)``, of 0 and 1 that of a number close to them."""
+    """Return ``log(p / (1 - p))``; 0 and 1 are first moved slightly inside."""
     inside = min(max(probability, 1e-9), 1 - 1e-9)
     return float(np.log(inside / (1 - inside)))

@@ -74,12 +74,12 @@ class Quality:
 
     @classmethod
     def of(cls, scores: MultiLabelScores) -> Quality:
-        """Return the quality that was counted."""
+        """Take the quality from scores that were counted."""
         micro = scores.micro()
         return cls(micro.f1, scores.macro().f1, micro.precision, micro.recall, scores.subset_accuracy())
 
     def by(self, metric: Metric) -> float:
-        """Return what counts."""
+        """Return the F1 to maximise under a metric."""
         return weighed(metric, self.micro_f1, self.macro_f1)
 
 

@@ -37,11 +37,11 @@ class Headline:
         return float(found)
 
     def shown(self, value: float) -> str:
-        """Return a value for people."""
+        """Format a value for display."""
         return shown_score(value) if self.unit == "percent" else f"{value:.4f}"
 
     def shown_difference(self, difference: float) -> str:
-        """Return a difference of two values for people, with its sign."""
+        """Format a difference of two values for display, with its sign."""
         return shown_difference(difference) if self.unit == "percent" else _signed(f"{difference:+.4f}")
 
 

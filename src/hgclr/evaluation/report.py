@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.decisions.settings import Decisions
+from hgclr.evaluation.pages import report_page
 from hgclr.evaluation.report_content import FILE, report_content
 from hgclr.evaluation.report_data import RESAMPLES, Collector
-from hgclr.evaluation.report_page import report_page
 from hgclr.evaluation.report_plots import check_report, draw_plots, json_file
 from hgclr.files import write_files
 from hgclr.hardware import machine

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.settings import FORMER_KEYS
 from hgclr.errors import InputError
-from hgclr.evaluation.report_data import Collector
-from hgclr.evaluation.report_errors import Example
+from hgclr.evaluation.report_data import Collector, Example
 from hgclr.metrics.frequency import by_frequency, frequency_thirds
 from hgclr.metrics.scores import LabelScores
 from hgclr.taxonomy import Taxonomy

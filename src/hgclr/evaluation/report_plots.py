@@ -50,7 +50,7 @@ def draw_plots(content: Content) -> list[Plot]:
 
 
 def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = SIZE) -> Plot:
-    """Return a plot that ``fill`` draws into an empty figure; it returns what is to be seen, in words."""
+    """Return a plot that ``fill`` draws into an empty figure; ``fill`` returns a description of it in words."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What all exports share: open the model, write a folder whole or not at all, and hold it against the torch model."""
+"""What all exports share: open the model, write a folder whole or not at all, and check it against the torch model."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class LogitDifference:
 
 
 def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]:
-    """Return real texts as ids and mask, (B, L): label names, longer texts made of them, and those that are given.
+    """Return real texts as ids and mask, (B, L): label names, longer texts made of them, and the given texts.
 
     Lengths go from the shortest there can be to the longest that is read, in batches with much padding, with none, and
     of one text.

@@ -57,7 +57,7 @@ class OnnxExport:
 
 
 def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> OnnxExport:
-    """Write a model as an ONNX graph with tokenizer and configuration, and hold it against torch.
+    """Write a model as an ONNX graph with tokenizer and configuration, and check it against torch.
 
     Args:
         model: a folder that ``hgclr train`` wrote, or a hub name.

@@ -117,7 +117,6 @@ class OnnxBackend:
 
     @property
     def label_count(self) -> int:
-        """Return K."""
         count: int = self.session.get_outputs()[0].shape[1]
         return count
 

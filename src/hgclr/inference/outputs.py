@@ -26,8 +26,7 @@ class LabelledDocument(Protocol):
     """A document with its labels."""
 
     @property
-    def text(self) -> str:
-        """The text."""
+    def text(self) -> str: ...
 
     @property
     def labels(self) -> tuple[int, ...]:

@@ -102,7 +102,6 @@ class HierarchicalConfig(PreTrainedConfig):
 
     @property
     def taxonomy(self) -> Taxonomy:
-        """The label tree."""
         if self.id2label is None or self.label_parents is None:
             raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
         by_index = {int(index): label for index, label in self.id2label.items()}

@@ -37,7 +37,6 @@ class MemoryNeed:
 
     @property
     def total(self) -> int:
-        """All bytes."""
         return self.state + self.batch
 
 

@@ -78,9 +78,14 @@ def run_curves(
         check_runs(table, some, plans[size][1], chosen)
     refused: dict[tuple[int | None, str, int], str] = {}
 
+    last: Curves | None = None
+
     def written() -> Curves:
+        nonlocal last
         curves = collect_curves(plans, table.choose(chosen), refused, command)
-        _write(curves, experiment.output)
+        if curves != last:  # a run that was there already changes nothing
+            _write(curves, experiment.output)
+            last = curves
         return curves
 
     for size, (some, plan) in plans.items():

@@ -228,7 +228,7 @@ class Taxonomy:
         return branch_sums(self._parents, self._levels, values)
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
-        """Return the labels of a document that none of its other labels is below of, in their order."""
+        """Return the labels at which a document's paths end, in their order."""
         labels = list(labels)
         above = {self._parent_list[label] for label in labels}
         return [label for label in labels if label not in above]
@@ -238,7 +238,7 @@ class Taxonomy:
         return any(end not in self._leaf_set for end in self.path_ends(labels))
 
     def path_end_matrix(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a copy of a label matrix, (N, K), that keeps the labels of which no child is given."""
+        """Return a copy of a label matrix, (N, K), that keeps only the labels without a child in the same row."""
         ends = matrix.copy()
         rows, labels = np.nonzero(matrix)
         parents = self._parents[labels]

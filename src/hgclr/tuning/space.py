@@ -1,4 +1,4 @@
-"""What a search may turn: a grid over lambda and gamma, whose values are ours, or a space for Optuna to explore."""
+"""What a search may vary: a grid over lambda and gamma, whose values are ours, or a space for Optuna to explore."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def grid(
 
 
 def default_space(run: RunConfig) -> Search:
-    """Return what is worth searching in HGCLR: how much is kept, how it is drawn, and how the losses are weighed.
+    """Return the settings of HGCLR worth searching: how much is kept, how it is drawn, and how the losses are weighted.
 
     The learning rate may differ from the recipe's by a factor of four. Where ``run`` keeps tokens by gamma, gamma is
     searched; else the share to keep and the least number of tokens.
