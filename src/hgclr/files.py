@@ -26,6 +26,7 @@ __all__ = [
     "atomic_folder",
     "cache_dir",
     "check_output",
+    "flush",
     "json_bytes",
     "open_regular",
     "read_bytes",
@@ -61,7 +62,7 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
         yield temporary
         _settle(temporary)
         temporary.replace(target)
-        _sync(target.parent)
+        flush(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -84,7 +85,7 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
             _settle(path)
         _settle(new)
         _put(new, target, holding / OLD)
-        _sync(target.parent)
+        flush(target.parent)
 
 
 def recover_folder(target: Path) -> None:
@@ -254,10 +255,10 @@ def _settle(path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
-    _sync(path)
+    flush(path)
 
 
-def _sync(path: Path) -> None:
+def flush(path: Path) -> None:
     """Flush a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -77,7 +77,7 @@ def survive_every_crash(
 
 
 def run_forked(work: Callable[[], None], log: Path) -> int:
-    """Run ``work`` in a fork; return 0, 1 if it raised, or minus the signal that ended it; ``log`` gets what it says."""
+    """Run ``work`` in a fork; return 0, 1 if it raised, or minus the signal that ended it; ``log`` keeps its output."""
     process = os.fork()
     if process:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,8 +21,6 @@ from hgclr.training.trainer import (
     HierarchicalTrainer,
     SortedByLength,
     StreamingScores,
-    latest_complete,
-    mark_complete,
 )
 
 
@@ -66,17 +63,6 @@ def test_a_collapse_is_named_with_its_cause(caplog: pytest.LogCaptureFixture) ->
         assert not caplog.records
         watch.on_evaluate(None, None, None, metrics={"eval_micro_f1": 0.0})
         assert cause in caplog.text
-
-
-def test_only_whole_checkpoints_are_resumed_from(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert latest_complete(tmp_path) is None
-    for step in (9, 10, 100):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-    for step in (9, 10):
-        mark_complete(tmp_path / f"checkpoint-{step}")
-    with caplog.at_level(logging.WARNING):
-        assert latest_complete(tmp_path) == tmp_path / "checkpoint-10"
-    assert "checkpoint-100 was not written to its end" in caplog.text
 
 
 def test_the_collator_pads_to_the_longest_and_spreads_labels() -> None:

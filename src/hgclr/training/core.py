@@ -27,6 +27,7 @@ from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.models.memory import check_batch
+from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
 from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
@@ -37,7 +38,6 @@ from hgclr.training.trainer import (
     HierarchicalTrainer,
     accelerate_on_cpu,
     as_tokens,
-    latest_complete,
     tensorboard,
 )
 
@@ -133,7 +133,7 @@ def fit(
             trainer, recipe = _make_trainer(
                 model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
             )
-            checkpoint = latest_complete(output / CHECKPOINTS) if resume else None
+            checkpoint = find_checkpoint(output / CHECKPOINTS) if resume else None
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)

@@ -38,8 +38,10 @@ from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.taxonomy import Taxonomy
+from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_complete
 
 __all__ = [
+    "BestCheckpoint",
     "CollapseWatch",
     "Collator",
     "Documents",
@@ -49,8 +51,6 @@ __all__ = [
     "StreamingScores",
     "accelerate_on_cpu",
     "as_tokens",
-    "latest_complete",
-    "mark_complete",
     "tensorboard",
 ]
 
@@ -135,6 +135,17 @@ class EarlyStop(TrainerCallback, ExportableState):
         }
 
 
+class BestCheckpoint(TrainerCallback):
+    """Look for the best checkpoint beside the others: the run may have been moved since its path was noted."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Note its path anew, which the Trainer takes for gone where there is nothing any more."""
+        if state.best_global_step:
+            state.best_model_checkpoint = str(Path(str(args.output_dir)) / f"checkpoint-{state.best_global_step}")
+
+
 class CollapseWatch(TrainerCallback):
     """Stop on a loss that is no number; warn when the model predicts nothing although training goes on."""
 
@@ -173,24 +184,6 @@ def tensorboard(folder: Path) -> TrainerCallback:
     from transformers.integrations.integration_utils import TensorBoardCallback
 
     return TensorBoardCallback(SummaryWriter(str(folder)))
-
-
-_MARK = "COMPLETE"
-
-
-def mark_complete(checkpoint: Path) -> None:
-    """Note in the folder that everything before this was written."""
-    (checkpoint / _MARK).touch()
-
-
-def latest_complete(folder: Path) -> Path | None:
-    """Return the newest checkpoint that was finished, or None; name the broken ones that are passed over."""
-    numbered = [(int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-*")]
-    for _, path in sorted(numbered, reverse=True):
-        if (path / _MARK).exists():
-            return path
-        logger.warning("%s was not written to its end; looking for an older one", path)
-    return None
 
 
 class Collator:
@@ -318,6 +311,9 @@ class HierarchicalTrainer(Trainer):
             processing_class,
             **options,
         )
+        self.add_callback(BestCheckpoint)
+        # The Trainer would delete an old checkpoint before the new one is marked.
+        self.checkpoint_limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.head_learning_rate = head_learning_rate or model.head_rate * args.learning_rate
         self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
 
@@ -384,5 +380,13 @@ class HierarchicalTrainer(Trainer):
         return SortedByLength(eval_dataset["length"])
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        if self.args.should_save and checkpoint.exists():  # it was passed over, or it would have been gone on from
+            delete_checkpoint(checkpoint)
+        self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
-        mark_complete(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+        self.accelerator.wait_for_everyone()  # each process writes its own random state
+        if self.args.should_save:
+            mark_complete(checkpoint)
+            best = self.state.best_model_checkpoint
+            delete_old(checkpoint, None if best is None else Path(best), self.checkpoint_limit)
