@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hgclr.errors import InputError
-
-if sys.platform != "win32":
-    import fcntl
+from hgclr.locks import take
 
 __all__ = [
     "atomic_file",
@@ -137,12 +135,7 @@ def _locked(folder: Path) -> Iterator[bool]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = True
-        except BlockingIOError:
-            ours = False
-        yield ours
+        yield take(descriptor)
     finally:
         os.close(descriptor)
 

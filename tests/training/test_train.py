@@ -142,14 +142,6 @@ def _without_dropout(encoder: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, tmp_path: Path) -> None:
-    run = make_run(encoder, toy_data, tmp_path / "run", epochs=1)
-    train(run)
-    with pytest.raises(InputError, match="holds a run already; give --resume"):
-        train(run)
-
-
-@pytest.mark.slow
 def test_a_missing_dev_split_can_be_held_out_of_train(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     data = shutil.copytree(toy_data, tmp_path / "data")
     (data / "dev.jsonl.gz").unlink()

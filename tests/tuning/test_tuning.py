@@ -258,7 +258,9 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
         raise AssertionError
 
     stub.score = tune_within
-    with pytest.raises(InputError, match="another process is tuning in"):
+    with pytest.raises(
+        InputError, match=r"process \d+ on .* has been tuning here since .*; wait, or give"
+    ):
         tune(run, grid(run))
 
 
@@ -266,8 +268,18 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
 def test_a_study_is_opened_where_the_system_has_no_fcntl(tmp_path: Path) -> None:
     program = """
 import sys
-sys.modules["fcntl"] = None  # as outside Unix
+import os
 from pathlib import Path
+from types import ModuleType
+sys.modules["fcntl"] = None  # as outside Unix
+windows = sys.modules["msvcrt"] = ModuleType("msvcrt")
+windows.LK_NBLCK, held = 2, set()
+def locking(descriptor, mode, length):
+    place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
+    if place in held:
+        raise PermissionError
+    held.add(place)
+windows.locking = locking
 from hgclr.errors import InputError
 from hgclr.tuning.trials import open_study
 with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
@@ -276,7 +288,8 @@ with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
         with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False):
             sys.exit("two at once")
     except InputError as error:
-        assert "another process is tuning in" in str(error), error
+        assert "has been tuning here since" in str(error), error
+held.clear()  # as when a descriptor is closed
 with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
     assert study.user_attrs["opened"]
 """

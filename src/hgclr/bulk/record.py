@@ -17,9 +17,11 @@ from hgclr.files import atomic_file
 from hgclr.inference.manifest import FILE as MANIFEST
 from hgclr.inference.manifest import READ
 
-__all__ = ["FILE", "RunRecord", "fingerprint", "identity"]
+__all__ = ["FILE", "LOCK", "RunRecord", "fingerprint", "identity"]
 
 FILE = ".hgclr-bulk.jsonl"
+LOCK = ".hgclr-bulk.lock"
+"""Held while a run writes: a second one would take its unfinished files for leftovers."""
 ANEW = "give another folder as --output, or label everything anew with --overwrite"
 
 

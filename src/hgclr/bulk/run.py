@@ -14,11 +14,12 @@ from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targ
 from hgclr.bulk.job import BulkJob, Label
 from hgclr.bulk.local import choose_workers, in_process, in_processes
 from hgclr.bulk.outputs import SEPARATOR, AddedColumns, open_writer
-from hgclr.bulk.record import RunRecord, fingerprint, identity
+from hgclr.bulk.record import LOCK, RunRecord, fingerprint, identity
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx
+from hgclr.locks import locked
 
 __all__ = ["BulkResult", "Progress", "predict_files"]
 
@@ -120,31 +121,32 @@ def predict_files(
         "--text-column": text_column,
         "choice of --skip-bad-rows": skip_bad_rows,
     }
-    record = RunRecord(folder, settings, overwrite=overwrite)
-    left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
-    sources, targets = [source for source, _ in left], {target for _, target in left}
-    kept = [target for _, target in pairs if target not in targets]
-    if kept:
-        logger.info("%d of %d files are finished already", len(kept), len(pairs))
-    if not left:
-        return BulkResult([], kept, 0, 0)
-    # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
-    place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
-    job = BulkJob(place, sources, text_column, changes, is_onnx(found))
-    run = _Run(record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
-    labelling: AbstractContextManager[Label]
-    if engine == "ray":
-        from hgclr.bulk.on_ray import on_ray
+    with locked(folder / LOCK, "labelling", remedy="wait until it is done, or give another --output"):
+        record = RunRecord(folder, settings, overwrite=overwrite)
+        left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
+        sources, targets = [source for source, _ in left], {target for _, target in left}
+        kept = [target for _, target in pairs if target not in targets]
+        if kept:
+            logger.info("%d of %d files are finished already", len(kept), len(pairs))
+        if not left:
+            return BulkResult([], kept, 0, 0)
+        # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
+        place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
+        job = BulkJob(place, sources, text_column, changes, is_onnx(found))
+        run = _Run(record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
+        labelling: AbstractContextManager[Label]
+        if engine == "ray":
+            from hgclr.bulk.on_ray import on_ray
 
-        labelling = on_ray(job, workers=workers, address=ray_address)
-    elif (count := choose_workers(classifier, sources, workers)) > 1:
-        labelling = in_processes(job, count)
-    else:
-        labelling = in_process(job, classifier)
-    with labelling as label:
-        for number, (source, target) in enumerate(left, 1):
-            run.file(number, source, target, label)
-    return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows)
+            labelling = on_ray(job, workers=workers, address=ray_address)
+        elif (count := choose_workers(classifier, sources, workers)) > 1:
+            labelling = in_processes(job, count)
+        else:
+            labelling = in_process(job, classifier)
+        with labelling as label:
+            for number, (source, target) in enumerate(left, 1):
+                run.file(number, source, target, label)
+        return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows)
 
 
 def _refuse_separators(classifier: HierarchicalClassifier, targets: Sequence[Path]) -> None:

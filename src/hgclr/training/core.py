@@ -134,6 +134,8 @@ def fit(
                 model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
             )
             checkpoint = find_checkpoint(output / CHECKPOINTS) if resume else None
+            if resume and checkpoint is None and any((output / CHECKPOINTS).glob("checkpoint-*")):
+                logger.warning("no checkpoint in %s is whole: training starts from the beginning", output)
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.files import read_bytes
+from hgclr.files import read_bytes, write_files
 
 __all__ = ["DataSettings", "ModelSettings", "Recipe", "RunConfig", "TrainingSettings", "make_recipe", "read_yaml"]
 
@@ -217,11 +217,12 @@ class RunConfig(_Section):
             raise InputError(_first_problem(error), path=path) from None
 
     def write(self, path: str | Path) -> None:
-        """Write the settings as YAML, readable by :meth:`read`."""
+        """Write the settings as YAML, readable by :meth:`read`, whole or not at all."""
         # What comes with the model to start from may not be given beside it.
         inherited = {"model": {"encoder", "preset"}} if self.model.start is not None else None
         tree = self.model_dump(mode="json", exclude_none=True, exclude=inherited)
-        Path(path).write_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path = Path(path)
+        write_files(path.parent, {path.name: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).encode()})
 
 
 def read_yaml(path: Path) -> Any:

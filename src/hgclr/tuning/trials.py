@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.errors import HGCLRError, InputError, MissingExtraError, require_extra
+from hgclr.locks import locked
 from hgclr.provenance import first_difference
 from hgclr.training import RunConfig, train
 from hgclr.tuning.space import Search, attributes, with_parameters
@@ -43,7 +44,6 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
         pruning: stop a trial that is below the median of the earlier ones at the same epoch.
     """
     require_extra("optuna", extra="tune", capability="Tuning")
-    import filelock
     import optuna
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
 
@@ -51,11 +51,7 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
     journal = folder / _JOURNAL
     if (folder / RUNS).exists() and not journal.exists():
         raise InputError(f"{folder} holds {RUNS} but no {_JOURNAL}", remedy="give another --output")
-    try:
-        held = filelock.FileLock(folder / _LOCK, blocking=False).acquire()
-    except filelock.Timeout:
-        raise InputError(f"another process is tuning in {folder}", remedy="wait, or give another --output") from None
-    with held:
+    with locked(folder / _LOCK, "tuning", remedy="wait, or give another --output"):
         # We are alone here, so what a killed process left behind is of no use to anybody: Optuna's own lock, for which
         # it would wait, and half a line, which it would not get past.
         Path(f"{journal}.lock").unlink(missing_ok=True)

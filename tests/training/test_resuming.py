@@ -1,0 +1,178 @@
+"""What is in an output folder, and what may go on there: the same run, with the same documents, by one process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+from hgclr.errors import InputError
+from hgclr.training import train
+from support.short_run import make_run
+
+
+class StopAfterSaving(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_save(self, args, state, control, **kwargs) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def encoder(make_encoder) -> str:
+    return make_encoder("bert")
+
+
+@pytest.fixture(scope="module")
+def finished(encoder: str, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("finished") / "run"
+    history = train(make_run(encoder, toy_data, output)).metrics["history"]
+    assert max(history, key=lambda epoch: epoch["macro_f1"])["epoch"] == 2
+    return output
+
+
+@pytest.fixture(scope="module")
+def stopped(encoder: str, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with all its checkpoints, killed before it saved its model."""
+    output = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(make_run(encoder, toy_data, output), callbacks=[StopAfterSaving(6)])
+    return output
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+OTHER = {
+    "training__seed": (3, "training.seed is 2 there and 3 here"),
+    "training__learning_rate": (1e-3, "training.learning_rate is 0.03 there and 0.001 here"),
+    "training__batch_size": (6, "training.batch_size is 12 there and 6 here"),
+    "training__epochs": (4, "training.epochs is 3 there and 4 here"),
+    "model__architecture": ("hgclr", "model.architecture is 'flat' there and 'hgclr' here"),
+    "model__max_length": (9, "model.max_length is None there and 9 here"),
+    "data__limit": (20, "data.limit is 24 there and 20 here"),
+}
+
+
+@pytest.mark.parametrize("changed", OTHER)
+@pytest.mark.parametrize("state", ["stopped", "finished"])
+def test_other_settings_are_refused_with_the_first_difference(
+    encoder: str, toy_data: Path, request: pytest.FixtureRequest, state: str, changed: str
+) -> None:
+    output = request.getfixturevalue(state)
+    before = files(output)
+    value, message = OTHER[changed]
+    with pytest.raises(InputError, match=f"holds a run with other settings: {message}; give the same settings"):
+        train(make_run(encoder, toy_data, output, **{changed: value}), resume=True)
+    assert files(output) == before
+
+
+def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path, tmp_path: Path) -> None:
+    data, output = shutil.copytree(toy_data, tmp_path / "data"), shutil.copytree(stopped, tmp_path / "run")
+    same = make_run(encoder, data, output)
+    same.write(output / "config.yaml")
+    with gzip.open(data / "dev.jsonl.gz", "rt") as file:
+        lines = file.read().splitlines()
+    rows = [json.loads(line) for line in lines]
+    rows[0]["text"] = "a"
+    (data / "dev.jsonl.gz").unlink()
+    (data / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match="began with another dev: 24 documents then, 24 now, and not the same; give"):
+        train(same, resume=True)
+    (data / "dev.jsonl").write_text("\n".join(lines[:-1]))
+    with pytest.raises(InputError, match="began with another dev: 24 documents then, 23 now; give the same data"):
+        train(same, resume=True)
+    assert not (output / "model").exists()
+
+
+def test_a_run_that_was_moved_ends_with_its_best_epoch(
+    encoder: str, toy_data: Path, stopped: Path, finished: Path, tmp_path: Path
+) -> None:
+    """The Trainer notes the path of the best checkpoint, and goes on without it where it is not found."""
+    moved = shutil.copytree(stopped, tmp_path / "elsewhere")
+    away = stopped.with_name("away")
+    stopped.rename(away)
+    try:
+        result = train(make_run(encoder, toy_data, moved), resume=True)
+    finally:
+        away.rename(stopped)
+    found, expected = (load_file(folder / "model.safetensors") for folder in (result.model, finished / "model"))
+    last = load_file(moved / "checkpoints" / "checkpoint-6" / "model.safetensors")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not torch.equal(found["classifier.weight"], last["classifier.weight"])
+
+
+def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, finished: Path, stopped: Path) -> None:
+    with pytest.raises(InputError, match="run: holds a run that was stopped; go on with --resume, or give another"):
+        train(make_run(encoder, toy_data, stopped))
+    described = r"holds a finished run: flat on \S+, 9 labels, test Micro-F1 [\d.]+, Macro-F1 [\d.]+; use it \(hgclr"
+    with pytest.raises(InputError, match=described):
+        train(make_run(encoder, toy_data, finished))
+
+
+def test_a_finished_run_is_returned_as_it_is(
+    encoder: str, toy_data: Path, finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(output / "checkpoints")  # to save space
+    before = files(output)
+    with caplog.at_level(logging.INFO):
+        result = train(make_run(encoder, toy_data, output), resume=True)
+    assert "is finished, there is nothing to resume" in caplog.text
+    assert result.metrics == json.loads((finished / "metrics.json").read_text())
+    assert files(output) == before
+
+
+def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Path, finished: Path, tmp_path: Path):
+    output = tmp_path / "run"
+    shutil.copytree(finished / "model", output / "model")
+    with pytest.raises(InputError, match=r"holds a run without its config\.yaml; give another --output"):
+        train(make_run(encoder, toy_data, output), resume=True)
+    shutil.copy(finished / "config.yaml", output)
+    with pytest.raises(InputError, match="holds a model, and no checkpoint to go on from; give another --output"):
+        train(make_run(encoder, toy_data, output), resume=True)
+
+
+def test_where_there_is_nothing_to_resume_training_starts(
+    encoder: str, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # killed before its first checkpoint
+    with caplog.at_level(logging.INFO):
+        train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=1), resume=True)
+    assert "nothing to resume in" in caplog.text
+
+
+def test_without_a_whole_checkpoint_training_starts_with_a_warning(
+    encoder: str, toy_data: Path, finished: Path, stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = shutil.copytree(stopped, tmp_path / "run")
+    for checkpoint in (output / "checkpoints").iterdir():
+        (checkpoint / "optimizer.pt").unlink()
+    result = train(make_run(encoder, toy_data, output), resume=True)
+    assert "checkpoint-6 lacks optimizer.pt: looking for an older checkpoint" in caplog.text
+    assert "is whole: training starts from the beginning" in caplog.text
+    found, expected = (load_file(folder / "model.safetensors") for folder in (result.model, finished / "model"))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_two_trainings_in_one_folder_are_one_too_many(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(encoder, toy_data, tmp_path / "run", training__epochs=1)
+
+    class Second(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs) -> None:
+            for resume in (False, True):
+                with pytest.raises(InputError, match=r"process \d+ on .* has been training here since .*; wait until"):
+                    train(run, resume=resume)
+
+    train(run, callbacks=[Second()])
+    assert not list((tmp_path / "run").glob(".*.lock"))
