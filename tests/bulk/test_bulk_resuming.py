@@ -146,6 +146,23 @@ def test_a_file_that_changes_while_it_is_labelled_is_no_result(
     assert not (tmp_path / "out" / "part-0.jsonl").exists()
 
 
+def test_a_second_run_in_the_same_folder_is_refused(model: Path, source: Path, tmp_path: Path) -> None:
+    """It would take the file that the first is writing for what a killed run has left, and delete it."""
+    output = tmp_path / "out"
+    refused: list[str] = []
+
+    def start_another(_) -> None:
+        for overwrite in (False, True):
+            with pytest.raises(InputError) as error:
+                predict_files(model, [source], output, overwrite=overwrite)
+            refused.append(str(error.value))
+
+    predict_files(model, [source], output, progress=start_another)
+    assert all("has been labelling here since" in message for message in refused)
+    assert len(refused) == 6
+    check(output)
+
+
 def test_a_record_that_was_cut_short_counts_up_to_there(model: Path, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     predict_files(model, [source], output)

@@ -272,6 +272,8 @@ import os
 from pathlib import Path
 from types import ModuleType
 sys.modules["fcntl"] = None  # as outside Unix
+from hgclr.errors import InputError
+from hgclr.tuning.trials import open_study
 windows = sys.modules["msvcrt"] = ModuleType("msvcrt")
 windows.LK_NBLCK, held = 2, set()
 def locking(descriptor, mode, length):
@@ -280,8 +282,6 @@ def locking(descriptor, mode, length):
         raise PermissionError
     held.add(place)
 windows.locking = locking
-from hgclr.errors import InputError
-from hgclr.tuning.trials import open_study
 with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
     study.set_user_attr("opened", True)
     try:
