@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from hgclr.errors import InputError
 from hgclr.export.check import Computation, LogitDifference, open_model, write_checked
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_weights
 from hgclr.models.sentence_transformers import no_modules_form
 from hgclr.models.stock import no_stock_form, to_stock
 
@@ -77,7 +77,7 @@ def export_stock(
 
 
 def _read(folder: Path) -> Computation:
-    network = load_pretrained(AutoModelForSequenceClassification, folder, use_safetensors=True).eval()
+    network = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True).eval()
 
     def logits(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         output: Tensor = network(input_ids=input_ids, attention_mask=attention_mask).logits

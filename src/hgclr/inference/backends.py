@@ -84,8 +84,7 @@ class TorchBackend:
             output = self.model(
                 torch.from_numpy(input_ids).to(self.device), torch.from_numpy(attention_mask).to(self.device)
             )
-        logits: NDArray[np.float32] = output.logits.float().cpu().numpy()
-        return logits
+        return numbers(output.logits.float().cpu().numpy())
 
 
 class OnnxBackend:
@@ -122,9 +121,18 @@ class OnnxBackend:
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return logits, (B, K), from ids and mask, (B, L)."""
-        logits: NDArray[np.float32]
         (logits,) = self.session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
-        return logits
+        return numbers(logits)
+
+
+def numbers(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return logits; refuse those that are no numbers, which are above no threshold and would pass for no label."""
+    if np.isnan(logits).any():
+        raise InputError(
+            "the model computes NaN, not numbers: its weights are damaged, or its training diverged",
+            remedy="copy the model again, or train it again with a lower training.learning_rate",
+        )
+    return logits
 
 
 def import_onnxruntime() -> Any:

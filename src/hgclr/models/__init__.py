@@ -13,7 +13,7 @@ from hgclr.models.hgclr import HGCLRForSequenceClassification, HGCLRSettings
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
 from hgclr.models.himatch import HiMatchForSequenceClassification, HiMatchSettings
 from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.sentence_transformers import MODULES, from_modules
 from hgclr.models.stock import KEY, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
@@ -87,6 +87,6 @@ def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
         config = load_pretrained(HGCLRConfig, folder)
         by_name = {model.__name__: model for model in ARCHITECTURES.values()}
         named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
-        model = load_pretrained(named.deployed_class or named, folder, use_safetensors=True)
+        model = load_weights(named.deployed_class or named, folder, use_safetensors=True)
     model.eval()
     return model

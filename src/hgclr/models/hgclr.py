@@ -14,7 +14,7 @@ from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, fi
 from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
@@ -463,12 +463,8 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassi
             raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
         if config.positives != "hierarchy":
             raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
-        loaded: Any = load_pretrained(
-            HGCLRForSequenceClassification, folder, config=config, use_safetensors=True, output_loading_info=True
+        model: HGCLRForSequenceClassification = load_weights(
+            HGCLRForSequenceClassification, folder, config=config, use_safetensors=True
         )
-    model: HGCLRForSequenceClassification
-    model, found = loaded
-    if found["missing_keys"]:  # which transformers would fill with random numbers
-        raise InputError(f"the weights lack {min(found['missing_keys'])}", path=folder, remedy=REMEDY)
     model.eval()
     return model

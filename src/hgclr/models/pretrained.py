@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoModel
+
 from hgclr.encoders import encoder_load_error, resolve_encoder
-from hgclr.errors import refuse_broken
+from hgclr.errors import InputError, refuse_broken
 from hgclr.model_files import refuse_code
 
-__all__ = ["load_from_encoder", "load_pretrained"]
+__all__ = ["load_from_encoder", "load_pretrained", "load_weights"]
+
+POOLER = r"(\w+\.)?pooler\."
+"""Layer on top of an encoder that ours do without, wherever it stands."""
+POSITIONS = r"([\w.]+\.)?position_ids$"
+"""Numbers from 0 on, which former versions of transformers saved."""
+HEADS = (
+    r"(classifier|cls|decoder|discriminator_predictions|generator_lm_head|generator_predictions|head|lm_head"
+    r"|lm_predictions|logits_proj|mask_predictions|pre_classifier|predictions|qa_outputs|score|sop_classifier"
+    r"|vocab_layer_norm|vocab_projector|vocab_transform)\."
+)
+"""What encoders were pretrained or used with before, such as the head that guesses masked words."""
+BESIDE, NONE = f"{POOLER}|{POSITIONS}|{HEADS}", r"(?!)"
 
 
 def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
@@ -31,6 +46,38 @@ def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
     return kind.from_pretrained(source, trust_remote_code=False, **arguments)
 
 
+def load_weights(kind: Any, source: str | Path, *, encoder: bool = False, **arguments: Any) -> Any:
+    """Load a model whose files hold exactly its weights: what is missing, transformers would fill with random numbers.
+
+    Args:
+        kind: its class.
+        source: a folder, or a name on the model hub.
+        encoder: a pooler may be missing, and a pooler or a head may be there, which are left out.
+        arguments: what else ``from_pretrained`` takes.
+
+    Raises:
+        InputError: naming the first tensor that is missing, or that the model has no place for.
+        Exception: as :func:`load_pretrained`.
+    """
+    model, found = load_pretrained(kind, source, output_loading_info=True, **arguments)
+    for names, allowed, problem in (
+        (found["missing_keys"], POOLER if encoder else NONE, "the weights lack {}"),
+        (
+            found["unexpected_keys"],
+            BESIDE if encoder else POSITIONS,
+            "the weights have {} beyond the model's own",
+        ),
+    ):
+        if other := sorted(name for name in names if not re.match(allowed, name)):
+            more = f" and {len(other) - 1} more tensors" if len(other) > 1 else ""
+            raise InputError(
+                problem.format(other[0] + more),
+                path=source,
+                remedy="config.json and the weights do not belong together: copy or download both again",
+            )
+    return model
+
+
 def load_from_encoder(kind: Any, encoder: str, **arguments: Any) -> Any:
     """Load the part ``kind`` of an encoder, named as for :func:`~hgclr.encoders.resolve_encoder`.
 
@@ -39,4 +86,6 @@ def load_from_encoder(kind: Any, encoder: str, **arguments: Any) -> Any:
     """
     source = resolve_encoder(encoder)
     with refuse_broken(lambda error: encoder_load_error(encoder, error)):
+        if kind is AutoModel:
+            return load_weights(kind, source, encoder=True, **arguments)
         return load_pretrained(kind, source, **arguments)

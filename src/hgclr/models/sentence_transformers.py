@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModel
 
 from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.stock import Pooling, as_flat, label_fields, not_flat
 
 __all__ = ["MODULES", "from_modules", "no_modules_form", "read_modules", "write_modules"]
@@ -93,7 +93,7 @@ class Modules(nn.Module):
         super().__init__()
         self.config: Any = load_pretrained(AutoConfig, folder)
         without = without_pooler(self.config)
-        self.encoder: Any = load_pretrained(AutoModel, folder, use_safetensors=True, **without)
+        self.encoder: Any = load_weights(AutoModel, folder, encoder=True, use_safetensors=True, **without)
         self.pooling, self.head = pooling, head
         self.eval()
 

@@ -24,7 +24,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedConfig, P
 from hgclr.models.base import HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_weights
 
 __all__ = ["KEY", "Pooling", "as_flat", "from_stock", "label_fields", "no_stock_form", "not_flat", "to_stock"]
 
@@ -106,7 +106,7 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     Raises:
         OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
     """
-    stock: Any = load_pretrained(AutoModelForSequenceClassification, folder, use_safetensors=True)
+    stock: Any = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True)
     with _as_written():
         scale = float(getattr(stock.config, KEY)[SCALE])
         before, after = _head(stock)

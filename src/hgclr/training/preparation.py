@@ -21,7 +21,7 @@ from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
@@ -118,7 +118,7 @@ def started_model(
                 path=start,
                 remedy="give the training-model beside it, or leave model.architecture out",
             )
-        model = load_pretrained(architecture, start, use_safetensors=True, **overrides)
+        model = load_weights(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
     own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
     folder = data or data_folder(run, run.data.taxonomy if own_tree else known)
