@@ -32,7 +32,7 @@ from pathlib import Path
 CHANGES = {"os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 """Audit events that announce a change, beside renames, links and ``open`` for writing; shutil's consist of these."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-DONE, FAILED = 0, 1
+DONE, FAILED, SAME = 0, 1, 3
 
 
 def survive_every_crash(
@@ -49,7 +49,8 @@ def survive_every_crash(
         work: is given an empty folder, and does what it does in there.
         check: is given the same folder after the kill, in another fork; it raises if anything is wrong.
         folder: where these folders are made; that of a failure stays.
-        torn: also cut in half what was written last, if the event before came before that.
+        torn: cut in half what was written last; events before which nothing was written since the one before are left
+            out.
         start: fills the folder before work begins; nothing kills it.
 
     Raises:
@@ -66,7 +67,11 @@ def survive_every_crash(
         status = run_forked(partial(_work_until, work, number, place, note, torn), folder / "log")
         if status == DONE:
             shutil.rmtree(place)
-            return events
+            return [event for event in events if event]
+        if status == SAME:
+            events.append("")
+            shutil.rmtree(place)
+            continue
         what = note.read_text() if note.exists() else f"before event {number}"
         assert status == -signal.SIGKILL, f"{what}: work failed by itself\n{(folder / 'log').read_text()}"
         events.append(what)
@@ -107,8 +112,8 @@ def _work_until(work: Callable[[Path], None], number: int, place: Path, note: Pa
         if count < number:
             last = max((path.stat().st_mtime_ns for path in _files(place)), default=0) if torn else 0
             return
-        if torn:
-            _tear(place, last)
+        if torn and not _tear(place, last):
+            os._exit(SAME)
         note.write_text(f"{event} {' -> '.join(str(path).removeprefix(f'{ours}/') for path in paths)}")
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -144,8 +149,10 @@ def _files(place: Path) -> list[Path]:
     return [path for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
-def _tear(place: Path, last: int) -> None:
-    """Halve the file written last, if that was after ``last``, as by a kill in the middle of writing it."""
+def _tear(place: Path, last: int) -> bool:
+    """Halve the file written last, as by a kill in the middle of writing it; not if that was before ``last``."""
     newest = max(_files(place), key=lambda path: path.stat().st_mtime_ns, default=None)
-    if newest is not None and newest.stat().st_mtime_ns > last:
-        os.truncate(newest, newest.stat().st_size // 2)
+    if newest is None or newest.stat().st_mtime_ns <= last or not newest.stat().st_size:
+        return False
+    os.truncate(newest, newest.stat().st_size // 2)
+    return True

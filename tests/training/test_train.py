@@ -169,10 +169,15 @@ def test_bad_rows_stop_a_run_or_are_kept_aside(encoder: str, toy_data: Path, tmp
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path, vocabulary) -> None:
     run = make_run(encoder, toy_data, tmp_path / "run", epochs=3, learning_rate=1e25, max_gradient_norm=0)
-    with pytest.raises(HGCLRError, match=r"the loss is (nan|inf) at step \d+; lower training.learning_rate"):
+    file = tmp_path / "run" / "bad-batch.jsonl"
+    with pytest.raises(HGCLRError, match=rf"the loss is (nan|inf) after step \d, with the documents in {file}; lower"):
         train(run)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(rows) > 1
+    assert all(set(row["text"].split()) <= set(vocabulary) and row["labels"] and row["tokens"] for row in rows)
+    assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))  # one of them would go on to nothing
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HARMLESS",
     "Console",
+    "clock",
     "find_folder",
     "open_classifier",
     "print_written",
@@ -57,27 +58,39 @@ def print_written(files: Iterable[Path]) -> None:
 
 def progress_bar(console: Console | None = None) -> Progress:
     """Return a progress bar with the time left, which shows nothing where standard error is no terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Times(ProgressColumn):
+        """Say which is the time that is gone, and which is left."""
+
+        def render(self, task: Task) -> Text:
+            """Return both, or one as long as the other cannot be told."""
+            left = "" if task.time_remaining is None else f", {clock(task.time_remaining)} left"
+            return Text(f"{clock(task.elapsed or 0)} gone{left}", style="progress.elapsed")
 
     console = console or standard_error()
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),  # with two long times within 80 columns
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        Times(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+def clock(seconds: float) -> str:
+    """Return a time as minutes and seconds, from an hour on with hours.
+
+    Example:
+        >>> clock(34.4), clock(3723)
+        ('0:34', '1:02:03')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def show_log(verbose: bool) -> None:

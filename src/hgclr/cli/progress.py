@@ -1,4 +1,4 @@
-"""Show a training run: a bar with the time left, and one line of scores per epoch."""
+"""Show a training run: what is going to be done, a bar with the time left, and one line of scores per epoch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from hgclr.cli.console import progress_bar, standard_error
 from hgclr.evaluation.audit_folds import FoldWatch
+from hgclr.training.core import Plan
 
 __all__ = ["TrainingProgress", "fold_progress"]
 
@@ -41,6 +42,23 @@ class TrainingProgress(TrainerCallback):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+    def on_start(self, plan: Plan) -> None:
+        """Print what is going to be done."""
+        documents = ", ".join(f"{name} {count:,}" for name, count in plan.documents.items())
+        lines = [
+            f"{self.title}: {plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)};"
+            f" documents: {documents or 'none'}"
+        ]
+        how = f"effort {plan.effort}"
+        if (recipe := plan.recipe) is not None:
+            steps = f"{recipe.steps_per_epoch:,} steps of {recipe.batch_size} documents"
+            lines.append(f"{how}: up to {recipe.epochs} epochs of {steps}")
+            how = f"rate {recipe.learning_rate:.2g}, of the head {recipe.head_learning_rate:.2g}"
+        cut = f" ({plan.cut:.1%} of train)" if plan.documents.get("train") else ""
+        lines.append(f"{how}; {plan.precision} on {plan.device}; texts cut at {plan.max_length} tokens{cut}")
+        for line in lines:
+            self.console.print(line, soft_wrap=True, markup=False)
 
     def on_documents(self, count: int) -> None:
         self._bar.advance(self._documents, count)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hgclr.cli.console import quiet_libraries, standard_error
 from hgclr.cli.options import Settings
 from hgclr.errors import require_extra
+
+if TYPE_CHECKING:
+    from hgclr.training.run import TrainingResult
 
 __all__ = ["train"]
 
@@ -63,6 +68,7 @@ def train(
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
+    from hgclr.training.run_folder import state_of
 
     quiet_libraries()
     options = {
@@ -72,8 +78,22 @@ def train(
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     run = RunConfig.read(config, [*(settings or []), *chosen], output)
-    with TrainingProgress(standard_error(), run.model.architecture) as progress:
-        result = run_training(run, resume=resume, callbacks=[progress], on_documents=progress.on_documents)
+    errors = standard_error()
+    if resume and (state := state_of(run.output)) != "stopped":
+        nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
+        errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
+    try:
+        with TrainingProgress(errors, run.model.architecture) as progress:
+            result = run_training(
+                run,
+                resume=resume,
+                callbacks=[progress],
+                on_documents=progress.on_documents,
+                on_start=progress.on_start,
+            )
+    except KeyboardInterrupt:
+        errors.print(how_to_go_on(run.output), soft_wrap=True, markup=False)
+        raise typer.Exit(130) from None
     rows: dict[str, dict[str, Any]] = {
         split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
     }
@@ -87,4 +107,25 @@ def train(
         console.print(score_table(title, rows))
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
-    console.print(f"model: {result.model}", highlight=False, markup=False, soft_wrap=True)
+    lines = [f"model: {result.model}", "next:", *(f"  {command}" for command in next_commands(run.data.path, result))]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def how_to_go_on(output: Path) -> str:
+    """Return what to say to somebody who has stopped a training."""
+    from hgclr.training.run_folder import state_of
+
+    if state_of(output) == "empty":
+        return "stopped before the first checkpoint: nothing is kept"
+    words = ["hgclr", *sys.argv[1:]]
+    return f"stopped; go on with: {shlex.join(words if '--resume' in words else [*words, '--resume'])}"
+
+
+def next_commands(data: Path, result: TrainingResult) -> list[str]:
+    """Return what one would do with a model that has just been trained."""
+    model, commands = str(result.model), []
+    if "test" in result.metrics:
+        commands.append(["hgclr", "evaluate", model, str(data), "--report", str(result.model.parent / "report")])
+    commands += [["hgclr", "predict", model, "your text"], ["hgclr", "serve", model]]
+    return [shlex.join(words) for words in commands]

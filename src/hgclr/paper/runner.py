@@ -20,11 +20,11 @@ from hgclr.paper.systems import SYSTEMS, System, Table
 from hgclr.provenance import first_difference
 from hgclr.training import train
 from hgclr.training.preparation import data_folder
+from hgclr.training.run_folder import CHECKPOINTS
 
 __all__ = ["Step", "Watch", "check_runs", "reproduce"]
 
 logger = logging.getLogger(__name__)
-CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)

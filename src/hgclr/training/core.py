@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
@@ -21,14 +23,17 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
-from hgclr.errors import InputError
+from hgclr.errors import HGCLRError, InputError
+from hgclr.files import write_files
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.models.memory import check_batch
+from hgclr.taxonomy import Taxonomy
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
+from hgclr.training.run_folder import CHECKPOINTS
 from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
     CollapseWatch,
@@ -36,17 +41,20 @@ from hgclr.training.trainer import (
     Documents,
     EarlyStop,
     HierarchicalTrainer,
+    NoNumberError,
     accelerate_on_cpu,
     as_tokens,
     tensorboard,
 )
 
-__all__ = ["CHECKPOINTS", "Fitted", "base_rates", "count_parameters", "fit", "label_counts"]
+__all__ = ["Fitted", "Plan", "base_rates", "count_parameters", "fit", "label_counts"]
 
 logger = logging.getLogger(__name__)
-CHECKPOINTS = "checkpoints"
 HELD_OUT = 0.1
 """Share of train that is held out where no dev is given."""
+BAD_BATCH = "bad-batch.jsonl"
+"""Where the documents are written at which the loss stopped being a number."""
+BATCH_COLUMNS = ("input_ids", "attention_mask", "labels")
 FROZEN_LENGTH = 5.0
 """Length of the rows that a head on frozen vectors starts from: without it, one half is far above what they reach."""
 
@@ -66,6 +74,33 @@ class Fitted:
     metrics: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is going to be done, for whoever looks on.
+
+    Args:
+        documents: how many each split has.
+        labels: how many there are.
+        levels: of the label tree.
+        effort: of training.
+        recipe: None where nothing but a head is fitted.
+        device: what computes.
+        precision: what it computes in.
+        max_length: tokens of a text that are read.
+        cut: share of the texts of train that are that long, or longer.
+    """
+
+    documents: Mapping[str, int]
+    labels: int
+    levels: int
+    effort: str
+    recipe: Recipe | None
+    device: str
+    precision: Precision
+    max_length: int
+    cut: float
+
+
 def fit(
     model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -80,6 +115,7 @@ def fit(
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     on_documents: Callable[[int], None] | None = None,
+    on_start: Callable[[Plan], None] | None = None,
 ) -> Fitted:
     """Train a model on ``train``, keep the best epoch on ``dev``, tune decisions there, score ``test`` once.
 
@@ -99,6 +135,7 @@ def fit(
         resume: go on from the newest whole checkpoint in ``output``.
         callbacks: further callbacks of the Trainer, such as a progress bar.
         on_documents: called with the number of documents encoded by the effort ``head``, as it grows.
+        on_start: called with what is going to be done, once that is known.
 
     Raises:
         InputError: if model, documents and settings do not fit together.
@@ -122,10 +159,19 @@ def fit(
     if not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
+
+    def tell(recipe: Recipe | None, precision: Precision, device: torch.device) -> None:
+        if on_start is not None:
+            sizes = {name: len(split) for name, split in tokens.items()}
+            most = model.config.max_length
+            cut = float(np.mean(np.asarray(tokens["train"]["length"]) >= most)) if sizes.get("train") else 0.0
+            on_start(Plan(sizes, len(taxonomy), taxonomy.depth, effort, recipe, str(device), precision, most, cut))
+
     if effort == "full":
         rates = base_rates(counts, len(tokens["train"]))
         attention = model.encoder.config._attn_implementation
         with ExitStack() as stack:
+            temporary = output is None
             if output is None:
                 output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-")))
             if not continued:
@@ -133,10 +179,14 @@ def fit(
             trainer, recipe = _make_trainer(
                 model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
             )
+            tell(recipe, _precision(trainer), trainer.args.device)
             checkpoint = find_checkpoint(output / CHECKPOINTS) if resume else None
             if resume and checkpoint is None and any((output / CHECKPOINTS).glob("checkpoint-*")):
                 logger.warning("no checkpoint in %s is whole: training starts from the beginning", output)
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            try:
+                trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            except NoNumberError as error:
+                raise no_number(error, None if temporary else output, tokenizer, taxonomy) from None
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         model.encoder.set_attn_implementation(attention)
@@ -148,6 +198,7 @@ def fit(
     else:
         if not isinstance(model, FlatForSequenceClassification):
             raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
+        tell(None, "fp32", model.device)
         if effort == "head":
             how["recipe"] = fit_head(
                 model, learned, base_rates(counts, len(tokens["train"])), collator, on_documents=on_documents
@@ -163,6 +214,25 @@ def fit(
         "cpu_seconds": round(time.process_time() - cpu_started, 1),
     }
     return _decide_and_score(model, tokens, collator, counts, settings, metrics)
+
+
+def no_number(
+    error: NoNumberError, output: Path | None, tokenizer: PreTrainedTokenizerBase, taxonomy: Taxonomy
+) -> HGCLRError:
+    """Return the error to end training with; the batch is written into ``output``, if there is one, for a look."""
+    where = ""
+    if output is not None:
+        rows = [
+            {
+                "text": tokenizer.decode(ids[mask.bool()], skip_special_tokens=True),
+                "labels": [taxonomy.ids[label] for label in gold.nonzero()[:, 0].tolist()],
+                "tokens": ids[mask.bool()].tolist(),
+            }
+            for ids, mask, gold in zip(*(error.batch[name].cpu() for name in BATCH_COLUMNS), strict=True)
+        ]
+        write_files(output, {BAD_BATCH: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()})
+        where = f", with the documents in {output / BAD_BATCH}"
+    return HGCLRError(f"{error}{where}; lower training.learning_rate or set training.precision=fp32")
 
 
 def with_label_documents(

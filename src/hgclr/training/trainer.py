@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -47,6 +47,7 @@ __all__ = [
     "Documents",
     "EarlyStop",
     "HierarchicalTrainer",
+    "NoNumberError",
     "SortedByLength",
     "StreamingScores",
     "accelerate_on_cpu",
@@ -146,8 +147,22 @@ class BestCheckpoint(TrainerCallback):
             state.best_model_checkpoint = str(Path(str(args.output_dir)) / f"checkpoint-{state.best_global_step}")
 
 
+class NoNumberError(HGCLRError):
+    """A loss that is no number: nothing that comes after it would be one.
+
+    Args:
+        loss: what it is.
+        step: after how many steps.
+        batch: what the model was given.
+    """
+
+    def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
+        super().__init__(f"the loss is {loss} after step {step}")
+        self.batch = batch
+
+
 class CollapseWatch(TrainerCallback):
-    """Stop on a loss that is no number; warn when the model predicts nothing although training goes on."""
+    """Warn when the model predicts nothing although training goes on."""
 
     def __init__(self, contrastive_weight: float) -> None:
         self.contrastive_weight = contrastive_weight
@@ -155,13 +170,8 @@ class CollapseWatch(TrainerCallback):
         self.terms: dict[str, float] = {}
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Look at the loss."""
+        """Remember the terms of the loss."""
         logs = kwargs["logs"]
-        if not math.isfinite(logs.get("loss", 0.0)):
-            raise HGCLRError(
-                f"the loss is {logs['loss']} at step {state.global_step}; lower training.learning_rate"
-                " or set training.precision=fp32"
-            )
         self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -362,6 +372,8 @@ class HierarchicalTrainer(Trainer):
     ) -> Any:
         """Return the model's loss and remember its terms for the log."""
         output = model(**inputs)
+        if not torch.isfinite(output.loss).all():  # in evaluation as well, before a checkpoint is written
+            raise NoNumberError(float(output.loss.mean()), self.state.global_step, inputs)
         if model.training:
             for name, value in output.terms.items():
                 self._terms[name].append(value.detach())
