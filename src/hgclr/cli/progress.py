@@ -46,10 +46,8 @@ class TrainingProgress(TrainerCallback):
     def on_start(self, plan: Plan) -> None:
         """Print what is going to be done."""
         documents = ", ".join(f"{name} {count:,}" for name, count in plan.documents.items())
-        lines = [
-            f"{self.title}: {plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)};"
-            f" documents: {documents or 'none'}"
-        ]
+        labels = f"{plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)}"
+        lines = [f"{self.title}: {labels}; documents: {documents or 'none'}"]
         how = f"effort {plan.effort}"
         if (recipe := plan.recipe) is not None:
             steps = f"{recipe.steps_per_epoch:,} steps of {recipe.batch_size} documents"

@@ -126,6 +126,6 @@ def next_commands(data: Path, result: TrainingResult) -> list[str]:
     """Return what one would do with a model that has just been trained."""
     model, commands = str(result.model), []
     if "test" in result.metrics:
-        commands.append(["hgclr", "evaluate", model, str(data), "--report", str(result.model.parent / "report")])
+        commands.append(["hgclr", "evaluate", model, str(data)])
     commands += [["hgclr", "predict", model, "your text"], ["hgclr", "serve", model]]
     return [shlex.join(words) for words in commands]
