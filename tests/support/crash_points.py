@@ -1,4 +1,4 @@
-"""Kill a piece of work at every one of its file-system events, each time in a fork, and look at what is left.
+"""Look at what a piece of work would leave behind if it were killed at any of its file-system events.
 
 For example, with ``work`` writing a file below the folder that it is given::
 
@@ -12,27 +12,31 @@ For example, with ``work`` writing a file below the folder that it is given::
     events = survive_every_crash(work, check, tmp_path)
     assert len(events) > 3
 
+The work is done once, in a fork. Before each of its events its folder is copied, which is what a process leaves that is
+killed at that moment: all that it handed to the operating system, and nothing of its own buffers. Then each copy is put
+in the folder's place, and a fork of its own checks it. With ``torn`` the files that were written since the event before
+are cut in half besides: writes in C and Rust, which no event announces, are cut so when the kill comes in the middle of
+them, or the power fails before they reach the disk.
+
 Import and load in the test itself whatever takes long: the forks have it then. Keep to one thread (a fork has no
-other), and leave the first backward pass to a fork. What is killed is the process, not the machine: what was handed to
-the operating system stays. With ``torn`` the file that was being written is cut in half besides, as writes in C and
-Rust, which no event announces, may be when the kill comes in the middle, or the power fails before they reach the disk.
+other), and leave the first backward pass to a fork.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 CHANGES = {"os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 """Audit events that announce a change, beside renames, links and ``open`` for writing; shutil's consist of these."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-DONE, FAILED, SAME = 0, 1, 3
+DONE, FAILED = 0, 1
 
 
 def survive_every_crash(
@@ -43,42 +47,37 @@ def survive_every_crash(
     torn: bool = False,
     start: Callable[[Path], None] | None = None,
 ) -> list[str]:
-    """Kill ``work`` at each event below its place and let ``check`` look at that place; return the events.
+    """Let ``check`` look at what ``work`` leaves if it is killed at each of its events; return the events.
 
     Args:
         work: is given an empty folder, and does what it does in there.
-        check: is given the same folder after the kill, in another fork; it raises if anything is wrong.
-        folder: where these folders are made; that of a failure stays.
-        torn: cut in half what was written last; events before which nothing was written since the one before are left
-            out.
+        check: is given the same folder as it was before an event, in another fork; it raises if anything is wrong.
+        folder: where all this happens; after a failure what led to it is there.
+        torn: cut in half what was written since the event before; events before which nothing was are left out.
         start: fills the folder before work begins; nothing kills it.
 
     Raises:
-        AssertionError: if work fails of itself, or check fails; with the event and the fork's traceback.
+        AssertionError: if work fails by itself, or check fails; with the event and the fork's traceback.
     """
-    events: list[str] = []
-    while True:
-        number = len(events) + 1
-        place = folder / f"crash-{number:03}"
-        place.mkdir(parents=True)
-        if start is not None:
-            start(place)
-        note = folder / f"crash-{number:03}.event"
-        status = run_forked(partial(_work_until, work, number, place, note, torn), folder / "log")
-        if status == DONE:
-            shutil.rmtree(place)
-            return [event for event in events if event]
-        if status == SAME:
-            events.append("")
-            shutil.rmtree(place)
-            continue
-        what = note.read_text() if note.exists() else f"before event {number}"
-        assert status == -signal.SIGKILL, f"{what}: work failed by itself\n{(folder / 'log').read_text()}"
-        events.append(what)
-        status = run_forked(partial(check, place), folder / "log")
-        assert status == DONE, f"killed at event {number}, {what}:\n{(folder / 'log').read_text()}"
+    place, copies, log = folder / "place", folder / "copies", folder / "log"
+    for path in (place, copies):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    if start is not None:
+        start(place)
+    assert run_forked(partial(_copy_at_events, work, place, copies, torn), log) == DONE, (
+        f"work failed by itself\n{log.read_text()}"
+    )
+    events = []
+    for note in sorted(copies.glob("*.event")):
+        events.append(note.read_text())
         shutil.rmtree(place)
-        note.unlink()
+        note.with_suffix("").rename(place)
+        status = run_forked(partial(check, place), log)
+        assert status == DONE, f"killed at event {int(note.stem)}, {events[-1]}:\n{log.read_text()}"
+    shutil.rmtree(place)
+    shutil.rmtree(copies)
+    return events
 
 
 def run_forked(work: Callable[[], None], log: Path) -> int:
@@ -99,23 +98,27 @@ def run_forked(work: Callable[[], None], log: Path) -> int:
         os._exit(code)  # without the test runner's own ends
 
 
-def _work_until(work: Callable[[Path], None], number: int, place: Path, note: Path, torn: bool) -> None:
-    """Do the work; at event ``number`` note which it is and end, as nobody can prevent."""
-    count, last, ours = 0, 0, place.resolve()
+def _copy_at_events(work: Callable[[Path], None], place: Path, copies: Path, torn: bool) -> None:
+    """Do the work; before each event copy its place to ``NUMBER``, and note the event in ``NUMBER.event``."""
+    count, before, ours, copying = 0, _files(place), place.resolve(), False
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal count, last
-        paths = _changed(event, arguments) if count < number else []
+        nonlocal count, before, copying
+        if copying:
+            return
+        paths = _changed(event, arguments)
         if not any(path.is_relative_to(ours) for path in paths):
             return
-        count += 1
-        if count < number:
-            last = max((path.stat().st_mtime_ns for path in _files(place)), default=0) if torn else 0
-            return
-        if torn and not _tear(place, last):
-            os._exit(SAME)
-        note.write_text(f"{event} {' -> '.join(str(path).removeprefix(f'{ours}/') for path in paths)}")
-        os.kill(os.getpid(), signal.SIGKILL)
+        copying, count, now = True, count + 1, _files(place)
+        written = [now[key] for key in now if key not in before and key.size > 1]
+        if not torn or written:
+            copy = copies / f"{count:04}"
+            shutil.copytree(place, copy, symlinks=True)
+            for path in written if torn else ():
+                os.truncate(copy / path.relative_to(place), path.stat().st_size // 2)
+            named = " -> ".join(str(path).removeprefix(f"{ours}/") for path in paths)
+            copy.with_suffix(".event").write_text(f"{event} {named}")
+        copying, before = False, now
 
     sys.addaudithook(watch)
     work(place)
@@ -145,14 +148,18 @@ def _absolute(name: str | bytes | os.PathLike[str], folder: object) -> Path:
     return path.parent.resolve() / path.name
 
 
-def _files(place: Path) -> list[Path]:
-    return [path for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
+class Written(NamedTuple):
+    """What tells whether a file was written to, under whatever name it is found."""
+
+    inode: int
+    changed: int
+    size: int
 
 
-def _tear(place: Path, last: int) -> bool:
-    """Halve the file written last, as by a kill in the middle of writing it; not if that was before ``last``."""
-    newest = max(_files(place), key=lambda path: path.stat().st_mtime_ns, default=None)
-    if newest is None or newest.stat().st_mtime_ns <= last or not newest.stat().st_size:
-        return False
-    os.truncate(newest, newest.stat().st_size // 2)
-    return True
+def _files(place: Path) -> dict[Written, Path]:
+    found = {}
+    for path in place.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            status = path.stat()
+            found[Written(status.st_ino, status.st_mtime_ns, status.st_size)] = path
+    return found
