@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,20 @@ from support.crash_points import run_forked, survive_every_crash
 from support.short_run import make_run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_killed_training_goes_on_to_the_same_weights(
-    make_encoder, toy_data: Path, tmp_path: Path, torn: bool
-) -> None:
-    encoder = make_encoder("bert")
+@pytest.fixture
+def _light_forks() -> Iterator[None]:
+    """What is there by now need not be gone through by the garbage collector of every fork."""
     quiet_libraries()
     gc.collect()
-    gc.freeze()  # what is there by now need not be gone through in every fork
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_light_forks")
+def test_a_killed_training_goes_on_to_the_same_weights(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    encoder = make_encoder("bert")
 
     def work(place: Path) -> None:
         train(make_run(encoder, toy_data, place / "run"), resume=True)
@@ -49,6 +55,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(
             assert all(torch.equal(found[name], expected[name]) for name in expected)
         assert json.loads((run / "metrics.json").read_text())["history"] == history
 
-    events = survive_every_crash(work, check, tmp_path, torn=torn)
-    assert any("checkpoint-2.deleted" in event for event in events)  # killed in the middle of deleting
-    assert any("checkpoint-6" in event and "COMPLETE" in event for event in events)
+    events = survive_every_crash(work, check, tmp_path)
+    assert any("checkpoint-2.deleted/" in event for event in events)  # killed in the middle of deleting
+    assert any("checkpoint-6/COMPLETE" in event for event in events)
+    assert len(survive_every_crash(work, check, tmp_path, torn=True)) > 20
