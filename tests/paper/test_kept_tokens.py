@@ -225,7 +225,9 @@ def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, make_encoder, t
     (tmp_path / "half" / "config.json").write_text(
         json.dumps(config | {"architectures": ["HGCLRForSequenceClassification"]})
     )
-    with pytest.raises(InputError, match="half: the weights lack .*; config.json and the weights do not belong together"):
+    with pytest.raises(
+        InputError, match=r"half: the weights lack .*; config\.json and the weights do not belong together"
+    ):
         load_training_model(tmp_path / "half")
 
 

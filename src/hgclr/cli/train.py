@@ -68,7 +68,7 @@ def train(
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
-    from hgclr.training.run_folder import state_of
+    from hgclr.training.run_folder import check_output, check_resumed, state_of
 
     quiet_libraries()
     options = {
@@ -79,6 +79,7 @@ def train(
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     run = RunConfig.read(config, [*(settings or []), *chosen], output)
     errors = standard_error()
+    (check_resumed if resume else check_output)(run)
     if resume and (state := state_of(run.output)) != "stopped":
         nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
         errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
