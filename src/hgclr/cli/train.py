@@ -79,10 +79,13 @@ def train(
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     run = RunConfig.read(config, [*(settings or []), *chosen], output)
     errors = standard_error()
-    (check_resumed if resume else check_output)(run)
-    if resume and (state := state_of(run.output)) != "stopped":
-        nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
-        errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
+    if not resume:
+        check_output(run)
+    else:
+        check_resumed(run)
+        if (state := state_of(run.output)) != "stopped":
+            nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
+            errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
     try:
         with TrainingProgress(errors, run.model.architecture) as progress:
             result = run_training(

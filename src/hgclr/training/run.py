@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,10 @@ def train(
             process is training there.
     """
     with locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output"):
-        (check_resumed if resume else check_output)(run)
+        if resume:
+            check_resumed(run)
+        else:
+            check_output(run)
         if state_of(run.output) == "finished":
             metrics = read_json(run.output / METRICS)
             return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, metrics)
@@ -104,11 +107,7 @@ def _train(
     else:
         model, tokenizer, data_read = started_model(run, run.model.start, data)
     tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
-    documents = {name: {"documents": len(split), "sha256": digest(split)} for name, split in tokens.items()}
-    if state_of(run.output) == "stopped":
-        check_documents(run, documents)
-    run.write(run.output / CONFIG)
-    write_json(run.output / DOCUMENTS, documents)
+    _note_documents(run, tokens)
     read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
     fitted = fit(
         model,
@@ -128,6 +127,15 @@ def _train(
     fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
     fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
     return save_run(run, model, tokenizer, fitted, where)
+
+
+def _note_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
+    """Write down what a run is about to be trained on, or check it, if the run has begun before."""
+    documents = {name: {"documents": len(split), "sha256": digest(split)} for name, split in tokens.items()}
+    if state_of(run.output) == "stopped":
+        check_documents(run, documents)
+    run.write(run.output / CONFIG)
+    write_json(run.output / DOCUMENTS, documents)
 
 
 def digest(tokens: datasets.Dataset) -> str:
