@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hgclr.nn.attention import CPUDropout, keep_mask, kept_share
+from hgclr.nn.attention import CPUDropout
+from hgclr.nn.draws import keep_mask, kept_share
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])

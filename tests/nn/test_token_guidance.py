@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hgclr.nn import positive_samples as token_guidance
-from hgclr.nn.positive_samples import TokenLabelAttention, gold_probability, gumbel_noise
+from hgclr.nn.draws import gumbel_noise
+from hgclr.nn.positive_samples import TokenLabelAttention, gold_probability
 
 
 @pytest.mark.parametrize("scale_by", ["head", "width"])

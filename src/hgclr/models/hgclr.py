@@ -15,6 +15,7 @@ from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
 from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_attention import TreeAttention
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
@@ -311,7 +312,8 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
     def label_features(self) -> Tensor:
         """Return the label features L, (K, H); they depend on no document."""
-        features: Tensor = self.label_encoder(self.name_embeddings())
+        with drawn_for_labels():
+            features: Tensor = self.label_encoder(self.name_embeddings())
         return features
 
     def name_embeddings(self) -> Tensor | None:
@@ -334,6 +336,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
             gold[candidates.nonzero()[:, 0]],
             temperature=self.config.gumbel_temperature,
             noise=None if noise is None else noise[candidates],
+            sizes=candidates.sum(1).tolist(),
         )
         return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
 

@@ -13,6 +13,8 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig, check
+from hgclr.nn.draws import drawn_for_labels
+from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.objective import classification_loss
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
@@ -114,7 +116,8 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 
     def beside_mean(self, logits: Tensor) -> int:
         """Return how many times the mean over documents and labels the configured cross-entropy of (B, K) logits is."""
-        return {"mean": 1, "document": logits.shape[1], "sum": logits.numel()}[self.config.classification_loss]
+        times = {"mean": 1, "document": logits.shape[1], "sum": logits.numel() * world_size()}
+        return times[self.config.classification_loss]
 
     def output(self, features: Tensor, labels: Tensor | None) -> HierarchicalOutput:
         """Classify by the features of all labels together, (B, K, d)."""
@@ -189,7 +192,8 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
 
     def label_features(self) -> Tensor:
         """Return the labels after the structure encoder, (K, d); they depend on no document."""
-        features: Tensor = self.structure(self.label_embedding.weight.unsqueeze(0)).squeeze(0)
+        with drawn_for_labels():
+            features: Tensor = self.structure(self.label_embedding.weight.unsqueeze(0)).squeeze(0)
         return features
 
     def texts(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

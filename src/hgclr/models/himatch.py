@@ -16,6 +16,7 @@ from hgclr.models.base import HierarchicalOutput
 from hgclr.models.configuration import check
 from hgclr.models.hiagm import HiAGMSettings, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
+from hgclr.nn.draws import drawn_for_labels, uniform
 from hgclr.nn.label_rows import LabelRows
 from hgclr.taxonomy import Taxonomy
 
@@ -162,7 +163,8 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     def label_points(self) -> Tensor:
         """Return the labels in the joint space, (K, joint width), from their vectors as they were last read."""
-        points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
+        with drawn_for_labels():
+            points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
         return points
 
     @torch.no_grad()
@@ -261,5 +263,5 @@ def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, rando
 
 def _one_of(allowed: Tensor) -> Tensor:
     """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
-    keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
+    keys = uniform(allowed.shape, allowed.device).masked_fill(~allowed, -1.0)
     return torch.where(allowed.any(1), keys.argmax(1), -1)

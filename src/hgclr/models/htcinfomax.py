@@ -14,6 +14,8 @@ from torch.func import functional_call
 
 from hgclr.models.base import HierarchicalOutput, token_mean
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMSettings
+from hgclr.nn.draws import documents_of_batch
+from hgclr.nn.gathering import gather, rank
 from hgclr.nn.label_rows import LabelRows, LabelSized
 
 __all__ = [
@@ -95,11 +97,15 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
         """
         chosen = gold_mean(features, gold)  # y, (B, d)
         summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
-        others = summaries[other_documents(len(texts)).to(summaries.device)]
+        everyone = gather(summaries)  # (P B, hidden)
+        first = rank() * len(texts)
+        others = everyone[other_documents(len(everyone), summaries.device)[first : first + len(texts)]]
         loss = mutual_information_loss(
             self.text_discriminator(chosen, summaries), self.text_discriminator(chosen, others)
         )
-        return loss * (len(texts) > 1)  # times 0, and not left out, so that every parameter has a gradient in any batch
+        return loss * (
+            len(everyone) > 1
+        )  # times 0, and not left out, so that every parameter has a gradient in any batch
 
 
 class TextLabelDiscriminator(nn.Module):
@@ -148,7 +154,7 @@ class InformationGate(nn.Module, LabelSized):
 
     def forward(self, texts: Tensor, labels: Tensor) -> Tensor:
         """Return F, (), from the mean token of each text, (B, d), and the label features, (K, d)."""
-        gate: Tensor = torch.sigmoid(self.text(texts.mean(0)) + self.labels(labels.flatten())).squeeze(0)
+        gate: Tensor = torch.sigmoid(self.text(gather(texts).mean(0)) + self.labels(labels.flatten())).squeeze(0)
         return gate
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
@@ -162,13 +168,17 @@ def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
     return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
 
 
-def other_documents(documents: int) -> Tensor:
+def other_documents(documents: int, device: torch.device | None = None) -> Tensor:
     """Return another document of the batch for each, (B,): the batch turned by a random number of places.
 
     A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
-    places never does. A single document has only itself.
+    places never does. A single document has only itself. Where documents have numbers, they are turned in the order of
+    these, which is the same however processes share them.
     """
-    return torch.arange(documents).roll(int(torch.randint(1, max(documents, 2), ())))
+    order = torch.arange(documents, device=device)
+    if (own := documents_of_batch()) is not None:
+        order = gather(torch.tensor(own, device=device)).argsort()
+    return torch.empty_like(order).scatter_(0, order, order.roll(int(torch.randint(1, max(documents, 2), ()))))
 
 
 def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:

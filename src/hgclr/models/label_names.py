@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hgclr.data.folder import label_texts
 from hgclr.errors import require_extra
+from hgclr.nn.draws import drawn_for_labels
 
 if TYPE_CHECKING:
     import datasets
@@ -112,7 +113,8 @@ def _embed(encoder: Any, kind: str, special_token_ids: Sequence[int], tokens: Te
     real = tokens >= 0
     if kind == "layer":
         pad = getattr(encoder.config, "pad_token_id", None) or 0
-        embedded = encoder.embeddings(tokens.masked_fill(~real, pad))  # (n, T, H)
+        with drawn_for_labels():  # here, because a checkpoint comes back to this function and to no caller of it
+            embedded = encoder.embeddings(tokens.masked_fill(~real, pad))  # (n, T, H)
     else:
         embedded = encoder.get_input_embeddings()(tokens.clamp(min=0))
         real = real & ~is_special(tokens, special_token_ids)

@@ -9,42 +9,14 @@ kept but the dropped positions, a byte each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CPUDropout", "draw_seed", "dropout_attention", "keep_mask", "kept_share"]
+from hgclr.nn.draws import Seed, document_seeds, draw_seed, keep_mask, kept_share
 
-STEPS = 2**16
-
-
-def kept_share(rate: float) -> float:
-    """Return the share of elements that :func:`keep_mask` keeps: 1 - rate, to 16 bits."""
-    return 1 - round(rate * STEPS) / STEPS
-
-
-def keep_mask(shape: Sequence[int], rate: float, seed: int | None = None, device: torch.device | None = None) -> Tensor:
-    """Return a uint8 tensor in which each element is 0 with probability ``rate`` and else 1.
-
-    The same ``seed`` gives the same mask; without one, torch's generator gives it. On a device other than the CPU the
-    bits are drawn there.
-    """
-    seed = draw_seed() if seed is None else seed
-    if device is not None and device.type != "cpu":
-        generator = torch.Generator(device).manual_seed(seed % 2**63)
-        return (torch.rand(*shape, generator=generator, device=device) >= rate).to(torch.uint8)
-    count = prod(shape)
-    words = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
-    # numpy compares, and torch widens uint8, several times faster than torch does either with bools.
-    return torch.from_numpy((words >= round(rate * STEPS)).view(np.uint8)).view(*shape)
-
-
-def draw_seed() -> int:
-    """Return a seed from torch's generator."""
-    return int(torch.randint(2**63 - 1, ()))
+__all__ = ["CPUDropout", "dropout_attention"]
 
 
 class CPUDropout(nn.Dropout):
@@ -135,10 +107,12 @@ class _DropoutAttention(torch.autograd.Function):
     ) -> Tensor:
         output = torch.zeros_like(value)
         groups, masks = list(_groups(lengths, query.shape[1])), []
+        seeds = document_seeds(len(lengths), draw_seed()) if dropout else None
         for group in groups:
             weights = group.logits(query, key, scale).softmax(-1)  # (G, heads, n, n)
             if dropout:
-                masks.append(keep_mask(weights.shape, dropout))
+                own = None if seeds is None else list(zip(seeds, lengths, strict=True))[group.rows]
+                masks.append(keep_mask(weights.shape, dropout) if own is None else _own_masks(weights, dropout, own))
                 weights = weights.mul_(masks[-1].to(weights.dtype))
             group.cut(output).copy_(weights.to(value.dtype) @ group.cut(value))
         ctx.save_for_backward(query, key, value, *masks)
@@ -167,3 +141,11 @@ class _DropoutAttention(torch.autograd.Function):
             group.cut(d_query).copy_(d_logits @ group.cut(key))
             group.cut(d_key).copy_(d_logits.transpose(-1, -2) @ group.cut(query))
         return d_query, d_key, d_value, None, None, None
+
+
+def _own_masks(weights: Tensor, rate: float, documents: Sequence[tuple[Seed, int]]) -> Tensor:
+    """Return what is kept of attention weights, (G, heads, n, n), drawn for each document by its seed and length."""
+    masks = torch.zeros(weights.shape, dtype=torch.uint8)
+    for mask, (seed, length) in zip(masks, documents, strict=True):
+        mask[:, :length, :length] = keep_mask((weights.shape[1], length, length), rate, seed)
+    return masks

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hgclr.nn.attention import draw_seed, keep_mask, kept_share
+from hgclr.nn.draws import draw_seed, keep_mask, kept_share
 from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
 

@@ -6,23 +6,21 @@ is sampled for one of the text's labels, the tokens that are kept by it, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from math import prod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hgclr.nn.attention import draw_seed
+from hgclr.nn.draws import document_seeds, draw_seed, gumbel_noise, uniform
+from hgclr.nn.gathering import total
 
 __all__ = [
     "TokenLabelAttention",
     "adversarial_move",
     "compact",
     "gold_probability",
-    "gumbel_noise",
     "keep_at_random",
     "keep_by_fraction",
     "keep_by_threshold",
@@ -66,20 +64,6 @@ class TokenLabelAttention(nn.Module):
         return logits.softmax(-1, dtype=single).mean(0)
 
 
-def gumbel_noise(shape: tuple[int, ...], seed: int, device: torch.device) -> Tensor:
-    """Return standard Gumbel noise, ``-log(-log u)``, the same for the same seed.
-
-    On a CPU the uniform u has 23 bits of numpy's SFC64: torch's own generator is serial, and slow.
-    """
-    if device.type != "cpu":
-        generator = torch.Generator(device).manual_seed(seed % 2**63)
-        return -torch.empty(shape, device=device).exponential_(generator=generator).log_()
-    count = prod(shape)
-    bits = torch.from_numpy(np.random.SFC64(seed).random_raw(-(-count // 2)).view(np.int32)[:count])
-    uniform = bits.bitwise_and_(2**23 - 1).to(torch.float32).add_(0.5).mul_(2**-23)  # neither 0 nor 1
-    return uniform.log_().neg_().log_().neg_().view(shape)
-
-
 def gold_probability(
     attention: TokenLabelAttention,
     tokens: Tensor,
@@ -88,6 +72,7 @@ def gold_probability(
     *,
     temperature: float,
     noise: Tensor | None = None,
+    sizes: Sequence[int] = (),
 ) -> Tensor:
     """Return P_i, the probability that a token is sampled for one of its document's labels, (N,) (Eqs. 8 and 9).
 
@@ -101,13 +86,28 @@ def gold_probability(
         gold: each token's document's labels by index, (N, G), -1 where a document has fewer than G.
         temperature: of the Gumbel-softmax.
         noise: Gumbel noise, (N, K); drawn if not given.
+        sizes: how many of the tokens are each document's, (B,): they are drawn for as :mod:`hgclr.nn.draws` says.
     """
     seed = draw_seed() if noise is None else 0
+    seeds = document_seeds(len(sizes), seed)
+    longest = _block_size(attention, len(labels))
 
     def noise_of(block: slice) -> Tensor:
         if noise is not None:
             return noise[block].clone()
-        return gumbel_noise((len(tokens[block]), len(labels)), seed + block.start, tokens.device)
+        if seeds is None:
+            return gumbel_noise((len(tokens[block]), len(labels)), seed + block.start, tokens.device)
+        parts, end = [], 0
+        for own, size in zip(seeds, sizes, strict=True):
+            start, end = end, end + size
+            for piece in range(
+                max(0, block.start - start) // longest * longest, min(size, block.stop - start), longest
+            ):
+                # The end of a piece may belong to the next block, its beginning to the one before.
+                rows = min(longest, size - piece, block.stop - start - piece)
+                drawn = gumbel_noise((rows, len(labels)), (*own, piece), tokens.device)
+                parts.append(drawn[max(0, block.start - start - piece) :])
+        return torch.cat(parts)
 
     probability: Tensor = _GoldProbability.apply(  # type: ignore[no-untyped-call]
         attention.query(tokens), attention.key(labels), gold, attention, noise_of, temperature
@@ -160,10 +160,14 @@ class _GoldProbability(torch.autograd.Function):
 
 def _blocks(tokens: int, attention: TokenLabelAttention, labels: int) -> Iterator[slice]:
     """Yield slices of the tokens whose scores stay within ``BLOCK``."""
-    scores = labels * (attention.heads if attention.probabilities else 1)
-    size = max(FEWEST_TOKENS, BLOCK // scores)
+    size = _block_size(attention, labels)
     for start in range(0, tokens, size):
         yield slice(start, start + size)
+
+
+def _block_size(attention: TokenLabelAttention, labels: int) -> int:
+    scores = labels * (attention.heads if attention.probabilities else 1)
+    return max(FEWEST_TOKENS, BLOCK // scores)
 
 
 def _sampled(scores: Tensor, noise: Tensor, temperature: float) -> Tensor:
@@ -202,10 +206,11 @@ def keep_at_random(real: Tensor, special: Tensor, fraction: float, at_least: int
     in proportion, so that the average holds for short texts too.
     """
     candidates = real & ~special
-    share = (fraction * real.sum() - special.sum()) / candidates.sum().clamp(min=1)  # of the candidates
+    all_real, all_special, all_candidates = total(torch.stack([part.sum() for part in (real, special, candidates)]))
+    share = (fraction * all_real - all_special) / all_candidates.clamp(min=1)  # of the candidates
     wanted = share.clamp(min=0) * candidates.sum(1)  # (B,)
-    wanted = (wanted + torch.rand_like(wanted)).floor().clamp(min=at_least)
-    draw = torch.rand(real.shape, device=real.device)
+    wanted = (wanted + uniform(wanted.shape, real.device)).floor().clamp(min=at_least)
+    draw = uniform(real.shape, real.device)
     return _highest(draw, candidates, wanted) | special
 
 

@@ -1,0 +1,64 @@
+"""A batch that several processes have a part of: what the loss needs of the parts of the others.
+
+Each process computes the loss of its own documents, so that the mean over the processes is that of the whole batch; and
+DistributedDataParallel takes the mean of their gradients, so that this is the gradient of the whole batch, too. All
+processes must have equally many documents. In a single process nothing here does anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+__all__ = ["gather", "rank", "total", "world_size"]
+
+
+def world_size() -> int:
+    """Return how many processes (ranks) train together."""
+    return torch.distributed.get_world_size() if _together() else 1
+
+
+def rank() -> int:
+    """Return the number of this process among them, from 0."""
+    return torch.distributed.get_rank() if _together() else 0
+
+
+def _together() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def gather(part: Tensor) -> Tensor:
+    """Return the parts of all processes, process by process, (P B, …), with gradient, from this one's, (B, …).
+
+    The gradient of a part is the sum of what it is in the losses of all processes.
+    """
+    if world_size() == 1:
+        return part
+    gathered: Tensor = _Gather.apply(part)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        ctx.size = len(part)
+        parts = part.new_empty(world_size() * len(part), *part.shape[1:])
+        torch.distributed.all_gather(list(parts.split(len(part))), part.contiguous())
+        return parts
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous()
+        torch.distributed.all_reduce(gradient)
+        return gradient[rank() * ctx.size :][: ctx.size]
+
+
+def total(count: Tensor) -> Tensor:
+    """Return the sum of a number over all processes, without gradient."""
+    if world_size() > 1:
+        count = count.clone()
+        torch.distributed.all_reduce(count)
+    return count
