@@ -27,7 +27,8 @@ from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import ARCHITECTURES
 from hgclr.models.base import load_tokenizer
-from hgclr.training.trainer import Collator, accelerate_on_cpu
+from hgclr.training.batches import Collator
+from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
 from trees import random_tree
 

@@ -20,8 +20,8 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, frozen, train
+from hgclr.training.batches import Collator
 from hgclr.training.frozen import fit_head
-from hgclr.training.trainer import Collator
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
 from hgclr.models import HGCLRForSequenceClassification
+from hgclr.training.batches import Collator, SortedByLength
 from hgclr.training.core import base_rates, history, label_counts
 from hgclr.training.trainer import (
     CollapseWatch,
-    Collator,
     EarlyStop,
     HierarchicalTrainer,
-    SortedByLength,
     StreamingScores,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -167,6 +168,20 @@ class PackedTree:
         return kept
 
 
+_COUNTERS = (
+    "_true",
+    "_predicted",
+    "_gold",
+    "_constrained",
+    "_predicted_paths",
+    "_gold_paths",
+    "_closed",
+    "_orphans",
+    "_exact",
+    "_documents",
+)
+
+
 class MultiLabelScores:
     """Count right, predicted and gold labels over any number of batches and score them at the end.
 
@@ -229,6 +244,15 @@ class MultiLabelScores:
         self._gold_paths += count_bits(self._tree.whole(gold)[self.taxonomy.leaves])
         predicted, gold = self._tree.close(predicted), self._tree.close(gold)
         self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
+
+    def counters(self) -> dict[str, Any]:
+        """Return what was counted, to be added to the scores of another process."""
+        return {name: getattr(self, name) for name in _COUNTERS}
+
+    def add(self, counters: Mapping[str, Any]) -> None:
+        """Count the documents of another process, whose :meth:`counters` these are."""
+        for name in _COUNTERS:
+            setattr(self, name, getattr(self, name) + counters[name])
 
     def micro(self, depth: int | None = None) -> Score:
         """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""

@@ -30,14 +30,16 @@ from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.models.memory import check_batch
+from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
+from hgclr.training.batches import Collator
 from hgclr.training.checkpoints import find_checkpoint
+from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
 from hgclr.training.run_folder import CHECKPOINTS
 from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
     CollapseWatch,
-    Collator,
     Documents,
     EarlyStop,
     HierarchicalTrainer,
@@ -173,22 +175,25 @@ def fit(
         with ExitStack() as stack:
             temporary = output is None
             if output is None:
-                output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-")))
+                own = stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-"))
+                output = Path(from_first_rank(own))
             if not continued:
                 model.prepare(tokens["train"])
             trainer, recipe = _make_trainer(
                 model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
             )
             tell(recipe, _precision(trainer), trainer.args.device)
-            checkpoint = find_checkpoint(output / CHECKPOINTS) if resume else None
-            if resume and checkpoint is None and any((output / CHECKPOINTS).glob("checkpoint-*")):
+            checkpoint = find_checkpoint(output / CHECKPOINTS) if resume and rank() == 0 else None
+            if resume and rank() == 0 and checkpoint is None and any((output / CHECKPOINTS).glob("checkpoint-*")):
                 logger.warning("no checkpoint in %s is whole: training starts from the beginning", output)
+            checkpoint = from_first_rank(checkpoint)
             try:
                 trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
             except NoNumberError as error:
                 raise no_number(error, None if temporary else output, tokenizer, taxonomy) from None
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+        share_weights(model)
         model.encoder.set_attn_implementation(attention)
         how = {
             "recipe": asdict(recipe),
@@ -294,21 +299,28 @@ def _make_trainer(
         pretrained=model.config.text_encoder.model_type != TEXTRCNN,
         head_rate=model.head_rate,
     )
-    architecture = architecture_of(model)
-    check_batch(architecture, model, batch_size=recipe.batch_size, length=max(learned["length"], default=0))
+    architecture, ranks = architecture_of(model), world_size()
+    if recipe.batch_size % ranks:
+        raise InputError(
+            f"a batch of {recipe.batch_size} documents cannot be shared by {ranks} processes",
+            remedy=f"set training.batch_size to a multiple of {ranks}",
+        )
+    check_batch(architecture, model, batch_size=recipe.batch_size // ranks, length=max(learned["length"], default=0))
     if rates is not None and recipe.base_rate_bias:
         model.set_base_rates(rates)
     logger.info("training %s with %s", architecture, recipe)
+    with first_rank_first():  # the others find in the cache what it has tried
+        precision = choose_precision(settings.precision)
     trainer = HierarchicalTrainer(
         model,
-        trainer_arguments(settings, recipe, choose_precision(settings.precision), output / CHECKPOINTS),
+        trainer_arguments(settings, recipe, from_first_rank(precision), output / CHECKPOINTS),
         data_collator=collator,
         train_dataset=learned,
         eval_dataset=dev,
         callbacks=[
             EarlyStop(settings.patience, list(settings.patience_metrics)),
             CollapseWatch(model.config.contrastive_weight),
-            *([tensorboard(output / "tensorboard")] if settings.tensorboard else []),
+            *([tensorboard(output / "tensorboard")] if settings.tensorboard and rank() == 0 else []),
             *callbacks,
         ],
         head_learning_rate=recipe.head_learning_rate,
@@ -324,7 +336,7 @@ def trainer_arguments(
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=recipe.epochs,
-        per_device_train_batch_size=recipe.batch_size,
+        per_device_train_batch_size=recipe.batch_size // world_size(),
         per_device_eval_batch_size=64,
         gradient_accumulation_steps=settings.gradient_accumulation,
         learning_rate=recipe.learning_rate,
@@ -349,6 +361,7 @@ def trainer_arguments(
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
+        ddp_broadcast_buffers=False,  # all ranks compute the same ones
     )
 
 

@@ -17,7 +17,9 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
-from hgclr.training.trainer import Collator, SortedByLength
+from hgclr.nn.gathering import rank
+from hgclr.training.batches import Collator, SortedByLength
+from hgclr.training.distributed import add_scores, add_up, from_first_rank, share_weights
 
 __all__ = ["final_scores", "fit_head", "tune_decisions"]
 
@@ -36,6 +38,8 @@ def encode_documents(
     compute: Callable[[dict[str, torch.Tensor]], torch.Tensor],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
     """Yield documents in batches of similar length, from the longest: their places, what is computed, gold labels.
+
+    Of several ranks each has its part of the documents.
 
     Args:
         model: what computes; it is put into evaluation mode.
@@ -72,11 +76,21 @@ def tune_decisions(
     if len(tokens) > most:
         logger.info("decisions are tuned on %d of the %d documents of dev, a random sample", most, len(tokens))
         tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
-    logits = np.empty((len(tokens), len(taxonomy)), dtype=np.float32)
-    gold = np.empty(logits.shape, dtype=np.bool_)
+    logits = np.zeros((len(tokens), len(taxonomy)), dtype=np.float32)
+    gold = np.zeros(logits.shape, dtype=np.bool_)
     for places, rows, labels in model_logits(model, tokens, collator):
         logits[places], gold[places] = rows, labels
-    return calibrate(Outputs(logits, gold), Decisions(taxonomy, thresholds=model.config.threshold), seed=seed)
+    _fill(logits, gold)
+    if rank() > 0:
+        return from_first_rank(None)
+    start = Decisions(taxonomy, thresholds=model.config.threshold)
+    return from_first_rank(calibrate(Outputs(logits, gold), start, seed=seed))
+
+
+def _fill(*parts: NDArray[Any]) -> None:
+    """Put what other ranks have computed where this one has zeros."""
+    for part in parts:
+        add_up(torch.from_numpy(part.view(np.uint8) if part.dtype == np.bool_ else part))
 
 
 def final_scores(
@@ -87,7 +101,7 @@ def final_scores(
     for _, logits, gold in model_logits(model, tokens, collator):
         for name, each in decisions.items():
             scores[name].update(each.decide(each.probabilities(logits)).predicted, gold)
-    return scores
+    return {name: add_scores(counted) for name, counted in scores.items()}
 
 
 STRENGTH = 3e-5
@@ -118,13 +132,23 @@ def fit_head(
         collator: makes batches.
         on_documents: called with the number of documents encoded, as it grows.
     """
-    vectors = torch.empty(len(learned), model.config.text_encoder.hidden_size)
+    vectors = torch.zeros(len(learned), model.config.text_encoder.hidden_size)
     gold = np.zeros((len(learned), model.config.label_count), dtype=np.bool_)
     for places, rows, labels in encode_documents(model, learned, collator, lambda batch: model.encode(**batch)):
         vectors[torch.from_numpy(places)] = torch.from_numpy(rows)
         gold[places] = labels
         if on_documents is not None:
             on_documents(len(places))
+    _fill(vectors.numpy(), gold)
+    if rank() == 0:
+        _fit(model, vectors, gold, rates)
+    share_weights(model.classifier)
+    logger.info("fitted a head of %d labels to %d vectors", gold.shape[1], len(vectors))
+    return {"strength": STRENGTH, "iterations": ITERATIONS}
+
+
+def _fit(model: FlatForSequenceClassification, vectors: Tensor, gold: NDArray[np.bool_], rates: Tensor) -> None:
+    """Fit the head to vectors, (N, H), and gold labels, (N, K)."""
     model.set_base_rates(rates)
     head = model.classifier
     start = head.weight.detach().clone()  # W_0
@@ -148,5 +172,3 @@ def fit_head(
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)
-    logger.info("fitted a head of %d labels to %d vectors", len(start), len(vectors))
-    return {"strength": STRENGTH, "iterations": ITERATIONS}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import datasets
-import numpy as np
 import torch
+from accelerate.data_loader import prepare_data_loader
 from torch import Tensor, nn
-from torch.utils.data import Sampler
+from torch.utils.data import BatchSampler, DataLoader, Sampler
 from transformers import (
     AttentionInterface,
     EvalPrediction,
@@ -28,7 +28,7 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import SchedulerType
+from transformers.trainer_utils import EvalLoopOutput, SchedulerType
 
 from hgclr.data.folder import DocumentLike, read_documents
 from hgclr.data.tokens import tokenize_documents
@@ -37,18 +37,20 @@ from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.nn.attention import CPUDropout, dropout_attention
+from hgclr.nn.draws import drawn_for
+from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
+from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches
 from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_complete
+from hgclr.training.distributed import add_scores, add_up
 
 __all__ = [
     "BestCheckpoint",
     "CollapseWatch",
-    "Collator",
     "Documents",
     "EarlyStop",
     "HierarchicalTrainer",
     "NoNumberError",
-    "SortedByLength",
     "StreamingScores",
     "accelerate_on_cpu",
     "as_tokens",
@@ -196,28 +198,6 @@ def tensorboard(folder: Path) -> TrainerCallback:
     return TensorBoardCallback(SummaryWriter(str(folder)))
 
 
-class Collator:
-    """Pad a batch to its longest text and turn label indices into 0/1 rows.
-
-    A text without tokens gets the padding as its one token, as in prediction.
-    """
-
-    def __init__(self, labels: int, pad_token: int) -> None:
-        self.labels, self.pad_token = labels, pad_token
-
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Return ``input_ids`` and ``attention_mask``, (B, L), and ``labels``, (B, K)."""
-        texts = [torch.as_tensor(row["input_ids"] or [self.pad_token]) for row in rows]
-        gold = torch.zeros(len(rows), self.labels)
-        for document, row in enumerate(rows):
-            gold[document, row["labels"]] = 1.0
-        return {
-            "input_ids": nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=self.pad_token),
-            "attention_mask": nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True),
-            "labels": gold,
-        }
-
-
 class StreamingScores:
     """Score predictions batch by batch, for ``batch_eval_metrics``; memory is O(K) whatever the number of documents."""
 
@@ -228,11 +208,17 @@ class StreamingScores:
 
     def __call__(self, batch: EvalPrediction, compute_result: bool) -> dict[str, float]:
         """Count a batch; after the last one return Micro- and Macro-F1 and begin anew."""
-        predicted = torch.sigmoid(torch.as_tensor(batch.predictions)) > self.threshold
-        self.running.update(predicted.cpu().numpy(), torch.as_tensor(batch.label_ids).bool().cpu().numpy())
-        if not compute_result:
-            return {}
-        self.last, self.running = self.running, MultiLabelScores(self.taxonomy)
+        self.count(torch.as_tensor(batch.predictions), torch.as_tensor(batch.label_ids))
+        return self.result() if compute_result else {}
+
+    def count(self, logits: Tensor, gold: Tensor) -> None:
+        """Count a batch of logits and gold labels, (B, K)."""
+        predicted = torch.sigmoid(logits) > self.threshold
+        self.running.update(predicted.cpu().numpy(), gold.bool().cpu().numpy())
+
+    def result(self) -> dict[str, float]:
+        """Return the scores of what all ranks have counted, and begin anew."""
+        self.last, self.running = add_scores(self.running), MultiLabelScores(self.taxonomy)
         return {"micro_f1": self.last.micro().f1, "macro_f1": self.last.macro().f1}
 
 
@@ -249,19 +235,6 @@ def as_tokens(
     if tokenizer is None:
         raise InputError("documents that are not tokenised need a tokenizer", remedy="give it as processing_class")
     return tokenize_documents(read_documents(documents, config.taxonomy), tokenizer, max_length=config.max_length)
-
-
-class SortedByLength(Sampler[int]):
-    """Go through the documents from the longest to the shortest, so that a batch has hardly any padding."""
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.order = np.argsort(-np.asarray(lengths), kind="stable")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.order.tolist())
-
-    def __len__(self) -> int:
-        return len(self.order)
 
 
 class HierarchicalTrainer(Trainer):
@@ -326,6 +299,8 @@ class HierarchicalTrainer(Trainer):
         self.checkpoint_limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.head_learning_rate = head_learning_rate or model.head_rate * args.learning_rate
         self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._batches: TrainingBatches | None = None
+        self._drawn = (-1, 0)  # for which step, and how many batches of it
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Group parameters by learning rate and weight decay; AdamW without decay is the paper's Adam."""
@@ -363,6 +338,53 @@ class HierarchicalTrainer(Trainer):
         self._created_lr_scheduler = True
         return self.lr_scheduler
 
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return the batches, of which several ranks take a part each; other ways to draw them are transformers'."""
+        args, documents = self.args, self.train_dataset
+        strategies = {"random": False, "group_by_length": True}
+        if not isinstance(documents, datasets.Dataset) or args.train_sampling_strategy not in strategies:
+            return super().get_train_dataloader()
+        self._batches = TrainingBatches(
+            documents["length"],
+            args.train_batch_size * world_size(),
+            by_length=strategies[args.train_sampling_strategy],
+            accumulation=args.gradient_accumulation_steps,
+            seed=args.seed,
+        )
+        ours = isinstance(self.data_collator, Collator)
+        return self._loader(NumberedDocuments(documents) if ours else documents, self._batches)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """Return the batches to score, of several ranks this one's."""
+        if world_size() == 1 or not isinstance(self.compute_metrics, StreamingScores):
+            return super().get_eval_dataloader(eval_dataset)
+        documents = self.eval_dataset if eval_dataset is None else eval_dataset
+        sampler = BatchSampler(self._get_eval_sampler(documents), self.args.eval_batch_size, drop_last=False)
+        return self._loader(documents, sampler)
+
+    def _loader(self, documents: Any, batches: Sampler[list[int]]) -> DataLoader[Any]:
+        """Return a loader of batches that are this rank's already."""
+        loader: DataLoader[Any] = DataLoader(
+            documents,
+            batch_sampler=batches,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """Compute a batch's gradient, with random numbers that are its documents' own."""
+        documents = inputs.pop("documents", None)
+        if documents is None:
+            return super().training_step(model, inputs, num_items_in_batch)
+        step, number = self.state.global_step, self._drawn[1]
+        self._drawn = (step, number + 1 if step == self._drawn[0] else 0)
+        with drawn_for(documents.tolist(), self.args.seed, *self._drawn):
+            return super().training_step(model, inputs, num_items_in_batch)
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -380,13 +402,45 @@ class HierarchicalTrainer(Trainer):
         return (output.loss, output) if return_outputs else output.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Put the mean of each loss term since the last log beside the loss."""
+        """Put the mean of each loss term since the last log beside the loss, and how unequal the ranks' batches are."""
         if "loss" in logs:
             for name, values in self._terms.items():
                 if values:
-                    logs[name] = torch.stack(values).mean().item()
+                    logs[name] = (total(torch.stack(values).mean()) / world_size()).item()
                     values.clear()
+            if world_size() > 1 and self._batches is not None:
+                logs["imbalance"] = round(self._batches.imbalance, 4)
         super().log(logs, start_time)
+
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader[Any],
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """Score documents; of several ranks each scores its part, and their counters are added up.
+
+        Transformers' own loop would send the logits of all documents to all ranks.
+        """
+        if world_size() == 1 or not isinstance(self.compute_metrics, StreamingScores):
+            return super().evaluation_loop(
+                dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+            )
+        assert self.model is not None
+        self.model.eval()
+        self.callback_handler.eval_dataloader = dataloader
+        losses = torch.zeros(2)  # their sum, and the number of documents
+        for inputs in dataloader:
+            loss, logits, gold = self.prediction_step(self.model, inputs, False)
+            self.compute_metrics.count(logits, gold)
+            losses += torch.tensor([len(gold) * loss.item(), len(gold)])
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+        add_up(losses)
+        scores = {"loss": (losses[0] / losses[1]).item(), **self.compute_metrics.result()}
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in scores.items()}
+        return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=int(losses[1]))
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int]:
         return SortedByLength(eval_dataset["length"])

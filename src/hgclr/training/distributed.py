@@ -1,0 +1,114 @@
+"""Training by several processes, started by torchrun, accelerate or Ray: each has a part of every batch.
+
+All do the same and the first one alone speaks and writes; see :mod:`hgclr.nn.gathering` for the loss and
+:mod:`hgclr.nn.draws` for what is random. Nothing here does anything in a single process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed
+from accelerate import PartialState
+from torch import Tensor, nn
+
+from hgclr.errors import HGCLRError
+from hgclr.metrics.scores import MultiLabelScores
+from hgclr.nn.gathering import rank, world_size
+
+__all__ = [
+    "add_scores",
+    "add_up",
+    "first_rank_first",
+    "from_first_rank",
+    "process_group",
+    "restarted",
+    "share_weights",
+]
+
+T = TypeVar("T")
+PATIENCE = timedelta(hours=6)
+"""For ranks that wait while the first one tokenises; the end of another process is noticed at once."""
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """Join the processes that were started with this one, if any, until the block ends.
+
+    Raises:
+        HGCLRError: if one of the others has ended.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or torch.distributed.is_initialized():
+        yield
+        return
+    PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
+            raise
+        raise HGCLRError(f"rank {rank()} lost another one: {str(error).splitlines()[0]}") from error
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Return whether torchrun has started this run before, and a process of it has died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+@contextmanager
+def first_rank_first() -> Iterator[None]:
+    """Let the first rank through, then the first one of every other node, then all: what one writes, the others find.
+
+    An error on one rank does not keep the others waiting.
+    """
+    turn = 0 if rank() == 0 else 1 if os.environ.get("LOCAL_RANK") == "0" else 2
+    for _ in range(turn if world_size() > 1 else 0):
+        torch.distributed.barrier()
+    try:
+        yield
+    finally:
+        for _ in range(2 - turn if world_size() > 1 else 0):
+            torch.distributed.barrier()
+
+
+def from_first_rank(value: T) -> T:
+    """Return what the first rank has for a value."""
+    if world_size() == 1:
+        return value
+    box = [value]
+    torch.distributed.broadcast_object_list(box)
+    return box[0]
+
+
+def add_scores(scores: MultiLabelScores) -> MultiLabelScores:
+    """Return the scores of what all ranks have counted."""
+    parts: list[Any] = [scores] * world_size()
+    if world_size() > 1:
+        torch.distributed.all_gather_object(parts, scores.counters())
+        scores = MultiLabelScores(scores.taxonomy)
+        for part in parts:
+            scores.add(part)
+    return scores
+
+
+def add_up(values: Tensor) -> None:
+    """Add a tensor of the CPU up over all ranks, in place."""
+    if world_size() > 1:
+        device = "cpu" if torch.distributed.get_backend() == "gloo" else torch.accelerator.current_accelerator()
+        there = values.to(device)
+        torch.distributed.all_reduce(there)
+        values.copy_(there)
+
+
+def share_weights(model: nn.Module) -> None:
+    """Give all ranks the first one's weights: the others may not see the folder that the best ones are loaded from."""
+    if world_size() > 1:
+        for value in model.state_dict().values():
+            torch.distributed.broadcast(value, 0)

@@ -1,0 +1,100 @@
+"""One training step of a tiny model by one process, or by several that have a part of the batch each."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from hgclr.models import ARCHITECTURES
+from hgclr.models.base import load_tokenizer
+from hgclr.models.textrcnn import TextRCNNConfig
+from hgclr.nn.draws import drawn_for
+from hgclr.taxonomy import Taxonomy
+from hgclr.training.batches import Collator, deal
+from hgclr.training.trainer import accelerate_on_cpu
+
+Case = tuple[str, dict[str, Any]]
+DOCUMENTS = 8
+
+
+def run_ranks(work: Callable[..., None], ranks: int, folder: Path, *arguments: Any) -> None:
+    """Run ``work(rank, ranks, folder, …)`` in so many processes that have joined by gloo.
+
+    They are forks of a process that has imported what they need, which takes longer than all the rest.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hgclr.training.trainer"])
+    store = folder / f"store-{ranks}"
+    processes = [
+        context.Process(target=_joined, args=(work, rank, ranks, store, folder, *arguments)) for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+        process.kill()
+    assert [process.exitcode for process in processes] == [0] * ranks
+
+
+def _joined(work: Callable[..., None], rank: int, ranks: int, store: Path, *arguments: Any) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    work(rank, ranks, *arguments)
+    torch.distributed.destroy_process_group()
+
+
+def take_steps(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxonomy, cases: dict[str, Case]) -> None:
+    """Take a step of each case and save loss and gradient."""
+    found = {name: step(rank, ranks, encoder, taxonomy, *case) for name, case in cases.items()}
+    if rank == 0:
+        torch.save(found, folder / f"{ranks}.pt")
+
+
+def step(
+    rank: int, ranks: int, encoder: str, taxonomy: Taxonomy, architecture: str, settings: dict[str, Any], key: int = 5
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return loss and gradient of a batch of documents, dropout and all else that is random included."""
+    torch.manual_seed(1)
+    settings, tokenizer = dict(settings), load_tokenizer(encoder)
+    text_encoder: Any = encoder
+    if settings.pop("textrcnn", False):
+        sizes = {"word_width": 10, "recurrent_width": 6, "filters": 5}
+        text_encoder = TextRCNNConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
+    model = ARCHITECTURES[architecture].from_encoder(text_encoder, taxonomy, tokenizer, **settings)
+    for name, parameter in model.named_parameters():  # so large that everything matters
+        if not name.startswith("encoder.") and parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    accelerate_on_cpu(model, model.encoder)
+    model.double().train()
+    random = np.random.default_rng(0)
+    rows = [
+        {
+            "input_ids": [2, *random.integers(5, len(tokenizer), size=length).tolist(), 3],
+            "labels": sorted(
+                {int(label) for leaf in random.integers(len(taxonomy), size=2) for label in taxonomy.path(leaf)}
+            ),
+            "document": 100 + number,
+        }
+        for number, length in enumerate(random.integers(1, 24, size=DOCUMENTS))
+    ]
+    part = deal(np.arange(DOCUMENTS), np.array([len(row["input_ids"]) for row in rows]), ranks)[rank]
+    if ranks == 1:
+        part = np.arange(DOCUMENTS)  # any order is as good
+    batch = Collator(len(taxonomy), tokenizer.pad_token_id)([rows[place] for place in part])
+    documents, batch["labels"] = batch.pop("documents").tolist(), batch["labels"].double()
+    trained = DistributedDataParallel(model, find_unused_parameters=True) if ranks > 1 else model
+    with drawn_for(documents, 7, key):
+        loss = trained(**batch).loss
+        loss.backward()
+    mean = loss.detach().clone()
+    if ranks > 1:
+        torch.distributed.all_reduce(mean)
+    gradients = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+    return float(mean) / ranks, gradients
