@@ -64,3 +64,74 @@ def test_loss_and_gradient_are_those_of_one_process(case: str, ranks: int, found
 def test_another_step_draws_anew(case: str, make_encoder, taxonomy) -> None:
     losses = {step(0, 1, make_encoder("bert"), taxonomy, *CASES[case], key=key)[0] for key in (5, 5, 6, 7)}
     assert len(losses) == 3
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(
+    make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
+    monkeypatch.setattr(core, "world_size", lambda: 5)
+    with pytest.raises(InputError, match="a batch of 16 documents cannot be shared by 5 processes; set"):
+        fit(model, tokenizer, [("atom laser", ["physics"])] * 20, settings=TrainingSettings(precision="fp32"))
+
+
+@pytest.mark.parametrize("by_length", [True, False])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ranks_share_the_batches_that_one_process_has(
+    ranks: int, by_length: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 101 documents in batches of 12 the last five are shared by two or four ranks but for one."""
+    lengths = np.random.default_rng(3).integers(1, 200, 101)
+
+    def batches(rank: int, of: int, epoch: int) -> list[list[int]]:
+        monkeypatch.setattr("hgclr.training.batches.world_size", lambda: of)
+        monkeypatch.setattr("hgclr.training.batches.rank", lambda: rank)
+        sampler = TrainingBatches(lengths, 12, by_length=by_length, seed=4)
+        sampler.set_epoch(epoch)
+        found = list(sampler)
+        assert len(found) == len(sampler)
+        assert of == 1 or 0 < sampler.imbalance < (0.05 if by_length else 0.35)
+        return found
+
+    for epoch in (0, 1):
+        whole = batches(0, 1, epoch)
+        assert sorted(document for batch in whole for document in batch) == list(range(101))
+        shared = [batches(rank, ranks, epoch) for rank in range(ranks)]
+        for batch, *parts in zip(whole, *shared, strict=True):
+            assert len({len(part) for part in parts}) == 1
+            dealt = [document for part in parts for document in part]
+            assert set(dealt) <= set(batch)
+            assert len(batch) - len(dealt) == len(batch) % ranks
+    assert batches(0, ranks, 0) != batches(0, ranks, 1)
+
+
+def test_documents_are_dealt_out_there_and_back_again() -> None:
+    documents, lengths = np.arange(7), np.array([50, 90, 10, 70, 30, 80, 60])
+    parts = deal(documents, lengths, 3)
+    assert [part.tolist() for part in parts] == [[1, 4], [5, 0], [3, 6]]  # 90+30, 80+50, 70+60; the shortest stays
+    assert imbalance([lengths[part] for part in parts]) == pytest.approx(90 / 80 - 1)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_every_document_is_scored_by_one_rank(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = [3, 9, 5, 9, 1, 7, 2]
+    monkeypatch.setattr("hgclr.training.batches.world_size", lambda: ranks)
+    seen = []
+    for rank in range(ranks):
+        monkeypatch.setattr("hgclr.training.batches.rank", lambda rank=rank: rank)
+        own = list(SortedByLength(lengths))
+        assert [lengths[place] for place in own] == sorted((lengths[place] for place in own), reverse=True)
+        seen += own
+    assert sorted(seen) == list(range(7))
+
+
+def test_counters_of_parts_add_up_to_the_scores_of_all(taxonomy) -> None:
+    random = np.random.default_rng(2)
+    predicted, gold = random.random((2, 60, len(taxonomy))) < 0.4
+    whole, added = MultiLabelScores(taxonomy), MultiLabelScores(taxonomy)
+    whole.update(predicted, gold)
+    for part in (slice(0, 17), slice(17, 17), slice(17, 60)):
+        scores = MultiLabelScores(taxonomy)
+        scores.update(predicted[part], gold[part])
+        added.add(scores.counters())
+    assert added.to_json() == whole.to_json()

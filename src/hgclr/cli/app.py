@@ -57,7 +57,7 @@ class Commands(TyperGroup):
 
             from hgclr.cli.console import standard_error
 
-            standard_error().print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             raise typer.Exit(2) from None
         except BrokenPipeError:  # the reader of our output wants no more, as in `hgclr predict … | head`
             import os

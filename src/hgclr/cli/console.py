@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ __all__ = [
     "Console",
     "clock",
     "find_folder",
+    "is_first_rank",
     "open_classifier",
     "print_written",
     "progress_bar",
@@ -45,9 +47,18 @@ class Console(rich_console.Console):
             yield segment if segment.control else segment._replace(text=segment.text.translate(HARMLESS))
 
 
-def standard_error() -> Console:
-    """Return a console on standard error, so that standard output holds results only."""
-    return Console(stderr=True, highlight=False)
+def is_first_rank() -> bool:
+    """Return whether this process may speak: of those that torchrun has started, the first one does."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
+def standard_error(*, on_every_node: bool = False) -> Console:
+    """Return a console on standard error, so that standard output holds results only; quiet but on the first rank.
+
+    An error may be one of its node, and is to be seen ``on_every_node``.
+    """
+    quiet = not is_first_rank() and not (on_every_node and os.environ.get("LOCAL_RANK") == "0")
+    return Console(stderr=True, highlight=False, quiet=quiet)
 
 
 def print_written(files: Iterable[Path]) -> None:

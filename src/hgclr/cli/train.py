@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hgclr.cli.console import quiet_libraries, standard_error
+from hgclr.cli.console import is_first_rank, quiet_libraries, standard_error
 from hgclr.cli.options import Settings
 from hgclr.errors import require_extra
 
@@ -63,11 +64,14 @@ def train(
     side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
     """
     require_extra("torch", extra="train", capability="Training")
+    # Before torch is imported: each rank would warn that an encoder could have parameters without gradient.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from hgclr.cli.console import Console
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, score_table
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
+    from hgclr.training.distributed import restarted
     from hgclr.training.run_folder import check_output, check_resumed, state_of
 
     quiet_libraries()
@@ -78,7 +82,7 @@ def train(
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     run = RunConfig.read(config, [*(settings or []), *chosen], output)
-    errors = standard_error()
+    errors, resume = standard_error(), resume or restarted()
     if not resume:
         check_output(run)
     else:
@@ -98,6 +102,8 @@ def train(
     except KeyboardInterrupt:
         errors.print(how_to_go_on(run.output), soft_wrap=True, markup=False)
         raise typer.Exit(130) from None
+    if not is_first_rank():
+        return
     rows: dict[str, dict[str, Any]] = {
         split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
     }

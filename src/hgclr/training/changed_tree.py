@@ -14,6 +14,7 @@ from hgclr.data.folder import Document
 from hgclr.files import write_json
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.changed_tree import carry_over
+from hgclr.nn.gathering import rank
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
 from hgclr.taxonomy.suggestions import suggest
@@ -51,7 +52,8 @@ def changed_model(
     rates, texts = survey(documents, len(tree), run.training.seed)
     carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
     _log(changes)
-    write_json(run.output / "label-changes.json", changes.to_json())
+    if rank() == 0:
+        write_json(run.output / "label-changes.json", changes.to_json())
     return carried
 
 

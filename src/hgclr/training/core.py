@@ -361,7 +361,6 @@ def trainer_arguments(
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
-        ddp_broadcast_buffers=False,  # all ranks compute the same ones
     )
 
 

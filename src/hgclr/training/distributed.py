@@ -7,7 +7,7 @@ All do the same and the first one alone speaks and writes; see :mod:`hgclr.nn.ga
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ __all__ = [
     "add_up",
     "first_rank_first",
     "from_first_rank",
+    "on_first_rank",
     "process_group",
     "restarted",
     "share_weights",
@@ -85,6 +86,26 @@ def from_first_rank(value: T) -> T:
     box = [value]
     torch.distributed.broadcast_object_list(box)
     return box[0]
+
+
+def on_first_rank(work: Callable[[], T]) -> T:
+    """Do something on the first rank alone, and return what comes of it on all.
+
+    Raises:
+        HGCLRError: on all ranks, if it does on the first.
+    """
+    value: Any = None
+    error: HGCLRError | None = None
+    if rank() == 0:
+        try:
+            value = work()
+        except HGCLRError as raised:
+            error = raised
+    value, problem = from_first_rank((value, None if error is None else str(error)))
+    if problem is not None:
+        raise error or HGCLRError(f"the first rank: {problem}")
+    result: T = value
+    return result
 
 
 def add_scores(scores: MultiLabelScores) -> MultiLabelScores:

@@ -23,6 +23,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
+from hgclr.nn.gathering import rank
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.settings import RunConfig
@@ -159,7 +160,7 @@ def tokenize_all(
                 max_length=max_length,
                 limit=limit,
                 seed=run.training.seed,
-                bad_rows=run.output / f"bad-rows.{name}.jsonl",
+                bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                 progress=on_documents,
             )
     if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:

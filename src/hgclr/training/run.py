@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from hgclr.hardware import machine
 from hgclr.locks import locked
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import save
+from hgclr.nn.gathering import rank
 from hgclr.training.core import Fitted, Plan, fit
+from hgclr.training.distributed import first_rank_first, on_first_rank, process_group, restarted
 from hgclr.training.preparation import new_model, started_model, tokenize_all
 from hgclr.training.run_folder import (
     CONFIG,
@@ -78,15 +81,26 @@ def train(
         InputError: if settings, data or encoder do not fit together, the output folder holds another run, or another
             process is training there.
     """
-    with locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output"):
-        if resume:
-            check_resumed(run)
-        else:
-            check_output(run)
-        if state_of(run.output) == "finished":
-            metrics = read_json(run.output / METRICS)
-            return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, metrics)
+    resume = resume or restarted()
+    with process_group(), ExitStack() as stack:
+
+        def enter() -> TrainingResult | None:
+            lock = locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output")
+            stack.enter_context(lock)
+            if resume:
+                check_resumed(run)
+            else:
+                check_output(run)
+            return finished_run(run) if state_of(run.output) == "finished" else None
+
+        if (finished := on_first_rank(enter)) is not None:
+            return finished
         return _train(run, data, resume, callbacks, on_documents, on_start, score_test)
+
+
+def finished_run(run: RunConfig) -> TrainingResult:
+    """Return what a run has left behind."""
+    return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
 
 
 def _train(
@@ -106,8 +120,9 @@ def _train(
         model, tokenizer, data_read = new_model(run, data)
     else:
         model, tokenizer, data_read = started_model(run, run.model.start, data)
-    tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
-    _note_documents(run, tokens)
+    with first_rank_first():  # it writes the cache, and the others read it
+        tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
+    on_first_rank(lambda: _note_documents(run, tokens))
     read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
     fitted = fit(
         model,
@@ -157,9 +172,11 @@ def save_run(
     where: dict[str, Any] | None = None,
 ) -> TrainingResult:
     """Write settings, the model as it is deployed and as it was trained, and its metrics into ``run.output``."""
-    run.write(run.output / CONFIG)
     metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where or machine()}
     result = TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, metrics, fitted.calibrated)
+    if rank() > 0:
+        return result
+    run.write(run.output / CONFIG)
     save(model.deployed(), tokenizer, result.model, fitted.decisions.write if "tuned" in metrics else None)
     save(model, tokenizer, result.training_model)
     write_json(run.output / METRICS, metrics)
