@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from hgclr.errors import InputError
+from hgclr.metrics.scores import MultiLabelScores
+from hgclr.models import FlatForSequenceClassification
+from hgclr.training import TrainingSettings, core, fit
+from hgclr.training.batches import SortedByLength, TrainingBatches, deal, imbalance
 from support.ranks import Case, run_ranks, step, take_steps
 
 GUIDED = {"keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}

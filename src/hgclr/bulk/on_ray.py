@@ -1,4 +1,4 @@
-"""Label on a Ray cluster, or with Ray on this machine. The only file that knows Ray.
+"""Label on a Ray cluster, or with Ray on this machine.
 
 A pipeline of Ray Data: tasks read the files and yield their texts in blocks, tasks label the blocks, and the answers
 come back in order. This process reads the files too, joins the answers to the rows and writes the results, so that they
@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
-import time
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
@@ -27,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from hgclr.bulk.chunks import Chunk, read_chunks
 from hgclr.bulk.job import Answer, BulkJob, Label, spread
-from hgclr.errors import HGCLRError, require_extra
+from hgclr.cluster import NEEDS, connected
+from hgclr.errors import HGCLRError
 from hgclr.inference.classifier import HierarchicalClassifier
 
 if TYPE_CHECKING:
@@ -39,11 +37,7 @@ BLOCK_BYTES = 2**18
 """Bytes of texts that are labelled by one task: some thousand phrases, or some hundred abstracts."""
 READERS = 4
 """Files that are read at a time; reading is so much faster than labelling that this keeps many nodes busy."""
-OBJECT_STORE = 2**29
-"""Bytes of shared memory for blocks on their way, where Ray is started by us."""
-NEEDS = "every node needs hgclr and must see the same model and files; finished files are kept"
-PATIENCE = 60.0
-"""Seconds that a pipeline has to end; it takes next to none, unless the machine is very busy."""
+KEPT = "finished files"
 FAILED = -1
 """In the place of a row's number: instead of an answer there is what went wrong on a node."""
 
@@ -61,10 +55,8 @@ def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterato
         HGCLRError: if there is no cluster, it fails, or does not return each row once.
         MissingExtraError: if Ray is not installed.
     """
-    require_extra("ray", extra="ray", capability="The engine ray")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # is read when Ray is imported
     # Closing the answers, also after an error, ends the pipeline before the connection.
-    with _connected(address), _failures_reported(), closing(_answers(job, workers)) as answers:
+    with connected(address, kept=KEPT), closing(_answers(job, workers)) as answers:
         number = -1
 
         def label(path: Path) -> Iterator[tuple[Chunk, list[Answer]]]:
@@ -88,56 +80,6 @@ def _expect(answers: Iterator[tuple[int, int, Answer]], file: int, row: int, pat
             " nodes see the same files and nobody changes them, and start the run again (finished files are kept)"
         )
     return found[2]
-
-
-@contextmanager
-def _connected(address: str | None) -> Iterator[None]:
-    """Connect to a cluster, or start Ray here."""
-    import ray
-
-    if ray.is_initialized():  # the caller's own
-        yield
-        return
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
-    try:
-        ray.init(address or "local", **options)
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise HGCLRError(f"no Ray cluster at {address or 'this machine'}: {_first_line(error)}") from error
-    before = set(threading.enumerate())
-    try:
-        yield
-    finally:
-        _wait_for_end(before)
-        ray.shutdown()
-
-
-def _wait_for_end(before: set[threading.Thread]) -> None:
-    """Wait for the threads of the pipeline: one that asks Ray for something after its shutdown ends the process."""
-    end = time.monotonic() + PATIENCE
-    for thread in threading.enumerate():
-        if thread not in before and thread is not threading.current_thread():
-            thread.join(max(0.0, end - time.monotonic()))
-
-
-@contextmanager
-def _failures_reported() -> Iterator[None]:
-    """Turn a failure of Ray itself into one line; an error in our own code stays what it is, with its traceback."""
-    import ray
-
-    try:
-        yield
-    except ray.exceptions.UserCodeException:
-        raise
-    except ray.exceptions.RayError as error:
-        raise HGCLRError(f"Ray: {_first_line(error)} ({NEEDS})") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def _answers(job: BulkJob, workers: int | None) -> Generator[tuple[int, int, Answer], None, None]:
@@ -176,7 +118,7 @@ def _answers(job: BulkJob, workers: int | None) -> Generator[tuple[int, int, Ans
             columns = (table.column(name).to_pylist() for name in ("file", "row", "answer"))
             for file, row, answer in zip(*columns, strict=True):
                 if row == FAILED:
-                    raise HGCLRError(f"on a node of the cluster: {answer} ({NEEDS})")
+                    raise HGCLRError(f"on a node of the cluster: {answer} ({NEEDS}; {KEPT} are kept)")
                 yield file, row, json.loads(answer)
 
 

@@ -21,10 +21,12 @@ __all__ = [
     "AbstainBelow",
     "AddAncestors",
     "Decode",
+    "Engine",
     "Folder",
     "JsonFile",
     "Model",
     "Paths",
+    "RayAddress",
     "Reading",
     "Rule",
     "Settings",
@@ -32,6 +34,7 @@ __all__ = [
     "TaxonomyFile",
     "TextColumn",
     "Threshold",
+    "engine_options",
     "number_list",
     "options_from",
     "reading_options",
@@ -54,8 +57,26 @@ Threshold = Annotated[
     float | None,
     typer.Option(min=0.0, max=1.0, help="Probability above which a label is predicted; default: the model's."),
 ]
+Engine = Literal["local", "ray"]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files;"
+        " default: Ray is started on this machine.",
+    ),
+]
 # The library's rules, repeated so that help pages need no numpy.
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+
+
+def engine_options(engine: Engine, workers: int | None, ray_address: str | None) -> dict[str, Any]:
+    """Return the options of the engine ray; refuse them for the other one."""
+    options = {"--workers": workers, "--ray-address": ray_address}
+    given = [name for name, value in options.items() if value is not None]
+    if engine == "local" and given:
+        raise InputError(f"{given[0]} is for the engine ray", remedy="add --engine ray")
+    return {"workers": workers, "address": ray_address}
 
 
 def rule_option(explanation: str, *others: str) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hgclr.cli.console import is_first_rank, quiet_libraries, standard_error
-from hgclr.cli.options import Settings
+from hgclr.cli.options import Engine, RayAddress, Settings, engine_options
 from hgclr.errors import require_extra
 
 if TYPE_CHECKING:
@@ -57,6 +57,19 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
     ] = False,
+    engine: Annotated[
+        Engine, typer.Option(help="local trains in this process, or in those of torchrun; ray on Ray Train.")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With --engine ray: processes that share each batch; default: one for each GPU or core, as far as the"
+            " batch can be divided.",
+        ),
+    ] = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Train a model, select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
@@ -81,6 +94,7 @@ def train(
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
+    cluster = engine_options(engine, workers, ray_address)
     run = RunConfig.read(config, [*(settings or []), *chosen], output)
     errors, resume = standard_error(), resume or restarted()
     if not resume:
@@ -91,14 +105,19 @@ def train(
             nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
             errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
     try:
-        with TrainingProgress(errors, run.model.architecture) as progress:
-            result = run_training(
-                run,
-                resume=resume,
-                callbacks=[progress],
-                on_documents=progress.on_documents,
-                on_start=progress.on_start,
-            )
+        if engine == "ray":
+            from hgclr.training.on_ray import train_on_ray
+
+            result = train_on_ray(run, resume=resume, **cluster)
+        else:
+            with TrainingProgress(errors, run.model.architecture) as progress:
+                result = run_training(
+                    run,
+                    resume=resume,
+                    callbacks=[progress],
+                    on_documents=progress.on_documents,
+                    on_start=progress.on_start,
+                )
     except KeyboardInterrupt:
         errors.print(how_to_go_on(run.output), soft_wrap=True, markup=False)
         raise typer.Exit(130) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hgclr.cli.console import print_written, quiet_libraries, standard_error
-from hgclr.cli.options import Settings, number_list
+from hgclr.cli.options import Engine, RayAddress, Settings, engine_options, number_list
 from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
@@ -72,6 +72,19 @@ def tune(
         Path | None,
         typer.Option(metavar="DIR", help="Output folder; default: runs/NAME-tuning, where NAME is that of CONFIG."),
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="local trains one trial after the other; ray several at a time, on this machine or a cluster."
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="With --engine ray: trials at a time; default: one for each GPU or core."
+        ),
+    ] = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Search for settings on dev: a grid over the paper's lambda and gamma, or Optuna over a wider space.
 
@@ -80,6 +93,8 @@ def tune(
 
     A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}**,
     **model.keep_at_least: {low: 0, high: 24, step: 4}** or **model.negatives: {choices: [all, different]}**.
+
+    On Ray the trials of Optuna are not given up early, and each is chosen from those that have ended until then.
 
     The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots.
     """
@@ -97,6 +112,7 @@ def tune(
     mpl.use("agg")
     run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
     search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
+    cluster = engine_options(engine, workers, ray_address)
     result = search_settings(
         run,
         search,
@@ -104,6 +120,9 @@ def tune(
         seeds=None if seeds is None else number_list("--seeds", seeds, int),
         metric=metric,
         watch=lambda turn: _watched(turn, standard_error()),
+        engine=engine,
+        workers=cluster["workers"],
+        ray_address=cluster["address"],
     )
     console = Console()
     console.print(_table(result, metric))

@@ -22,6 +22,7 @@ from hgclr.metrics.scores import MultiLabelScores
 from hgclr.nn.gathering import rank, world_size
 
 __all__ = [
+    "FirstRankError",
     "add_scores",
     "add_up",
     "first_rank_first",
@@ -35,6 +36,10 @@ __all__ = [
 T = TypeVar("T")
 PATIENCE = timedelta(hours=6)
 """For ranks that wait while the first one tokenises; the end of another process is noticed at once."""
+
+
+class FirstRankError(HGCLRError):
+    """What the first rank has stopped at, on the others."""
 
 
 @contextmanager
@@ -92,7 +97,7 @@ def on_first_rank(work: Callable[[], T]) -> T:
     """Do something on the first rank alone, and return what comes of it on all.
 
     Raises:
-        HGCLRError: on all ranks, if it does on the first.
+        HGCLRError: on all ranks, if it does on the first; on the others a :class:`FirstRankError`.
     """
     value: Any = None
     error: HGCLRError | None = None
@@ -103,7 +108,7 @@ def on_first_rank(work: Callable[[], T]) -> T:
             error = raised
     value, problem = from_first_rank((value, None if error is None else str(error)))
     if problem is not None:
-        raise error or HGCLRError(f"the first rank: {problem}")
+        raise error or FirstRankError(f"the first rank: {problem}")
     result: T = value
     return result
 

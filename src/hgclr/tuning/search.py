@@ -9,9 +9,10 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -20,6 +21,7 @@ from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.provenance import command_line, portable
 from hgclr.training import RunConfig
+from hgclr.tuning.on_ray import run_on_ray
 from hgclr.tuning.plots import draw_plots
 from hgclr.tuning.space import Search, check_one, describe, with_parameters
 from hgclr.tuning.trials import METRICS, Metric, TrialRunner, Watcher, next_trial, open_study, ranked
@@ -58,6 +60,9 @@ def tune(
     seeds: Sequence[int] | None = None,
     metric: Metric = "macro_f1",
     watch: Watcher | None = None,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    ray_address: str | None = None,
 ) -> TuningResult:
     """Search for the settings with the best dev score; the test split is not scored.
 
@@ -75,7 +80,11 @@ def tune(
         trials: how many trials in all, those of earlier calls included; by default a grid's size.
         seeds: train every trial with each of these; by default the seed of ``run``.
         metric: the dev score to raise.
-        watch: called before each run, returns what looks on.
+        watch: called before each run, returns what looks on; not on Ray.
+        engine: ``local`` trains here, one trial after the other, ``ray`` on a cluster, several at a time; see
+            :func:`~hgclr.tuning.on_ray.run_on_ray`.
+        workers: with Ray, trials at a time.
+        ray_address: with Ray, the address of a running cluster.
 
     Raises:
         InputError: if settings or data do not fit, or ``run.output`` holds another search.
@@ -98,6 +107,14 @@ def tune(
     }
     with open_study(run.output, about, pruning=search.points is None) as study:
         runner = TrialRunner(study, run, total, seeds, metric, watch)
+        if engine == "ray":
+            run_on_ray(
+                runner,
+                partial(next_trial, study, search, total),
+                workers=workers,
+                address=ray_address,
+                on_end=lambda: _write_results(study, run, about),
+            )
         while (trial := next_trial(study, search, total)) is not None:
             runner.run(trial)
             _write_results(study, run, about)

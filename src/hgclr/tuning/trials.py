@@ -7,7 +7,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +78,8 @@ def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iter
         yield study
 
 
-def next_trial(study: Study, search: Search, total: int) -> Trial | None:
-    """Return the trial that was interrupted, or a new one, or None after ``total`` trials.
+def next_trial(study: Study, search: Search, total: int, running: Collection[int] = ()) -> Trial | None:
+    """Return a trial that was interrupted, or a new one, or None after ``total`` trials; not one that is ``running``.
 
     The sampler begins anew with each trial from the trial's number, so that a search in two sittings tries the same
     settings as one in a single sitting.
@@ -87,7 +87,7 @@ def next_trial(study: Study, search: Search, total: int) -> Trial | None:
     import optuna
 
     trials = study.get_trials(deepcopy=False)
-    interrupted = [trial for trial in trials if not trial.state.is_finished()]
+    interrupted = [trial for trial in trials if not trial.state.is_finished() and trial.number not in running]
     number = interrupted[0].number if interrupted else len(trials)
     if number >= total:
         return None
@@ -150,6 +150,15 @@ class Turn:
     best: FrozenTrial | None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended on a node of a cluster: COMPLETE, FAIL, or REFUSED, as all others would be."""
+
+    state: str
+    scores: list[dict[str, Any]]
+    reason: str | None = None
+
+
 Onlookers = tuple[Sequence[TrainerCallback], Callable[[int], None] | None]
 """What looks on while a run trains: its callbacks, and what is told of documents; see :func:`hgclr.training.train`."""
 Watcher = Callable[[Turn], AbstractContextManager[Onlookers]]
@@ -180,26 +189,38 @@ class TrialRunner:
         import optuna
 
         started = time.monotonic()
-        folder = self.base.output / RUNS / f"{trial.number:04d}"
-        earlier = sum(_scores(path)["seconds"] for path in folder.glob("*/metrics.json"))
-        trial.set_user_attr("sittings", trial.user_attrs.get("sittings", 0) + 1)
+        folder = self.begin(trial)
         scores: list[dict[str, Any]] = []
-        value, state = None, "COMPLETE"
+        state, reason = "COMPLETE", None
         try:
             for seed in self.seeds:
                 scores.append({"seed": seed, **self._score(trial, seed, folder / f"seed-{seed}")})
                 _keep_scores_only(folder)
-            value = statistics.fmean(score[self.metric] for score in scores)
         except optuna.TrialPruned:
             state = "PRUNED"
         except (InputError, MissingExtraError):  # the next trial would fare no better
             raise
         except HGCLRError as error:  # such as a loss that is no number: bad settings, which is a finding
-            state = "FAIL"
-            trial.set_user_attr("reason", str(error))
-        _keep_scores_only(folder)
-        trial.set_user_attr("runs", scores)
-        trial.set_user_attr("seconds", round(earlier + time.monotonic() - started, 1))
+            state, reason = "FAIL", str(error)
+        self.end(trial, scores, state, reason, time.monotonic() - started)
+
+    def begin(self, trial: Trial) -> Path:
+        """Note that a trial begins, or goes on, and return its folder."""
+        folder = self.base.output / RUNS / f"{trial.number:04d}"
+        trial.set_user_attr("seconds", sum(_scores(path)["seconds"] for path in folder.glob("*/metrics.json")))
+        trial.set_user_attr("sittings", trial.user_attrs.get("sittings", 0) + 1)
+        return folder
+
+    def end(
+        self, trial: Trial, scores: Sequence[Mapping[str, Any]], state: str, reason: str | None, seconds: float
+    ) -> None:
+        """Record how a trial ended: COMPLETE with the scores of each seed, PRUNED, or FAIL with a reason."""
+        _keep_scores_only(self.base.output / RUNS / f"{trial.number:04d}")
+        if reason is not None:
+            trial.set_user_attr("reason", reason)
+        trial.set_user_attr("runs", list(scores))
+        trial.set_user_attr("seconds", round(trial.user_attrs["seconds"] + seconds, 1))
+        value = statistics.fmean(score[self.metric] for score in scores) if state == "COMPLETE" else None
         _tell(self.study, trial, value, state)
 
     def _score(self, trial: Trial, seed: int, output: Path) -> dict[str, Any]:
@@ -219,6 +240,24 @@ class TrialRunner:
                     score_test=False,
                 )
         return _scores(done)
+
+
+def train_trial(run: RunConfig, parameters: Mapping[str, Any], seeds: Sequence[int], folder: Path) -> Outcome:
+    """Train a trial with every seed, unless that was done before, without anybody looking on."""
+    scores: list[dict[str, Any]] = []
+    try:
+        for seed in seeds:
+            output = folder / f"seed-{seed}"
+            if not (output / "metrics.json").exists():
+                chosen = with_parameters(run, parameters, output=output, seed=seed)
+                train(chosen, resume=True, score_test=False)
+            scores.append({"seed": seed, **_scores(output / "metrics.json")})
+            _keep_scores_only(folder)
+    except (InputError, MissingExtraError) as error:
+        return Outcome("REFUSED", scores, str(error))
+    except HGCLRError as error:
+        return Outcome("FAIL", scores, str(error))
+    return Outcome("COMPLETE", scores)
 
 
 def _keep_scores_only(folder: Path) -> None:

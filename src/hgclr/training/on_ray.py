@@ -1,0 +1,103 @@
+"""Hand a run to Ray Train: the same run, by processes on any nodes of a cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hgclr.cluster import NEEDS, connected
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import HGCLRError, first_line
+from hgclr.files import read_json
+from hgclr.training.distributed import FirstRankError
+from hgclr.training.run import METRICS, MODEL, TRAINING_MODEL, TrainingResult, check_output, check_resumed, train
+from hgclr.training.settings import RunConfig, make_recipe
+
+__all__ = ["train_on_ray"]
+
+logger = logging.getLogger(__name__)
+FAILURES = 3
+"""How often a run goes on from its last checkpoint after it has lost a node."""
+STORAGE, PROBLEM = "ray", "problem.txt"
+
+
+def train_on_ray(
+    run: RunConfig, *, workers: int | None = None, address: str | None = None, resume: bool = False
+) -> TrainingResult:
+    """Train on a cluster as :func:`hgclr.training.train` does here; see there.
+
+    Args:
+        run: the settings. Every node must see the same files by the same names.
+        workers: processes that share each batch; by default as many as there are GPUs, or cores, and divide it.
+        address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
+        resume: go on from the newest whole checkpoint. After the loss of a node a run does that by itself.
+
+    Raises:
+        InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
+        HGCLRError: if there is no cluster, or it fails.
+        MissingExtraError: if Ray is not installed.
+    """
+    if not resume:
+        check_output(run)
+    elif (finished := check_resumed(run)) is not None:
+        return finished
+    with connected(address, kept="checkpoints"):
+        import ray
+        from ray.train import FailureConfig, ScalingConfig
+        from ray.train import RunConfig as Storage
+        from ray.train.torch import TorchTrainer
+
+        logging.getLogger("ray.train").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
+        cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        use_gpu = cluster.get("GPU", 0) >= 1
+        workers = workers or most_workers(run, int(cluster["GPU" if use_gpu else "CPU"]))
+        logger.info("training on Ray: %d workers, %s", workers, "a GPU each" if use_gpu else "a core each")
+        storage = (run.output / STORAGE).absolute()
+        trainer = TorchTrainer(
+            _work,
+            train_loop_config={"run": run.model_dump(mode="json", exclude_unset=True), "folder": str(Path.cwd())},
+            scaling_config=ScalingConfig(num_workers=workers, use_gpu=use_gpu),
+            run_config=Storage(
+                name=STORAGE, storage_path=str(storage), failure_config=FailureConfig(max_failures=FAILURES)
+            ),
+        )
+        problem = storage / PROBLEM
+        try:
+            trainer.fit()
+        except ray.train.TrainingFailedError as error:
+            if not problem.is_file():
+                raise HGCLRError(f"Ray: {first_line(error)} ({NEEDS}; checkpoints are kept)") from error
+        found = problem.read_text(encoding="utf-8") if problem.is_file() else None
+        shutil.rmtree(storage, ignore_errors=True)
+    if found is not None:
+        raise HGCLRError(found)
+    return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
+
+
+def most_workers(run: RunConfig, room: int) -> int:
+    """Return the largest number of workers that there is room for and that can share a batch equally."""
+    pretrained = run.model.encoder != TEXTRCNN
+    size = make_recipe(run.training, documents=1, encoder_parameters=1, pretrained=pretrained).batch_size
+    return max((number for number in range(1, min(room, size) + 1) if size % number == 0), default=1)
+
+
+def _work(settings: dict[str, Any]) -> None:
+    """Train as one of several processes that Ray has joined; runs on any node.
+
+    What the user can mend is noted for who waits, and not tried again.
+    """
+    os.chdir(settings["folder"])
+    run = RunConfig.model_validate(settings["run"])
+    try:
+        train(run, resume=True)  # which starts from the beginning where nothing is
+    except FirstRankError:
+        return
+    except HGCLRError as error:
+        if os.environ.get("RANK", "0") != "0":
+            raise
+        problem = run.output / STORAGE / PROBLEM
+        problem.parent.mkdir(parents=True, exist_ok=True)
+        problem.write_text(str(error), encoding="utf-8")

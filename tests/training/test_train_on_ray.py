@@ -1,0 +1,115 @@
+"""Training and tuning on a local Ray cluster of several nodes, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+import torch
+from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
+
+from hgclr.errors import HGCLRError, InputError
+from hgclr.training import RunConfig, train
+from hgclr.training.on_ray import most_workers, train_on_ray
+from hgclr.tuning.search import tune
+from hgclr.tuning.space import grid
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head that computes nothing, and three nodes of one core."""
+    cluster = Cluster()
+    cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
+    for _ in range(3):
+        cluster.add_node(num_cpus=1, object_store_memory=2**27)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def run(make_encoder, toy_data: Path, tmp_path: Path) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "data": {"path": toy_data},
+            "model": {"encoder": make_encoder("bert"), "architecture": "hgclr"},
+            "training": {"epochs": 3, "batch_size": 12, "precision": "fp32", "learning_rate": 1e-3, "patience": 50},
+            "output": tmp_path / "ray",
+        }
+    )
+
+
+@pytest.mark.slow
+def test_a_node_dies_and_the_run_ends_with_the_weights_of_one_process(
+    cluster: Cluster, run: RunConfig, tmp_path: Path
+) -> None:
+    nodes = len(cluster.worker_nodes)
+
+    def kill() -> None:
+        while not list(run.output.glob("checkpoints/checkpoint-*/COMPLETE")):
+            time.sleep(0.05)
+        for node in busy_nodes(cluster)[:1]:
+            cluster.remove_node(node, allow_graceful=False)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    result = train_on_ray(run, workers=2, address=cluster.address)
+    killer.join(60)
+    assert len(cluster.worker_nodes) == nodes - 1
+    assert not (run.output / "ray").exists()
+    alone = train(run.model_copy(update={"output": tmp_path / "alone"}))
+    weights = [load_file(path.training_model / "model.safetensors") for path in (result, alone)]
+    for name, value in weights[1].items():
+        torch.testing.assert_close(weights[0][name], value, atol=1e-4, rtol=1e-3, msg=name)
+    assert [epoch["loss"] for epoch in result.metrics["history"]] == pytest.approx(
+        [epoch["loss"] for epoch in alone.metrics["history"]], rel=1e-3
+    )
+    with pytest.raises(InputError, match="holds a finished run"):
+        train_on_ray(run, address=cluster.address)
+
+
+def busy_nodes(cluster: Cluster) -> list:
+    """The nodes that a worker of Ray Train runs on."""
+    from ray.util.state import list_actors
+
+    used = {actor.node_id for actor in list_actors(address=cluster.address) if "TrainWorker" in actor.class_name}
+    return [node for node in cluster.worker_nodes if node.node_id in used]
+
+
+@pytest.mark.slow
+def test_what_the_user_can_mend_is_one_line_and_not_tried_again(cluster: Cluster, run: RunConfig) -> None:
+    broken = RunConfig.build(json.loads(run.model_dump_json(exclude_unset=True)), ["training.batch_size=5"])
+    with pytest.raises(HGCLRError, match="a batch of 5 documents cannot be shared by 2 processes; set"):
+        train_on_ray(broken, workers=2, address=cluster.address)
+
+
+@pytest.mark.slow
+def test_trials_are_spread_over_the_nodes(cluster: Cluster, run: RunConfig, tmp_path: Path) -> None:
+    run = run.model_copy(
+        update={"training": run.training.model_copy(update={"epochs": 1}), "output": tmp_path / "tune"}
+    )
+    search = grid(run, lambdas=[0.1, 0.3], fractions=[0.5, 1.0])
+    result = tune(run, search, engine="ray", ray_address=cluster.address, workers=2)
+    report = json.loads((run.output / "tuning.json").read_text())
+    assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
+    assert len({tuple(trial["parameters"].values()) for trial in report["trials"]}) == 4
+    best = result.best[0]
+    assert best.value == max(trial["value"] for trial in report["trials"])
+    assert not list(run.output.glob("trials/*/*/checkpoints"))
+
+
+@pytest.mark.parametrize(("size", "room", "workers"), [(12, 8, 6), (16, 64, 16), (5, 4, 1), (None, 3, 2)])
+def test_as_many_workers_as_can_share_a_batch(size: int | None, room: int, workers: int, run: RunConfig) -> None:
+    settings = run.training.model_copy(update={"batch_size": size})
+    assert most_workers(run.model_copy(update={"training": settings}), room) == workers
