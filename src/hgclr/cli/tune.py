@@ -74,9 +74,7 @@ def tune(
     ] = None,
     engine: Annotated[
         Engine,
-        typer.Option(
-            help="local trains one trial after the other; ray several at a time, on this machine or a cluster."
-        ),
+        typer.Option(help="local trains one trial after the other; ray several at a time, here or on a cluster."),
     ] = "local",
     workers: Annotated[
         int | None,

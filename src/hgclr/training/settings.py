@@ -100,7 +100,7 @@ class TrainingSettings(_Section):
             and in no other, and never after the effort ``names``.
         recipe: where the settings that are left out come from.
         epochs: how often to go through the documents at most.
-        batch_size: documents of a batch; the others in it are a document's negatives.
+        batch_size: documents of a batch, those of all processes together; the others in it are a document's negatives.
         batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
             and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
         gradient_accumulation: batches whose gradients are summed up before a step.
