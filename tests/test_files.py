@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.crash_points import run_forked, survive_every_crash
 
 import hgclr.files
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, open_regular, read_bytes, read_json, recover_folder
+from support.crash_points import run_forked, survive_every_crash
 
 NAMES = ("a", "b/c")
 WRITERS, ROUNDS = 4, 100

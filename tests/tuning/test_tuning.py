@@ -258,9 +258,7 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
         raise AssertionError
 
     stub.score = tune_within
-    with pytest.raises(
-        InputError, match=r"process \d+ on .* has been tuning here since .*; wait, or give"
-    ):
+    with pytest.raises(InputError, match=r"process \d+ on .* has been tuning here since .*; wait, or give"):
         tune(run, grid(run))
 
 

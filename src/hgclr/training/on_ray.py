@@ -11,9 +11,9 @@ from typing import Any
 from hgclr.cluster import NEEDS, connected
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, first_line
-from hgclr.files import read_json
 from hgclr.training.distributed import FirstRankError
-from hgclr.training.run import METRICS, MODEL, TRAINING_MODEL, TrainingResult, check_output, check_resumed, train
+from hgclr.training.run import TrainingResult, finished_run, train
+from hgclr.training.run_folder import check_output, check_resumed, state_of
 from hgclr.training.settings import RunConfig, make_recipe
 
 __all__ = ["train_on_ray"]
@@ -40,10 +40,12 @@ def train_on_ray(
         HGCLRError: if there is no cluster, or it fails.
         MissingExtraError: if Ray is not installed.
     """
-    if not resume:
+    if resume:
+        check_resumed(run)
+    else:
         check_output(run)
-    elif (finished := check_resumed(run)) is not None:
-        return finished
+    if state_of(run.output) == "finished":
+        return finished_run(run)
     with connected(address, kept="checkpoints"):
         import ray
         from ray.train import FailureConfig, ScalingConfig
@@ -74,7 +76,7 @@ def train_on_ray(
         shutil.rmtree(storage, ignore_errors=True)
     if found is not None:
         raise HGCLRError(found)
-    return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
+    return finished_run(run)
 
 
 def most_workers(run: RunConfig, room: int) -> int:
