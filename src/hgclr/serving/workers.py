@@ -211,7 +211,7 @@ class _Supervisor:
         told, end = 0, time.monotonic() + self._deployment.settings.grace + LAST_MOMENT
         while self._workers and time.monotonic() < end:
             for worker in self._workers if told < self._signals else ():
-                os.kill(worker.process.pid or 0, signal.SIGTERM)
+                worker.process.terminate()
             told = self._signals
             self._look()
 
