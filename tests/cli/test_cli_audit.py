@@ -36,8 +36,10 @@ def config(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def model(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hgclr.training import RunConfig, train
+    from support.learned import StopWhenLearned
 
-    return train(RunConfig.read(config, output=tmp_path_factory.mktemp("model") / "run")).model
+    run = RunConfig.read(config, output=tmp_path_factory.mktemp("model") / "run")
+    return train(run, callbacks=[StopWhenLearned()]).model
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,7 @@ def test_planted_errors_are_found(model: Path, toy_data: Path, flipped: Path, tm
     assert "written:" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_both_paths_in_80_columns(model: Path, flipped: Path) -> None:
     result = run(model, flipped)
     lines = result.stdout.splitlines()
@@ -123,6 +126,7 @@ def test_refusals(arguments: list[str], message: str, tmp_path: Path, monkeypatc
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_bad_rows_are_refused_or_left_out(model: Path, toy_data: Path, tmp_path: Path) -> None:
     data = shutil.copytree(toy_data, tmp_path / "data")
     with gzip.open(data / "dev.jsonl.gz", "at", encoding="utf-8") as file:

@@ -58,6 +58,7 @@ def test_every_page_is_there(site: Path) -> None:
     assert not list(site.rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         assets = Assets()
@@ -67,6 +68,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
 
 
+@pytest.mark.slow
 def test_everything_can_be_searched_for(site: Path) -> None:
     entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     by_page = {entry["location"].partition("#")[0] for entry in entries}

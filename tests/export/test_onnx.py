@@ -92,6 +92,7 @@ def test_int8_probabilities_are_near_those_of_torch(make_model, make_export, kin
     assert 1e-6 < max(differences) < INT8_TOLERANCE
 
 
+@pytest.mark.slow
 def test_int8_logits_depend_little_on_the_other_texts_of_a_batch(make_export) -> None:
     """One scale for a whole tensor means that texts in a batch share it."""
     classifier = HierarchicalClassifier.from_pretrained(make_export("bert", int8=True))
@@ -101,6 +102,7 @@ def test_int8_logits_depend_little_on_the_other_texts_of_a_batch(make_export) ->
     np.testing.assert_allclose(together, alone, atol=INT8_TOLERANCE)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(make_export) -> None:
     backend = OnnxBackend(make_export("roberta") / "model.onnx")
     ids = np.array([[0, 7, 9, 2]])
@@ -154,6 +156,7 @@ def test_the_folder_works_after_a_move(make_model, tmp_path: Path, monkeypatch, 
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_the_folder_holds_all_that_prediction_needs_and_no_more(make_model, make_export, taxonomy) -> None:
     folder = make_export("mpnet")
     files = ["config.json", "decisions.json", "manifest.json", "model.onnx", "tokenizer.json"]
@@ -204,6 +207,7 @@ def test_a_graph_with_other_logits_is_refused(make_model, tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(make_model, make_export, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no model could be loaded from"):
         export_onnx(tmp_path / "nowhere", tmp_path / "out")

@@ -59,12 +59,12 @@ def in_library(folder: Path, *save_to: Path) -> dict:
 
 
 @pytest.fixture
-def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def make_model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that gives a model to change."""
 
     def make(kind: str = "bert", pooling: str = "mean", cls: type = FlatForSequenceClassification) -> Path:
         model = untrained(kind, cls=cls, spread=0.5, pooling=pooling, threshold=0.4, max_length=24)
-        return Path(shutil.copytree(model, tmp_path / f"{kind}-{pooling}-{cls.__name__}"))
+        return Path(shutil.copytree(model, tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"))
 
     return make
 

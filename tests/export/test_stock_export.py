@@ -55,12 +55,12 @@ def in_pipeline(folder: Path, *, hgclr: str) -> dict:
 
 
 @pytest.fixture
-def make_model(untrained: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def make_model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that gives a model to change."""
 
     def make(kind: str = "bert", pooling: str = "cls") -> Path:
         model = untrained(kind, spread=0.5, pooling=pooling, threshold=0.4, max_length=24)
-        return Path(shutil.copytree(model, tmp_path / f"{kind}-{pooling}"))
+        return Path(shutil.copytree(model, tmp_path_factory.mktemp("models") / f"{kind}-{pooling}"))
 
     return make
 
