@@ -20,11 +20,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.crash_points import run_forked
-from support.mutations import mutated_bytes, mutated_json, mutated_text
-from support.toy import TEXTS, make_model
 
 from hgclr.errors import HGCLRError
+from support.crash_points import run_forked
+from support.mutations import mutated_bytes, mutated_json, mutated_text
+from support.scored_documents import score, write
+from support.toy import TEXTS, make_model
 
 CASES = int(os.environ.get("HGCLR_FUZZ_CASES", "100"))
 SEED = os.environ.get("HGCLR_FUZZ_SEED", "0")
@@ -201,6 +202,14 @@ def test_taxonomies(data: Path, tmp_path: Path) -> None:
     from hgclr.taxonomy import Taxonomy
 
     survives(data / "taxonomy.tsv", "", mutated_bytes, Taxonomy.read, tmp_path)
+
+
+def test_reports(taxonomy, tmp_path: Path) -> None:
+    from hgclr.evaluation.comparison import compare
+
+    made = write(tmp_path / "report", score(taxonomy, noise=0.4).content(resamples=20))
+    whole = shutil.copytree(made, tmp_path / "whole")
+    survives(made, "report.json", mutated_json, lambda folder: compare([whole, folder]), tmp_path / "cases")
 
 
 def test_archives_of_news(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def mutated_text(content: bytes, draw: random.Random) -> bytes:
     name, _, value = lines[place].partition(":")
     changes: tuple[Callable[[], str], ...] = (
         lambda: f"{name}: {json.dumps(draw.choice(VALUES))}",
-        lambda: f"{name}: {draw.choice(('2001-99-99', '&a [*a]', '!!python/object:os.system x', '{', '0x', '- -', '*b'))}",
+        lambda: (
+            f"{name}: {draw.choice(('2001-99-99', '&a [*a]', '!!python/object:os.system x', '{', '0x', '- -', '*b'))}"
+        ),
         lambda: f"{name}: {'[' * 500}",
         lambda: f"{name}{draw.choice('x: ')}:{value}",
         lambda: f" {lines[place]}",
