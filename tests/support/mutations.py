@@ -12,6 +12,8 @@ __all__ = ["mutated_bytes", "mutated_json", "mutated_text"]
 
 VALUES = (None, True, -1, 0, 1, 7, 2**62, -(2**63), 0.5, 1e300, float("nan"), "", "x", "../x", "0", [], [1], ["a"], {})
 """What a field may become; nothing between 7 and what no machine can hold, which would only take its memory."""
+ODD = ("2001-99-99", "&a [*a]", "!!python/object:os.system x", "{", "0x", "- -", "*b")
+"""Values that YAML reads as something of its own, or not at all."""
 NESTED: Any = json.loads("[" * 300 + "]" * 300)
 
 
@@ -69,9 +71,7 @@ def mutated_text(content: bytes, draw: random.Random) -> bytes:
     name, _, value = lines[place].partition(":")
     changes: tuple[Callable[[], str], ...] = (
         lambda: f"{name}: {json.dumps(draw.choice(VALUES))}",
-        lambda: (
-            f"{name}: {draw.choice(('2001-99-99', '&a [*a]', '!!python/object:os.system x', '{', '0x', '- -', '*b'))}"
-        ),
+        lambda: f"{name}: {draw.choice(ODD)}",
         lambda: f"{name}: {'[' * 500}",
         lambda: f"{name}{draw.choice('x: ')}:{value}",
         lambda: f" {lines[place]}",
