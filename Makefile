@@ -8,7 +8,7 @@ TEST   := -m pytest --numprocesses 2 --dist worksteal
 DATA   ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-fast test-lowest check docs bench format clean
+.PHONY: help quickstart test test-fast test-lowest soak check docs bench format clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml
 	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/constraints.txt pyproject.toml
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python $(TEST) -m "not slow"
+
+soak: $(VENV)/.dev  ## ten thousand damaged files of each kind, then the service under mixed load for half an hour
+	HGCLR_FUZZ_CASES=10000 HGCLR_FUZZ_SEED=$$(date +%s) $(BIN)/python -m pytest tests/robustness/test_mutated_files.py
+	$(BIN)/python benchmarks/serving_soak.py --data $(DATA)/clinc150 --seconds 1800 --output benchmarks/results/serving-soak.json
 
 check: $(VENV)/.dev docs  ## formatting, spelling, lint, types, import contract, docs
 	$(BIN)/ruff format --check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from functools import partial
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 import hgclr.files
 from hgclr.errors import InputError
-from hgclr.files import atomic_folder, open_regular, read_bytes, read_json, recover_folder
+from hgclr.files import TableWriter, atomic_folder, open_regular, read_bytes, read_json, recover_folder
 from support.crash_points import run_forked, survive_every_crash
 
 NAMES = ("a", "b/c")
@@ -110,3 +112,15 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
         read_json(tmp_path / "pipe.json")
     with pytest.raises(IsADirectoryError):
         read_bytes(tmp_path)
+
+
+def test_cells_that_a_spreadsheet_would_run_become_texts() -> None:
+    cells = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1", "-1.5", "+7", "-", "a=1", "", 5, -5]
+    expected = ["'=1+1", "'+cmd|' /C calc'!A0", "'-2+3", "'@SUM(A1)", "'\t=1", "'＝1", "-1.5", "+7", "'-", "a=1", ""]
+    rows = {}
+    for raw in (False, True):
+        stream = io.StringIO(newline="")
+        TableWriter(stream, raw=raw).writerow(cells)
+        (rows[raw],) = csv.reader(io.StringIO(stream.getvalue(), newline=""))
+    assert rows[False] == [*expected, "5", "-5"]
+    assert rows[True] == [str(cell) for cell in cells]

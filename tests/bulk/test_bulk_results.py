@@ -61,6 +61,14 @@ def test_tables_keep_cells_order_and_quoting(name: str, delimiter: str, model: P
     ]
 
 
+def test_cells_that_a_spreadsheet_would_run_become_texts_unless_asked_for_raw(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,more\n=1+1,-5\n")
+    for raw, text in ((False, "'=1+1"), (True, "=1+1")):
+        predict_files(model, [tmp_path / "t.csv"], tmp_path / str(raw), raw=raw)
+        (row,) = read_table(tmp_path / str(raw) / "t.csv", ",")
+        assert (row["text"], row["more"]) == (text, "-5")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_json_lines_keep_all_that_json_can_say(packed: bool, model: Path, tmp_path: Path) -> None:
     rows = [

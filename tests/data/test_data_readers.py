@@ -125,6 +125,11 @@ def test_class_labels_of_a_datasets_folder_come_as_names(tmp_path: Path) -> None
         (b'{"text": "x", "labels": [', "broken JSON", '{"text": "x", "labels": ['),
         (b"[" * 100_000, "broken JSON", "[" * 100_000),
         (
+            b'{"text": "x", "labels": ["A"], "more": ' + b"[" * 500 + b"]" * 500 + b"}",
+            "values are nested more than 100 deep",
+            '{"text": "x", "labels": ["A"], "more": ' + "[" * 500 + "]" * 500 + "}",
+        ),
+        (
             b'{"text": "\xe9t\xe9", "labels": ["A"]}',
             "not UTF-8: byte 0xe9",
             '{"text": "\\xe9t\\xe9", "labels": ["A"]}',
@@ -307,7 +312,7 @@ def test_missing_extras_name_the_command(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[parquet\]'"):
         list(read_rows(tmp_path / "a.parquet", COLUMNS))
     (tmp_path / "state.json").touch()
-    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[train\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[parquet\]'"):
         list(read_rows(tmp_path, COLUMNS))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def test_the_table_comes_back_as_it_was(found: Audit, tmp_path: Path) -> None:
     assert {row["verdict"] for row in rows} == {""}
     first = next(row for row in rows if row["text"] == TEXTS[0])
     assert (first["gold"], first["predicted"]) == ("Biology; R&D <lab> > one", "R&D <lab> > two")
+
+
+def test_texts_that_a_spreadsheet_would_run_are_texts_in_the_table(found: Audit, tmp_path: Path) -> None:
+    first = replace(found.findings[0], text="=1+1")
+    harmful = replace(found, findings=(first,))
+    for raw, text in ((False, "'=1+1"), (True, "=1+1")):
+        write_audit(tmp_path, harmful, raw=raw)
+        with (tmp_path / "audit.csv").open(encoding="utf-8-sig", newline="") as file:
+            assert [row["text"] for row in csv.DictReader(file)] == [text]
 
 
 def test_json_has_everything(found: Audit, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import decimal
 import gzip
@@ -20,7 +19,7 @@ from hgclr.bulk.chunks import Chunk, Survey
 from hgclr.bulk.inputs import format_of
 from hgclr.bulk.job import Answer
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import TableWriter, atomic_file
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,10 +41,12 @@ class AddedColumns:
     Args:
         abstained: labels that were left out because they are not probable enough.
         error: why a row has no labels.
+        raw: leave cells of tables as they are that a spreadsheet would run as formulas.
     """
 
     abstained: bool
     error: bool
+    raw: bool = False
 
     def names(self, columns: Sequence[str], *, table: bool) -> dict[str, str]:
         """Return the names of the added columns, with a number behind where the input has a column of that name."""
@@ -77,7 +78,7 @@ def open_writer(target: Path, survey: Survey, added: AddedColumns) -> Iterator[W
         if kind.name == "jsonl":
             yield _json_writer(stream, names)
         else:
-            yield _table_writer(stream, survey.columns, names, "," if kind.name == "csv" else "\t")
+            yield _table_writer(stream, survey.columns, names, "," if kind.name == "csv" else "\t", raw=added.raw)
 
 
 def _json_writer(stream: IO[str], names: Mapping[str, str]) -> Write:
@@ -91,8 +92,10 @@ def _json_writer(stream: IO[str], names: Mapping[str, str]) -> Write:
     return write
 
 
-def _table_writer(stream: IO[str], columns: Sequence[str], names: Mapping[str, str], delimiter: str) -> Write:
-    table = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+def _table_writer(
+    stream: IO[str], columns: Sequence[str], names: Mapping[str, str], delimiter: str, *, raw: bool
+) -> Write:
+    table = TableWriter(stream, raw=raw, delimiter=delimiter, lineterminator="\n")
     table.writerow([*columns, *names.values()])
 
     def write(chunk: Chunk, answers: Sequence[Answer]) -> None:

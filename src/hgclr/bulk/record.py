@@ -97,7 +97,7 @@ class RunRecord:
                 path.write_text(whole + "\n", encoding="utf-8")
 
     def _compare(self, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        if other := [name for name in settings if earlier.get(name) != settings[name]]:
+        if other := [name for name in settings if earlier.get(name, False) != settings[name]]:
             raise InputError(
                 f"the results in this folder were made with another {' and another '.join(other)}",
                 path=self.path.parent,

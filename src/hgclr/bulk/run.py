@@ -77,6 +77,7 @@ def predict_files(
     paths: int | None = None,
     abstain_below: float | None = None,
     skip_bad_rows: bool = False,
+    raw: bool = False,
     overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> BulkResult:
@@ -100,6 +101,7 @@ def predict_files(
         threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
             first one stops the run.
+        raw: leave cells of tables as they are that a spreadsheet would run as formulas; by default they become texts.
         overwrite: label everything anew, in the place of whatever an earlier run has left.
         progress: called whenever some more rows are labelled.
 
@@ -120,6 +122,7 @@ def predict_files(
         "way to decide (--decode, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
         "--text-column": text_column,
         "choice of --skip-bad-rows": skip_bad_rows,
+        "choice of --raw": raw,
     }
     with locked(folder / LOCK, "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
@@ -133,7 +136,9 @@ def predict_files(
         # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
         place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
         job = BulkJob(place, sources, text_column, changes, is_onnx(found))
-        run = _Run(record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows), text_column, sources, progress)
+        run = _Run(
+            record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw), text_column, sources, progress
+        )
         labelling: AbstractContextManager[Label]
         if engine == "ray":
             from hgclr.bulk.on_ray import on_ray

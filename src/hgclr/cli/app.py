@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +29,7 @@ from hgclr.cli import (
 )
 from hgclr.cli import evaluate as compare
 from hgclr.cli import export as import_published
-from hgclr.errors import HGCLRError
+from hgclr.errors import HGCLRError, system_failure
 
 __all__ = ["app"]
 
@@ -51,20 +53,38 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # where a full disk shows
         except HGCLRError as error:
-            from rich.markup import escape
-
-            from hgclr.cli.console import standard_error
-
-            standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            _say(str(error))
             raise typer.Exit(2) from None
         except BrokenPipeError:  # the reader of our output wants no more, as in `hgclr predict … | head`
-            import os
-            import sys
-
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(0) from None
+        except Exception as error:
+            if (failure := system_failure(error)) is None:
+                raise
+            _drop_output()
+            _say(failure)
+            raise typer.Exit(2) from None
+        return result
+
+
+def _say(error: str) -> None:
+    """Print what is wrong, on one line of standard error."""
+    from rich.markup import escape
+
+    from hgclr.cli.console import standard_error
+
+    standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
+
+
+def _drop_output() -> None:
+    """Forget what could not be printed, which Python would try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

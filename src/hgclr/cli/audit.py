@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import JsonFile, Reading, reading_options
+from hgclr.cli.options import JsonFile, Raw, Reading, reading_options
 
 if TYPE_CHECKING:
     from hgclr.evaluation.audit_results import Audit
@@ -63,6 +63,7 @@ def audit(
         typer.Option("--set", metavar="KEY=VALUE", help="With --folds: override one setting of CONFIG; repeatable."),
     ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
+    raw: Raw = False,
 ) -> None:
     """List the documents whose labels a model contradicts most, with the labels that it predicts.
 
@@ -106,11 +107,11 @@ def audit(
     if json_file is not None:
         write_json(json_file, found)
     if csv_file is not None:
-        write_csv(csv_file, found)
+        write_csv(csv_file, found, raw=raw)
     console = Console()
     print_audit(found, console)
     if output is not None:
-        written = write_audit(output, found)
+        written = write_audit(output, found, raw=raw)
         console.print(f"written: {written[0]}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "JsonFile",
     "Model",
     "Paths",
+    "Raw",
     "RayAddress",
     "Reading",
     "Rule",
@@ -48,6 +49,10 @@ Model = Annotated[
         metavar="MODEL",
         help="The folder 'model' written by hgclr train, a folder written by hgclr export, or a hub name.",
     ),
+]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
 AddAncestors = Annotated[

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Rule, TextColumn, Threshold
+from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, TextColumn, Threshold
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
@@ -87,6 +87,7 @@ def predict(
             rich_help_panel=BULK,
         ),
     ] = False,
+    raw: Raw = False,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -122,6 +123,7 @@ def predict(
         "workers": workers,
         "ray_address": ray_address,
         "skip_bad_rows": skip_bad_rows,
+        "raw": raw,
         "overwrite": overwrite,
     }
     deciding: dict[str, Any] = {

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from hgclr.data.rows import BadRow, Row, require_columns
-from hgclr.errors import InputError, require_extra
-from hgclr.files import open_regular
+from hgclr.errors import InputError, first_line, refuse_broken, require_extra
+from hgclr.files import open_regular, read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,6 +38,8 @@ LONGEST_CELL = 2**24
 limit, a quote that is never closed would pull the rest of the file into memory."""
 LONGEST_LINE = 2**26
 """Bytes, or characters, that a line may have, in all files that are read by lines."""
+DEEPEST = 100
+"""Levels of lists and objects in a row of JSON."""
 BATCH = 1000
 """Rows of Parquet and ``datasets`` in memory at a time."""
 Decoder = Callable[[object], object]
@@ -104,6 +106,9 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
         except (ValueError, RecursionError) as error:
             yield BadRow(path, number, f"broken JSON: {error}", text.rstrip("\r\n"))
             continue
+        if line.count(b"[") + line.count(b"{") > DEEPEST and _is_deep(values):
+            yield BadRow(path, number, f"values are nested more than {DEEPEST} deep", text.rstrip("\r\n"))
+            continue
         if not isinstance(values, dict):
             wanted = f" with {', '.join(columns)}" if columns else ""
             reason = f"wrong type: the row is a {type(values).__name__}, not an object{wanted}"
@@ -114,6 +119,17 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             yield BadRow(path, number, reason, values, "name the right column with --text-column or --label-column")
         else:
             yield Row(number, values)
+
+
+def _is_deep(values: object) -> bool:
+    """Tell whether lists and objects are nested deeper than anybody means to; Python's own functions would give up."""
+    level = [values]
+    for _ in range(DEEPEST):
+        holders = [value for value in level if isinstance(value, dict | list)]
+        if not holders:
+            return False
+        level = [part for holder in holders for part in (holder.values() if isinstance(holder, dict) else holder)]
+    return True
 
 
 def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
@@ -226,52 +242,80 @@ def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
     require_extra("pyarrow", extra="parquet", capability="reading Parquet")
-    import pyarrow
     import pyarrow.parquet
 
     first = 1
-    try:
+    with (
+        refuse_broken(
+            lambda error: InputError(
+                f"damaged, or no Parquet file: {first_line(error)}", path=path, line=first, remedy="write it again"
+            )
+        ),
         # Without these two, Arrow keeps every column chunk it has read until the file is closed.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
-            chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
-            for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
-                yield from _rows(batch, path, first, {})
-                first += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(
-            f"damaged, or no Parquet file: {error}", path=path, line=first, remedy="write it again"
-        ) from None
+        pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file,
+    ):
+        chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
+        for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
+            yield from _rows(batch, path, first, {})
+            first += batch.num_rows
 
 
 def _dataset_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
-    """Yield the rows of one split saved with ``datasets``; class labels come as their names."""
-    require_extra("datasets", extra="train", capability="reading a datasets folder")
-    import datasets
+    """Yield the rows of one split saved with ``datasets``; class labels come as their names.
+
+    The library would map the files into memory, where damage ends the process; here each part is checked as it is read.
+    """
+    require_extra("pyarrow", extra="parquet", capability="reading a datasets folder")
+    import pyarrow.ipc
+
+    def refusal(error: BaseException) -> InputError:
+        what = f"damaged, or no datasets folder: {first_line(error)}"
+        return InputError(what, path=path, line=first, remedy="write it again with save_to_disk")
+
+    first = 1
+    with refuse_broken(refusal):
+        names = [file["filename"] for file in read_json(path / "state.json")["_data_files"]]
+        features = (read_json(path / "dataset_info.json") if (path / "dataset_info.json").exists() else {})["features"]
+        for name in names:
+            if Path(name).name != name:
+                raise InputError(f"state.json names {name!r}, which is not a file of this folder", path=path)
+            with open_regular(path / name) as file, pyarrow.ipc.open_stream(file) as stream:
+                chosen = _chosen(stream.schema.names, columns, all_columns, path)
+                decoders = {column: decode for column in chosen if (decode := _class_labels(features[column]))}
+                for batch in stream:
+                    wanted = batch.select(chosen)
+                    for column in wanted.columns:
+                        # As bytes: a text that is not UTF-8 is no damage, it makes one bad row.
+                        column.view(_as_bytes(column.type)).validate(full=True)
+                    for start in range(0, wanted.num_rows, BATCH):
+                        some = wanted.slice(start, BATCH)
+                        yield from _rows(some, path, first, decoders)
+                        first += some.num_rows
+
+
+def _as_bytes(kind: Any) -> Any:
+    """Return the type of a column with bytes in the place of texts."""
     import pyarrow
 
-    remedy = "write it again with save_to_disk"
-    bars = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        dataset = datasets.load_from_disk(str(path))
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
-        raise InputError(f"damaged, or no datasets folder: {error}", path=path, remedy=remedy) from None
-    finally:
-        if bars:
-            datasets.enable_progress_bars()
-    chosen = _chosen(dataset.column_names, columns, all_columns, path)
-    decoders: dict[str, Decoder] = {}
-    for column in chosen:
-        feature = getattr(dataset.features[column], "feature", dataset.features[column])
-        if isinstance(feature, datasets.ClassLabel):
-            decoders[column] = _class_label_decoder(feature.names)
-    first = 1
-    try:
-        for table in dataset.select_columns(chosen).with_format("arrow").iter(batch_size=BATCH):
-            yield from _rows(table, path, first, decoders)
-            first += table.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"damaged datasets folder: {error}", path=path, line=first, remedy=remedy) from None
+    if pyarrow.types.is_string(kind):
+        return pyarrow.binary()
+    if pyarrow.types.is_large_string(kind):
+        return pyarrow.large_binary()
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pyarrow.types.is_large_list(kind):
+        return pyarrow.large_list(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    return kind
+
+
+def _class_labels(feature: Any) -> Decoder | None:
+    """Return what turns the numbers of a column of class labels, or of lists of them, into names."""
+    inner = feature.get("feature", feature) if isinstance(feature, dict) else None
+    if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+        return _class_label_decoder([str(name) for name in inner["names"]])
+    return None
 
 
 def _chosen(found: Sequence[str], columns: Sequence[str], all_columns: bool, path: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.evaluation.audit_scores import Kind
-from hgclr.files import json_bytes, write_files
+from hgclr.files import TableWriter, json_bytes, write_files
 from hgclr.inference.classifier import PredictedLabel
 from hgclr.presentation import render_page
 
@@ -195,23 +194,27 @@ class Audit:
         }
 
 
-def write_audit(folder: Path, audit: Audit) -> list[Path]:
+def write_audit(folder: Path, audit: Audit, *, raw: bool = False) -> list[Path]:
     """Write ``audit.html``, ``audit.csv`` and ``audit.json`` and return their paths; other files in the folder stay.
+
+    In the table, cells that a spreadsheet would run as formulas become texts, unless ``raw``.
 
     Raises:
         InputError: if one cannot be written.
     """
-    files = {"audit.html": audit_page(audit).encode(), "audit.csv": _csv(audit), "audit.json": _json(audit)}
+    files = {"audit.html": audit_page(audit).encode(), "audit.csv": _csv(audit, raw), "audit.json": _json(audit)}
     return write_files(folder, files)
 
 
-def write_csv(target: Path, audit: Audit) -> None:
+def write_csv(target: Path, audit: Audit, *, raw: bool = False) -> None:
     """Write the findings as a table, one document a row, the strongest contradiction first.
+
+    Cells that a spreadsheet would run as formulas become texts, unless ``raw``.
 
     Raises:
         InputError: if the file cannot be written.
     """
-    write_files(target.parent, {target.name: _csv(audit)})
+    write_files(target.parent, {target.name: _csv(audit, raw)})
 
 
 def write_json(target: Path, audit: Audit) -> None:
@@ -223,12 +226,12 @@ def write_json(target: Path, audit: Audit) -> None:
     write_files(target.parent, {target.name: _json(audit)})
 
 
-def _csv(audit: Audit) -> bytes:
+def _csv(audit: Audit, raw: bool = False) -> bytes:
     def paths(labels: tuple[PredictedLabel, ...]) -> str:
         return "; ".join(" > ".join(label.path) for label in labels)
 
     stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
+    writer = TableWriter(stream, raw=raw)
     writer.writerow(COLUMNS)
     for each in audit.findings:
         labels = paths(each.gold), paths(each.predicted)

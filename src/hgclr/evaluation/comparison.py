@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, refuse_broken
 from hgclr.evaluation.headlines import HEADLINES, Headline
-from hgclr.evaluation.report_content import read_report
+from hgclr.evaluation.report_content import ANEW, read_report
 from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
 
 __all__ = ["PLAUSIBLE", "Comparison", "ComparisonLine", "LabelChange", "compare", "level_lines", "score_lines"]
@@ -94,14 +94,17 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
     if len(reports) < 2:
         raise InputError("a comparison needs two reports or more", remedy="give the folders of both")
     contents = [read_report(place) for place in reports]
-    resampled = [_resampled(content, place) for content, place in zip(contents, reports, strict=True)]
-    for place, content, samples in zip(reports[1:], contents[1:], resampled[1:], strict=True):
-        both = f"{reports[0]} and {place}"
-        _check_tree(contents[0], content, both)
-        _check_documents(contents[0], content, both)
-        _check_resamples(resampled[0], samples, both)
-    tests = tuple(paired_difference(other, resampled[0]) for other in resampled[1:])
-    return Comparison(_names(reports), tuple(contents), tests)
+    with refuse_broken(lambda error: InputError(f"a report is broken: {error!r:.200}", remedy=ANEW)):
+        resampled = [_resampled(content, place) for content, place in zip(contents, reports, strict=True)]
+        for place, content, samples in zip(reports[1:], contents[1:], resampled[1:], strict=True):
+            both = f"{reports[0]} and {place}"
+            _check_tree(contents[0], content, both)
+            _check_documents(contents[0], content, both)
+            _check_resamples(resampled[0], samples, both)
+        tests = tuple(paired_difference(other, resampled[0]) for other in resampled[1:])
+        comparison = Comparison(_names(reports), tuple(contents), tests)
+        comparison.to_json(), list(score_lines(comparison)), list(level_lines(comparison))  # all that is shown is there
+    return comparison
 
 
 def _resampled(content: dict[str, Any], place: str | Path) -> Resampled:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from hgclr.decisions.settings import FORMER_KEYS
 from hgclr.errors import InputError
 from hgclr.evaluation.report_data import Collector, Example
+from hgclr.files import read_bytes
 from hgclr.metrics.frequency import by_frequency, frequency_thirds
 from hgclr.metrics.scores import LabelScores
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["ENOUGH", "FILE", "read_report", "report_content", "worst_labels"]
+__all__ = ["ANEW", "ENOUGH", "FILE", "read_report", "report_content", "worst_labels"]
 
 FILE = "report.json"
 KIND, VERSION = "hgclr report", 1
@@ -175,10 +176,10 @@ def read_report(place: str | Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path))
     except OSError as error:
         raise InputError(f"no report: {error.strerror}", path=path, remedy=REMEDY) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"broken: {error}", path=path, remedy=ANEW) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError("not a report", path=path, remedy=REMEDY)
@@ -187,5 +188,7 @@ def read_report(place: str | Path) -> dict[str, Any]:
         raise InputError(what, path=path, remedy=ANEW)
     if missing := sorted(NEEDED - content.keys()):
         raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=ANEW)
+    if not isinstance(content["decisions"], dict):
+        raise InputError(f"broken: 'decisions' is {content['decisions']!r:.80}", path=path, remedy=ANEW)
     decisions = {FORMER_KEYS.get(key, key): value for key, value in content["decisions"].items()}
     return {**content, "decisions": decisions}

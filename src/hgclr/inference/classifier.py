@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
 from hgclr.inference.loading import LoadedModel, in_memory, load
@@ -302,9 +302,10 @@ class HierarchicalClassifier:
             order = longest_first([len(text) for text in window])
             pieces = [[(row, window[row]) for row in rows] for rows in windows(order, self.PIECE)]
             logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
-            for batches in one_ahead(self._batches, pieces):
-                for rows, ids, mask in batches:
-                    logits[rows] = self.backend.logits(ids, mask)
+            with refuse_broken(_not_computed):
+                for batches in one_ahead(self._batches, pieces):
+                    for rows, ids, mask in batches:
+                        logits[rows] = self.backend.logits(ids, mask)
             yield logits
 
     @property
@@ -319,6 +320,14 @@ class HierarchicalClassifier:
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
             for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)
         ]
+
+
+def _not_computed(error: BaseException) -> InputError:
+    return InputError(
+        f"the model cannot compute its answer: {first_line(error)}",
+        remedy="its configuration, tokenizer and weights may not belong together, or there is too little memory;"
+        " copy the model again",
+    )
 
 
 def check_text(text: object) -> None:

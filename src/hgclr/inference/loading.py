@@ -91,15 +91,17 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
     """
     folder = find_model(model)
     check_folder(folder)
-    if not is_onnx(folder):
-        return _load_torch(folder, device)
-    if device not in (None, "cpu"):
+    onnx = is_onnx(folder)
+    if onnx and device not in (None, "cpu"):
         raise InputError(
             f"an ONNX model runs on the CPU, not on {device!r}",
             path=model,
             remedy="leave the device out, or give the model that it was exported from",
         )
-    return _load_onnx(folder)
+    with refuse_broken(
+        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
+    ):
+        return _load_onnx(folder) if onnx else _load_torch(folder, device)
 
 
 def _load_torch(folder: Path, device: str | None) -> LoadedModel:
@@ -119,6 +121,8 @@ def in_memory(
 ) -> LoadedModel:
     """Return what a classifier is made of, from a model and a tokenizer in memory."""
     config = backend.model.config
+    if tokenizer.pad_token_id is None:
+        raise InputError("the tokenizer has no padding token", remedy="give the model's own tokenizer")
     return LoadedModel(
         backend,
         tokenizer.backend_tokenizer,

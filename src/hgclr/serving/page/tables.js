@@ -138,8 +138,10 @@ function guessDelimiter(text) {
   return [",", ";", "\t"].reduce((best, mark) => (times(mark) > times(best) ? mark : best));
 }
 
+/** Return a cell as the file has it; what a spreadsheet would run as a formula gets an apostrophe, as people type it. */
 function quote(cell, delimiter) {
-  const text = String(cell);
+  const formula = typeof cell === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(cell) && Number.isNaN(Number(cell));
+  const text = formula ? `'${cell}` : String(cell);
   return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
