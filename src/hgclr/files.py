@@ -166,7 +166,8 @@ def _exchange(one: Path, other: Path) -> bool:
     if _renameat2 is None or not other.exists():
         return False
     sys.audit("os.rename", str(one), str(other), -1, -1)
-    return _renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
+    failed: int = _renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
+    return not failed
 
 
 def check_output(folder: Path) -> None:

@@ -34,8 +34,10 @@ def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) 
         "flat: 9 labels on 3 levels; documents: train 24, dev 24, test 2",
         "effort full: up to 3 epochs of 2 steps of 12 documents",
     ]
-    assert said[3].startswith("rate 0.03, of the head 0.3; fp32 on cpu; texts cut at 8 tokens (")
-    assert [line.split("dev")[0].split() for line in said[4:]] == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
+    assert said[3] == "rate 0.03, of the head 0.3; fp32 on cpu"
+    assert said[4].startswith("texts are cut at 8 tokens: ")
+    assert max(map(len, said[1:5])) <= 80
+    assert [line.split("dev")[0].split() for line in said[5:]] == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
     model = output / "model"
     assert done.stdout.splitlines()[-5:] == [
         f"model: {model}",

@@ -53,8 +53,8 @@ class TrainingProgress(TrainerCallback):
             steps = f"{recipe.steps_per_epoch:,} steps of {recipe.batch_size} documents"
             lines.append(f"{how}: up to {recipe.epochs} epochs of {steps}")
             how = f"rate {recipe.learning_rate:.2g}, of the head {recipe.head_learning_rate:.2g}"
-        cut = f" ({plan.cut:.1%} of train)" if plan.documents.get("train") else ""
-        lines.append(f"{how}; {plan.precision} on {plan.device}; texts cut at {plan.max_length} tokens{cut}")
+        cut = f": {plan.cut:.1%} of train" if plan.documents.get("train") else ""
+        lines += [f"{how}; {plan.precision} on {plan.device}", f"texts are cut at {plan.max_length} tokens{cut}"]
         for line in lines:
             self.console.print(line, soft_wrap=True, markup=False)
 
