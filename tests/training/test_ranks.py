@@ -88,6 +88,7 @@ def test_ranks_share_the_batches_that_one_process_has(
 ) -> None:
     """Of 101 documents in batches of 12 the last five are shared by two or four ranks but for one."""
     lengths = np.random.default_rng(3).integers(1, 200, 101)
+    logged: list[float] = []
 
     def batches(rank: int, of: int, epoch: int) -> list[list[int]]:
         monkeypatch.setattr("hgclr.training.batches.world_size", lambda: of)
@@ -96,7 +97,7 @@ def test_ranks_share_the_batches_that_one_process_has(
         sampler.set_epoch(epoch)
         found = list(sampler)
         assert len(found) == len(sampler)
-        assert of == 1 or 0 < sampler.imbalance < (0.05 if by_length else 0.35)
+        logged.append(sampler.imbalance)
         return found
 
     for epoch in (0, 1):
@@ -108,6 +109,12 @@ def test_ranks_share_the_batches_that_one_process_has(
             dealt = [document for part in parts for document in part]
             assert set(dealt) <= set(batch)
             assert len(batch) - len(dealt) == len(batch) % ranks
+        tokens = [[len(part) * max(lengths[part]) for part in parts] for parts in zip(*shared, strict=True)]
+        assert logged[-1] == pytest.approx(np.mean([max(each) / np.mean(each) - 1 for each in tokens]))
+        apart = [
+            np.split(np.sort(lengths[batch]), ranks) for batch in whole[:-1]
+        ]  # short and long texts, each by itself
+        assert ranks == 1 or logged[-1] < np.mean([imbalance(parts) for parts in apart])
     assert batches(0, ranks, 0) != batches(0, ranks, 1)
 
 

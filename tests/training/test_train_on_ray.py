@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+import psutil
 import ray
 import torch
 from ray.cluster_utils import Cluster
@@ -80,11 +81,13 @@ def test_a_node_dies_and_the_run_ends_with_the_weights_of_one_process(
 
 
 def busy_nodes(cluster: Cluster) -> list:
-    """The nodes that a worker of Ray Train runs on."""
-    from ray.util.state import list_actors
-
-    used = {actor.node_id for actor in list_actors(address=cluster.address) if "TrainWorker" in actor.class_name}
-    return [node for node in cluster.worker_nodes if node.node_id in used]
+    """The nodes that a worker of Ray Train runs on, by the processes that they have started."""
+    return [
+        node
+        for node in cluster.worker_nodes
+        for child in psutil.Process(node.all_processes["raylet"][0].process.pid).children()
+        if any("RayTrainWorker" in word for word in child.cmdline())
+    ]
 
 
 @pytest.mark.slow

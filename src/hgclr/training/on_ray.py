@@ -8,9 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch.distributed
+
 from hgclr.cluster import NEEDS, connected
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, first_line
+from hgclr.files import write_files
 from hgclr.training.distributed import FirstRankError
 from hgclr.training.run import TrainingResult, finished_run, train
 from hgclr.training.run_folder import check_output, check_resumed, state_of
@@ -89,7 +92,7 @@ def most_workers(run: RunConfig, room: int) -> int:
 def _work(settings: dict[str, Any]) -> None:
     """Train as one of several processes that Ray has joined; runs on any node.
 
-    What the user can mend is noted for who waits, and not tried again.
+    What the user can mend is noted for who waits, and no failure: Ray would try again.
     """
     os.chdir(settings["folder"])
     run = RunConfig.model_validate(settings["run"])
@@ -98,8 +101,6 @@ def _work(settings: dict[str, Any]) -> None:
     except FirstRankError:
         return
     except HGCLRError as error:
-        if os.environ.get("RANK", "0") != "0":
-            raise
         problem = run.output / STORAGE / PROBLEM
-        problem.parent.mkdir(parents=True, exist_ok=True)
-        problem.write_text(str(error), encoding="utf-8")
+        write_files(problem.parent, {problem.name: str(error).encode()})
+        torch.distributed.destroy_process_group()  # so that those who have not met it do not wait
