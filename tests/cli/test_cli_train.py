@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 
 import hgclr.training
 from hgclr.cli.app import app
-from hgclr.cli.console import progress_bar
+from hgclr.cli.console import progress_bar, show_log
+from hgclr.cli.progress import TrainingProgress
 from support.short_run import make_run
 
 
@@ -115,6 +117,17 @@ def test_the_times_of_a_bar_say_which_they_are() -> None:
     now = 1000.0 + 36_000
     bar.update(task, completed=6_000)
     assert "10:00:00 gone" in shown(console, bar)
+
+
+def test_a_warning_stands_above_the_bar() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    show_log(False)
+    with TrainingProgress(console, "flat") as progress:
+        progress.on_documents(3)
+        logging.getLogger("hgclr.training").warning("a rare thing")
+    (line,) = [line for line in console.file.getvalue().splitlines() if "a rare thing" in line]  # type: ignore[attr-defined]
+    assert "gone" not in line.partition("WARNING")[2]
+    assert "3/?" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def shown(console: Console, bar) -> str:

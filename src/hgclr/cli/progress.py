@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.progress import TaskID
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -35,6 +37,9 @@ class TrainingProgress(TrainerCallback):
         self._last: dict[str, float] = {}
 
     def __enter__(self) -> TrainingProgress:
+        for handler in logging.getLogger("hgclr").handlers:
+            if isinstance(handler, RichHandler):
+                handler.console = self.console  # which knows of the bar, and puts lines above it
         self._bar.start()
         return self
 
