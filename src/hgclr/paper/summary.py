@@ -13,7 +13,7 @@ from hgclr.paper.experiment import Experiment, kept_fraction
 from hgclr.paper.systems import CORPORA, SYSTEMS, SystemRow, Table
 from hgclr.provenance import portable
 
-__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_seconds"]
+__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_time"]
 
 AVERAGES = ("micro", "macro")
 WHOLE = 0.95
@@ -50,7 +50,7 @@ class TableLine:
         gain: ours minus that of the base row, seed by seed.
         tuned: ours with decisions tuned on dev (of dev itself, on the halves that were not tuned on).
         tuned_gain: that minus that of the base row, seed by seed.
-        seconds: of training; runs that were killed and went on are left out.
+        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
         kept: share of tokens in positive samples.
         refused: why it could not be run, by seed.
         runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
@@ -67,6 +67,7 @@ class TableLine:
     tuned: dict[str, Spread] | None
     tuned_gain: dict[str, Spread] | None
     seconds: Spread | None
+    cpu_seconds: Spread | None
     kept: Spread | None
     refused: dict[int, str]
     runs: list[dict[str, Any]]
@@ -155,9 +156,14 @@ def machines_of(rows: Iterable[Runs]) -> list[dict[str, Any]]:
     return machines
 
 
-def training_seconds(runs: Runs) -> Spread | None:
-    """Return the seconds of training; those of runs that were killed and went on are left out."""
-    return Spread.of([run["seconds"] for run in runs.values() if not run["resumed"]])
+def training_time(runs: Runs) -> dict[str, Spread | None]:
+    """Return ``seconds`` and ``cpu_seconds`` of training, without runs that were killed and went on.
+
+    Runs made before CPU time was noted have none, and then neither has the row.
+    """
+    whole = [run for run in runs.values() if not run["resumed"]]
+    times = {name: [run.get(name) for run in whole] for name in ("seconds", "cpu_seconds")}
+    return {name: None if None in values else Spread.of(values) for name, values in times.items()}
 
 
 def _line(
@@ -195,7 +201,7 @@ def _line(
         gain=gain,
         tuned=tuned,
         tuned_gain=tuned_gain,
-        seconds=training_seconds(runs),
+        **training_time(runs),
         kept=Spread.of([kept for run in runs.values() if (kept := kept_fraction(run)) is not None]),
         refused=refused,
         runs=[_run(seed, run, machines) for seed, run in runs.items()],
@@ -244,6 +250,7 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
         if "tuned" in run
         else None,
         "seconds": run["seconds"],
+        "cpu_seconds": run.get("cpu_seconds"),
         "resumed": run["resumed"],
         "kept": kept_fraction(run),
         "label_documents": run.get("label_documents", 0),
