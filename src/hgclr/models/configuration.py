@@ -50,6 +50,9 @@ class HierarchicalConfig(PreTrainedConfig):
         special_token_ids: the tokenizer's special tokens, the unknown token left out.
         threshold: probability from which a label is predicted.
         max_length: tokens of a text that are read, special tokens included.
+        cut_length: of these only so many from the start, so that what is cut off a long text is also the special token
+            at its end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. ``None`` cuts
+            nothing more, so that a long text ends with its special token.
         pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
             ``max`` takes the largest value of each feature (TextRCNN). ``auto``, for a new model only, is what the
             encoder was trained with: see :func:`~hgclr.encoders.encoder_pooling`.
@@ -71,6 +74,7 @@ class HierarchicalConfig(PreTrainedConfig):
     special_token_ids: list[int] | None = None
     threshold: float = 0.5
     max_length: int = 512
+    cut_length: int | None = None
     pooling: Literal["auto", "cls", "mean", "max"] = "cls"
     classifier_dropout: float = 0.1
     classifier_start: Literal["random", "names"] = "names"
@@ -88,6 +92,7 @@ class HierarchicalConfig(PreTrainedConfig):
         """Refuse values that no model can be built from."""
         check(self, "share", "classifier_dropout")
         check(self, "count", "max_length")
+        check(self, "count or null", "cut_length")
         check(self, "probability", "threshold")
 
     @property

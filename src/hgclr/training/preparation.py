@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig, method_settings
+from hgclr.corpora.literature import warn_unless_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents, taxonomy_files
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
@@ -43,6 +44,8 @@ def new_model(
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data or data_folder(run, run.data.taxonomy)
+    if data is None and run.model.preset != "default":
+        warn_unless_literature(run.data.path)
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
