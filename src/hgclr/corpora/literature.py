@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from hgclr.data.folder_writer import RECORD
 from hgclr.files import read_json
 
-__all__ = ["LITERATURE", "warn_unless_literature"]
+__all__ = ["LITERATURE", "other_than_literature"]
 
-logger = logging.getLogger(__name__)
 LITERATURE = {
     "wos": {"labels": "literature"},
     "nyt": {"text": "literature"},
@@ -19,24 +17,19 @@ LITERATURE = {
 """Options of ``hgclr data prepare`` with which published figures were made, by corpus."""
 
 
-def warn_unless_literature(folder: Path) -> None:
-    """Warn if ``hgclr data prepare`` made one of the paper's corpora otherwise than it was made for published figures.
+def other_than_literature(folder: Path) -> list[str]:
+    """Return where ``hgclr data prepare`` made one of the paper's corpora otherwise than for published figures.
 
-    Of a folder that something else made nothing is known.
+    Nothing is known of a folder that something else made.
     """
     record = folder / RECORD
     if not record.is_file():
-        return
+        return []
     made = read_json(record)
-    settings = made.get("settings", {})
-    for option, wanted in LITERATURE.get(made.get("corpus"), {}).items():
-        if settings.get(option) != wanted:
-            name = f"--{option.replace('_', '-')}"
-            logger.warning(
-                "%s was prepared with %s %s; the paper's figures are of %s %s",
-                folder,
-                name,
-                settings.get(option),
-                name,
-                wanted,
-            )
+    if not isinstance(made, dict) or not isinstance(settings := made.get("settings"), dict):
+        return []
+    return [
+        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {wanted}"
+        for option, wanted in LITERATURE.get(made.get("corpus"), {}).items()
+        if settings.get(option) != wanted
+    ]

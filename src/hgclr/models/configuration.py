@@ -19,6 +19,7 @@ __all__ = ["HierarchicalConfig", "check"]
 
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda value: 0 <= value < 1, "give a share from 0 to below 1"),
+    "share or null": (lambda value: value is None or 0 <= value < 1, "give a share from 0 to below 1, or null"),
     "part": (lambda value: value is None or 0 < value <= 1, "give a share up to 1"),
     "probability": (lambda value: 0 < value < 1, "give a probability between 0 and 1"),
     "positive": (lambda value: value > 0, "give a positive number"),
@@ -62,6 +63,10 @@ class HierarchicalConfig(PreTrainedConfig):
         classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
             (published), or summed over labels and averaged over documents (``document``), which depends neither on
             the batch size nor, much, on the number of labels.
+        flat_regularisation: weight of the distance between a flat model's rows of parent and child, beside a mean
+            cross-entropy; 1e-6 in the released TextRCNN.
+        textrcnn_features: what a new TextRCNN has for each word: the features of its ``convolutions``, or the
+            ``states`` of its GRU, 150 in each direction (HTCInfoMax as released).
     """
 
     model_type = "hgclr"
@@ -79,6 +84,8 @@ class HierarchicalConfig(PreTrainedConfig):
     classifier_dropout: float = 0.1
     classifier_start: Literal["random", "names"] = "names"
     classification_loss: Literal["sum", "mean", "document"] = "document"
+    flat_regularisation: float = 0.0
+    textrcnn_features: Literal["convolutions", "states"] = "convolutions"
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
@@ -92,6 +99,7 @@ class HierarchicalConfig(PreTrainedConfig):
         """Refuse values that no model can be built from."""
         check(self, "share", "classifier_dropout")
         check(self, "count", "max_length")
+        check(self, "not negative", "flat_regularisation")
         check(self, "count or null", "cut_length")
         check(self, "probability", "threshold")
 

@@ -285,22 +285,30 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
             "the paper's and ours, can be compared."
         )
     systems = [(line, SYSTEMS[line.key]) for line in lines if line.key in SYSTEMS]
-    if any(system.length == 5 for _, system in systems):
+    scratch = any(system.length == 5 for _, system in systems)
+    if scratch and experiment.chosen_recipe == "default":
         notes.append(
             "TextRCNN learns from scratch: its rows have five times the epochs and the patience of the others."
         )
+    elif scratch and experiment.budget is not None and experiment.budget.epochs is not None:
+        notes.append("TextRCNN learns from scratch: its rows have five times the epochs of the budget.")
     if experiment.preset != "default":
         chosen = method_settings(experiment.preset, {})
+        over = " (over TextRCNN the maximum over time)" if scratch else ""
         notes.append(
             f"The preset {experiment.preset} holds for all rows: a head that starts from "
-            f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}, classification loss "
+            f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
             f"{chosen['classification_loss']}, no documents of the label tree, decisions at one half."
         )
-    if experiment.chosen_recipe == "paper":
-        for line, system in systems:
-            if system.recipe:
-                listed = ", ".join(f"{name} {value}" for name, value in system.recipe.items())
-                notes.append(f"{line.title} has the recipe of its own paper: {listed}.")
+    for line, system in systems:
+        parts = [("recipe", experiment.recipe_of(system)), ("model", experiment.released(system))]
+        listed = "; ".join(
+            f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}"
+            for name, settings in parts
+            if settings
+        )
+        if listed:
+            notes.append(f"{line.title} is as its own authors released it, unless set otherwise: {listed}.")
     kept = [
         f"{line.title} {line.kept.mean:.1%}{', as good as the text itself' if line.kept.mean >= WHOLE else ''}"
         for line in lines
