@@ -84,9 +84,9 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
         super().__init__(config)
         labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
         self.label_structure = structure_encoder(config, hidden)
-        projection = {"dropout": config.feature_share, "normalised": config.joint_normalisation}
-        self.label_joint = JointProjection(hidden, joint, **projection)
-        self.text_joint = JointProjection(labels * config.node_width, joint, **projection)
+        dropout, normalised = config.feature_share, config.joint_normalisation
+        self.label_joint = JointProjection(hidden, joint, dropout=dropout, normalised=normalised)
+        self.text_joint = JointProjection(labels * config.node_width, joint, dropout=dropout, normalised=normalised)
         self.register_buffer("label_tokens", torch.full((labels, LABEL_TEXT), -1))
         self.register_buffer("label_vectors", torch.zeros(labels, hidden))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))

@@ -85,7 +85,7 @@ def figure_cells(lines: Mapping[str, CorpusLine]) -> list[list[str]]:
 def write_table1(lines: Mapping[str, CorpusLine], output: Path, command: str) -> list[Path]:
     """Write ``table1.md``, ``table1.csv`` and ``table1.json``, each whole or not at all, and return the files."""
     text = ["# Table 1: the paper's corpora", "", *markdown_table(figure_cells(lines)), ""]
-    text += ["|Y| is the number of labels, Avg(|y|) the mean number of labels of a document, ancestors counted.", ""]
+    text += ["Labels are |Y|; Avg(|y|) is the mean number of labels of a document, ancestors counted.", ""]
     if notes := [f"- {CORPORA[corpus]}: {note}." for corpus, line in lines.items() for note in line.notes]:
         text += [*notes, ""]
     text += [f"Made by `{command}`.", ""]
