@@ -30,6 +30,6 @@ def other_than_literature(folder: Path) -> list[str]:
         return []
     return [
         f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {wanted}"
-        for option, wanted in LITERATURE.get(made.get("corpus"), {}).items()
+        for option, wanted in LITERATURE.get(str(made.get("corpus")), {}).items()
         if settings.get(option) != wanted
     ]
