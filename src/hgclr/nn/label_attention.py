@@ -126,7 +126,7 @@ class TreeAttention(nn.Module, LabelSized):
         1.5e9 times itself between a label and itself. That is finite in single precision and not in half precision, so
         that the result is single at least. Paths longer than 15, which that program cannot hold, have no padding.
         """
-        spatial = self.spatial
+        spatial: Tensor | None = self.spatial
         if spatial is not None and self.frozen_self:
             spatial = torch.cat([spatial[:1].detach(), spatial[1:]])
         if self.padding is None:

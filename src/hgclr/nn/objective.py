@@ -104,7 +104,7 @@ def recursive_regularisation(weight: Tensor, parents: Tensor) -> Tensor:
         weight: a row per label, (K, D).
         parents: index of each label's parent, -1 for a top label, (K,).
     """
-    distance: Tensor = _Distance.apply(weight, parents)
+    distance: Tensor = _Distance.apply(weight, parents)  # type: ignore[no-untyped-call]
     return distance
 
 

@@ -88,7 +88,7 @@ def _over_textrcnn(
         {"architecture": architecture, "encoder": TEXTRCNN},
         released={"pooling": "max", **released},
         released_on=released_on or {},
-        recipe=TEXTRCNN_RECIPE | (recipe or {}),
+        recipe={**TEXTRCNN_RECIPE, **(recipe or {})},
         length=5,
     )
 
