@@ -99,14 +99,20 @@ PLACES = {"tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
 
 
 def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
-    """Draw test Macro-F1 against seconds at the smallest size of every data set, the rungs of effort joined."""
+    """Draw test Macro-F1 against the time of training at the smallest size of every data set, the rungs joined.
+
+    It is CPU time where all systems of a data set have it.
+    """
     figure, panels = pyplot.subplots(1, len(curves), figsize=(4.6 * len(curves), 3.6), squeeze=False)
     for axes, (name, result) in zip(panels[0], curves.items(), strict=True):
         found = {}
-        for key, points in result["points"].items():
-            scores = points[0]["scores"]["tuned"].get("macro") if points else None
-            if scores is not None and points[0]["seconds"] is not None:
-                found[key] = (min(points[0]["seconds"]["values"]), scores["mean"], scores["sd"] or 0.0)
+        smallest = {key: points[0] for key, points in result["points"].items() if points}
+        timed = [point for point in smallest.values() if point["seconds"] is not None]
+        time = "cpu_seconds" if all(point.get("cpu_seconds") is not None for point in timed) else "seconds"
+        for key, point in smallest.items():
+            scores = point["scores"]["tuned"].get("macro")
+            if scores is not None and point[time] is not None:
+                found[key] = (min(point[time]["values"]), scores["mean"], scores["sd"] or 0.0)
         rungs = [found[key] for key in LADDER if key in found]
         axes.plot([rung[0] for rung in rungs], [rung[1] for rung in rungs], color=OURS, zorder=1)
         for key, title in (LADDER | OTHERS).items():
@@ -120,11 +126,10 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
             axes.annotate(
                 title, (seconds, mean), xytext=place, textcoords="offset points", ha=side, fontsize=9, color=colour
             )
-        documents = next(points[0]["documents"] for points in result["points"].values() if points)
+        documents = next(point["documents"] for point in smallest.values())
         axes.set_title(f"{name}, {documents:,} documents", loc="left")
-        axes.set(
-            xscale="log", xlabel="seconds of training, one core, fastest seed", ylabel="test Macro-F1, decisions tuned"
-        )
+        unit = "CPU seconds" if time == "cpu_seconds" else "seconds on one core"
+        axes.set(xscale="log", xlabel=f"{unit} of training, fastest seed", ylabel="test Macro-F1, decisions tuned")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
         axes.set(xlim=(1, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))

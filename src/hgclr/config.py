@@ -39,10 +39,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "contrastive_dropout": 0.0,
     },
     "published": {
+        "cut_length": 510,
         "pooling": "cls",
         "classifier_start": "random",
         "name_embedding": "layer",
         "label_heads": None,
+        "self_distance": "frozen",
         "attention_scale": "head",
         "attention_bias": True,
         "label_output_projection": True,

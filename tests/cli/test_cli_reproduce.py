@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,13 +22,51 @@ def run(*words: object):
 def test_help_shows_an_example_and_the_rows() -> None:
     shown = run("--help").output
     assert "hgclr reproduce table2 --data my-data" in shown
-    for name in ("table2", "table3", "table4", "table5", "systems", "curves"):
+    for name in ("table1", "table2", "table3", "table4", "table5", "systems", "curves"):
         assert name in shown
     assert "bert-chen" not in run("table2", "--help").output  # it is only printed
     shown = " ".join(run("curves", "--help").output.replace("│", " ").split())
     assert "Seeds of sizes up to 5,000; larger ones are run with the first alone." in shown
     shown = run("table4", "--help").output
     assert "Rows: hgclr, no-name, no-spatial, no-edge. Only with --rows: layers-2." in shown
+
+
+def test_corpora_are_counted_beside_the_papers_figures(toy_data: Path, tmp_path: Path) -> None:
+    rows = {
+        split: [
+            json.loads(line) for line in gzip.decompress((toy_data / f"{split}.jsonl.gz").read_bytes()).splitlines()
+        ]
+        for split in ("train", "dev", "test")
+    }
+    documents = [row for split in rows.values() for row in split]
+    average = sum(len(row["labels"]) for row in documents) / len(documents)
+    data = shutil.copytree(toy_data, tmp_path / "nyt")
+    (data / "corpus.json").write_text(json.dumps({"corpus": "nyt", "settings": {"text": "full"}}))
+    result = run("table1", "--wos", toy_data, "--nyt", data, "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert f"{data}: prepared with --text full; published figures are of literature" in result.stderr.replace("\n", "")
+    text = (tmp_path / "out" / "table1.md").read_text()
+    sizes = " | ".join(str(len(rows[split])) for split in ("train", "dev", "test"))
+    assert "| WOS, paper | 141 | 2 | 2.00 | 30,070 | 7,518 | 9,397 |" in text
+    assert f"| WOS, ours | 9 | 3 | {average:.2f} | {sizes} |" in text
+    assert "- NYT: prepared with --text full; published figures are of literature." in text
+    assert "RCV1" not in text
+    content = json.loads((tmp_path / "out" / "table1.json").read_text())
+    assert content["corpora"]["nyt"]["paper"]["labels_per_document"] == 7.6
+    with (tmp_path / "out" / "table1.csv").open(encoding="utf-8", newline="") as file:
+        assert [(row["corpus"], row["whose"], row["labels"]) for row in csv.DictReader(file)] == [
+            ("wos", "paper", "141"),
+            ("wos", "ours", "9"),
+            ("nyt", "paper", "166"),
+            ("nyt", "ours", "9"),
+        ]
+
+
+def test_table1_needs_a_folder(tmp_path: Path) -> None:
+    result = run("table1", "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "no data folder is given; give --wos, --nyt or --rcv1" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

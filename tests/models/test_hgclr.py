@@ -55,6 +55,23 @@ def test_the_published_preset_equals_a_literal_second_implementation(make_encode
             torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.parametrize(("preset", "frozen"), [("default", False), ("paper", False), ("published", True)])
+def test_the_distance_of_a_label_to_itself_is_frozen_as_published(
+    make_encoder, taxonomy, preset: str, frozen: bool
+) -> None:
+    model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])
+    batch = batch_of(tokenizer, taxonomy)
+    spatial = model.label_encoder.structure.spatial
+    before = spatial.detach().clone()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model(**batch, noise=noise_for(batch, len(taxonomy))).loss.backward()
+    assert (spatial.grad[0] == 0) == frozen
+    optimizer.step()
+    changed = spatial != before
+    assert changed[0] != frozen
+    assert changed[1:].all()
+
+
 @pytest.mark.parametrize("preset", ["default", "paper", "published"])
 def test_one_pass_of_2b_equals_two_passes(make_encoder, taxonomy, preset: str) -> None:
     model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])

@@ -147,6 +147,21 @@ def test_the_regularisation_keeps_its_ratio_to_the_cross_entropy(
     assert losses["sum"] == pytest.approx(method * labels * documents, rel=1e-4)
 
 
+def test_dropouts_of_their_own(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
+    """Half of the nodes' features, or of the label embeddings, is 0 in training; all other dropout is off."""
+    batch = batch_of(tokenizer, taxonomy)
+    seen: list[torch.Tensor] = []
+    for kind, settings in (("hiagm-tp", {"feature_dropout": 0.5}), ("hiagm-la", {"label_embedding_dropout": 0.5})):
+        model = make_model(make_encoder, taxonomy, tokenizer, kind, **settings).train()
+        model.encoder.eval()
+        model.structure.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        model(**batch)
+        assert 0.35 < (seen[-1] == 0).float().mean() < 0.65
+        model.eval()
+        model(**batch)
+        assert not (seen[-1] == 0).any()
+
+
 def test_without_regularisation_there_is_no_such_term(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-tp", recursive_regularisation=0.0)
     assert set(model(**batch_of(tokenizer, taxonomy)).terms) == {"loss_original"}

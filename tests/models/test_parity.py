@@ -140,7 +140,7 @@ def gradients(model: HGCLRForSequenceClassification, reference: dict[str, Any]) 
         if name == "label_encoder.structure.edge":
             gradient[1:, 0] = parameter.grad
         elif name == "label_encoder.structure.spatial":
-            gradient[1 : len(parameter), 0] = parameter.grad[1:]  # distance 0 is a padding row as well
+            gradient[: len(parameter), 0] = parameter.grad  # distance 0 is a padding row as well, and frozen
         else:
             gradient[: len(parameter)] = parameter.grad
         found[theirs] = gradient

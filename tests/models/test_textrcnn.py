@@ -53,6 +53,16 @@ def batch_of(tokenizer, taxonomy) -> dict[str, Tensor]:
     return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
 
 
+def test_without_convolutions_a_word_has_the_states_of_the_gru(encoder: TextRCNNModel) -> None:
+    config = TextRCNNConfig(**SIZES | {"kernels": ()})
+    states = TextRCNNModel(config).eval()
+    states.load_state_dict(encoder.state_dict(), strict=False)
+    ids, mask = torch.tensor([[3, 4, 5], [6, 7, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    hidden = states(ids, mask).last_hidden_state
+    assert hidden.shape == (2, 3, config.hidden_size) == (2, 3, 12)
+    torch.testing.assert_close(hidden, encoder.recurrent(encoder.embeddings(ids), mask.bool()))
+
+
 def literal_gru(words: Tensor, weights: dict[str, Tensor]) -> list[Tensor]:
     """Read words one by one: reset r, update z, candidate n, state (1 - z) n + z h."""
     input_rows = weights["weight_ih_l0"].chunk(3)

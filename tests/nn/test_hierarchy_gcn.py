@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hgclr.models import hiagm as regularisation
-from hgclr.models.hiagm import recursive_regularisation
+from hgclr.nn import objective
+from hgclr.nn.objective import recursive_regularisation
 from hgclr.nn.tree_encoders import HierarchyGCN
 from hgclr.taxonomy import Taxonomy
 from support.toy import check_every_parameter_gets_a_gradient, random_tree
@@ -103,7 +103,7 @@ def regularised(weight: Tensor, parents: list[int]) -> Tensor:
 def test_recursive_regularisation_is_half_the_squared_distance_over_edges(
     monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(regularisation, "PIECE", piece)
+    monkeypatch.setattr(objective, "PIECE", piece)
     tree = random_tree(12, 4)
     weight = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
     parents = torch.from_numpy(tree.parents.copy())

@@ -103,3 +103,6 @@ def test_the_joint_space_is_the_unit_sphere() -> None:
         hidden = torch.clamp(projection[0].weight @ vector + projection[0].bias, min=0)
         expected = projection[3].weight @ hidden + projection[3].bias
         torch.testing.assert_close(point, expected / expected.pow(2).sum().sqrt())
+    projection.normalised = False
+    length = projection(vectors).norm(dim=-1)
+    assert not torch.allclose(length, torch.ones_like(length), atol=0.05)

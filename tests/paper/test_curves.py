@@ -107,7 +107,7 @@ def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, trainin
         f"| flat | {figures} |",
     ]
     assert "| flat | 20.2 ± 0.1 | 60.1 |" in tables["Macro-F1, all labels, decisions at one half"]
-    assert "| flat | 12 | 12 |" in tables["Seconds"]
+    assert "| flat | 10 | 10 |" in tables["CPU seconds"]
     assert "Missing" not in tables
 
 

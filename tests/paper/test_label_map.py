@@ -240,8 +240,12 @@ def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> 
     return {name: folder / name for name in ("flat", "hgclr", "other", "small")}
 
 
-def test_models_are_mapped_by_the_rows_of_their_heads(models: dict[str, Path], taxonomy: Taxonomy) -> None:
-    maps = map_models({"flat": models["flat"], "HGCLR": models["hgclr"]}, permutations=4)
+def test_models_are_mapped_by_the_rows_of_their_heads(
+    models: dict[str, Path], taxonomy: Taxonomy, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        maps = map_models({"flat": models["flat"], "HGCLR": models["hgclr"]}, permutations=4)
+    assert caplog.text.count("its head started from the labels' names") == 2
     for name, folder in (("flat", "flat"), ("HGCLR", "hgclr")):
         vectors, tree = label_vectors(models[folder])
         assert tree == taxonomy

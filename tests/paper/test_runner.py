@@ -150,9 +150,32 @@ def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, traini
         plan.output / folder / f"{row}-1" for folder in ("runs", "runs-paper") for row in ("bert", "hgclr")
     ]
     text = (plan.output / "table3-paper.md").read_text()
-    assert "The preset paper holds for all rows: a head that starts from random weights, pooling cls" in text
+    assert "The preset paper holds for all rows: a head that starts from random weights, pooling cls, classif" in text
+    assert "released" not in text
     assert "tuned on dev" not in text  # the paper decides at one half
     assert "| tuned on dev |" in (plan.output / "table3.md").read_text()
+
+
+def test_a_table_says_which_rows_have_settings_of_their_own(plan: Experiment, training: PretendedTraining) -> None:
+    published = Experiment(**{**vars(plan), "preset": "published", "budget": None})
+    reproduce(TABLES["table2"], [1], published, rows=["bert", "himatch", "textrcnn"])
+    text = (plan.output / "table2-published.md").read_text()
+    released = "is as its own authors released it, unless set otherwise"
+    recipe = (
+        "batch_size 8, epochs 150, patience 50, learning_rate 2e-05, warmup 0.1, schedule linear, weight_decay 0.01"
+    )
+    own = f"recipe: {recipe}, max_gradient_norm 1.0; model: recursive_regularisation 0.0, max_length 300."
+    assert f"- BERT+HiMatch {released}: {own}" in text
+    assert (
+        f"- TextRCNN {released}: recipe: batch_size 64, epochs 200, patience 50, learning_rate 0.0001; model: " in text
+    )
+    assert f"- BERT {released}" not in text
+    assert "pooling cls (over TextRCNN the maximum over time)" in text
+    assert "five times" not in text
+    reproduce(TABLES["table2"], [1], plan, rows=["himatch", "textrcnn"])
+    text = (plan.output / "table2.md").read_text()
+    assert released not in text
+    assert "five times the epochs and the patience of the others" in text
 
 
 def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment, training: PretendedTraining) -> None:

@@ -11,7 +11,9 @@ import pytest
 from hgclr.config import PRESETS, method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
-from hgclr.paper.experiment import Experiment, NotYetError, record
+from hgclr.models import HGCLRConfig
+from hgclr.paper.corpora_table import PRINTED as CORPORA_PRINTED
+from hgclr.paper.experiment import Budget, Experiment, NotYetError, record
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, TABLES
 from hgclr.training import RunConfig
 
@@ -93,6 +95,22 @@ def test_the_figures_are_those_that_the_paper_prints(table: str) -> None:
         assert row.paper == expected, row.system
 
 
+def test_table1_is_the_one_that_the_paper_prints() -> None:
+    if not PAPER.is_file():
+        pytest.skip("the paper's source (../shared/paper) is not on this machine")
+    source = PAPER.read_text(encoding="utf-8")
+    text = source[: source.index(r"\label{tab:1}")]
+    rows = {}
+    for line in text[text.rindex(r"\begin{tabular}") :].splitlines():
+        name, *cells = (cell.strip() for cell in re.sub(r"\\.*", "", line).split("&"))
+        if name in ("WOS", "NYT", "RCV1-V2"):
+            rows[name] = [float(cell.replace(",", "")) for cell in cells]
+    names = {"wos": "WOS", "nyt": "NYT", "rcv1": "RCV1-V2"}
+    assert {corpus: list(vars(figures).values()) for corpus, figures in CORPORA_PRINTED.items()} == {
+        corpus: rows[name] for corpus, name in names.items()
+    }
+
+
 def test_tables_show_the_split_that_the_paper_shows() -> None:
     assert {key: table.split for key, table in TABLES.items()} == {
         "table2": "test",
@@ -135,14 +153,15 @@ def test_a_preset_holds_for_every_row_of_the_papers_tables(key: str, toy_data: P
             pretend_finished(plan, "hgclr", 1, history=[{"kept": 0.2}])
         config, run = RunConfig.read(ROOT / "configs" / preset / "wos.yaml"), plan.run(system, 1)
         method, settings = method_settings(preset, {}), record(system, run)
-        for name in ("classifier_start", "pooling", "classification_loss"):
+        for name in ("classifier_start", "classification_loss"):
             assert settings["model"][name] == method[name]
-        assert (settings["model"]["classifier_start"], settings["model"]["pooling"]) == ("random", "cls")
+        pooling = "max" if key.startswith("textrcnn") else "cls"
+        assert (settings["model"]["classifier_start"], settings["model"]["pooling"]) == ("random", pooling)
         assert not settings["data"]["label_documents"]
         assert not settings["training"]["calibrate"]
         assert run.training.recipe == config.training.recipe == "paper"
         assert run.training.patience_metrics == config.training.patience_metrics
-        assert run.training.precision == "fp32"
+        assert (run.resolved_training.precision, run.resolved_training.batching) == ("fp32", "uniform")
 
 
 def test_the_default_holds_for_every_row_of_the_papers_tables(toy_data: Path, tmp_path: Path) -> None:
@@ -152,6 +171,61 @@ def test_the_default_holds_for_every_row_of_the_papers_tables(toy_data: Path, tm
         assert settings["data"]["label_documents"]
         assert settings["training"]["calibrate"]
         assert (settings["model"]["pooling"], settings["training"]["recipe"]) == ("auto", "default")
+        released = {name: settings["model"][name] for each in RELEASED.values() for name in each}
+        own = {"structure_encoder": "tree-lstm"} if key == "hiagm-tree-lstm" else {}
+        assert released == {name: getattr(HGCLRConfig(), name) for name in released} | own, key
+
+
+# What the configuration files of the released programs say, on WOS; what is not here is our default.
+HALF = {"classifier_dropout": 0.0, "feature_dropout": 0.5}
+RELEASED = {
+    "textrcnn": {"flat_regularisation": 1e-6, "classifier_dropout": 0.5},
+    "textrcnn-hiagm": {"recursive_regularisation": 1e-6, "structure_encoder": "gcn", **HALF},
+    "textrcnn-htcinfomax": {
+        "recursive_regularisation": 1e-6,
+        "structure_encoder": "tree-lstm",
+        "textrcnn_features": "states",
+        "label_embedding_dropout": 0.5,
+        "classifier_dropout": 0.0,
+    },
+    "textrcnn-himatch": {"recursive_regularisation": 0.0, "joint_normalisation": False, **HALF},
+    "himatch": {"recursive_regularisation": 0.0, "joint_normalisation": True, "max_length": 300},
+    "htcinfomax": {"structure_encoder": "tree-lstm", "label_embedding_dropout": 0.5},
+    "hiagm": {"recursive_regularisation": 1e-6, "classifier_dropout": 0.1},
+}
+
+
+@pytest.mark.parametrize("preset", ["paper", "published"])
+@pytest.mark.parametrize("key", RELEASED)
+def test_baselines_are_as_released_under_the_papers_presets(
+    key: str, preset: str, toy_data: Path, tmp_path: Path
+) -> None:
+    plan = experiment(toy_data, tmp_path, preset=preset)
+    found = record(SYSTEMS[key], plan.run(SYSTEMS[key], 1))["model"]
+    assert {name: found[name] for name in RELEASED[key]} == RELEASED[key]
+    news = experiment(toy_data, tmp_path, preset=preset, corpus="rcv1")
+    assert record(SYSTEMS[key], news.run(SYSTEMS[key], 1))["model"]["structure_encoder"] == "gcn"
+
+
+def test_what_the_user_sets_stands_above_what_was_released(toy_data: Path, tmp_path: Path) -> None:
+    overrides = ("training.batch_size=4", "model.feature_dropout=0.2", "training.patience=3")
+    budget = Budget(length=64, epochs=2)
+    plan = experiment(toy_data, tmp_path, preset="paper", overrides=overrides, budget=budget)
+    run, scratch = (plan.run(SYSTEMS[key], 1) for key in ("himatch", "textrcnn-himatch"))
+    assert (run.model.overrides["max_length"], scratch.model.overrides["feature_dropout"]) == (64, 0.2)
+    assert (run.training.batch_size, run.training.epochs, run.training.patience) == (4, 2, 3)
+    assert (scratch.training.batch_size, scratch.training.epochs, scratch.training.patience) == (4, 10, 15)
+
+
+def test_rows_over_textrcnn_have_the_recipe_of_their_papers(toy_data: Path, tmp_path: Path) -> None:
+    epochs = {"textrcnn": 200, "textrcnn-hiagm": 250, "textrcnn-htcinfomax": 250, "textrcnn-himatch": 150}
+    plan = experiment(toy_data, tmp_path, preset="published")
+    for key, expected in epochs.items():
+        training = plan.run(SYSTEMS[key], 1).training
+        assert (training.batch_size, training.learning_rate, training.epochs) == (64, 1e-4, expected)
+        assert training.patience == (200 if key == "textrcnn-htcinfomax" else 50)
+        ours = experiment(toy_data, tmp_path).run(SYSTEMS[key], 1).training
+        assert (ours.batch_size, ours.learning_rate, ours.epochs, ours.patience) == (None, None, None, 30)
 
 
 def test_himatch_has_the_recipe_of_its_paper_where_the_others_have_theirs(toy_data: Path, tmp_path: Path) -> None:
@@ -164,7 +238,7 @@ def test_himatch_has_the_recipe_of_its_paper_where_the_others_have_theirs(toy_da
         ({}, False),
     ):
         plan = experiment(toy_data, tmp_path, **settings)
-        for key in ("himatch", "bert", "textrcnn-himatch"):
+        for key in ("himatch", "bert", "hiagm", "hgclr"):
             training = plan.run(SYSTEMS[key], 1).training
             for name, value in own.items():
                 assert getattr(training, name) == (value if key == "himatch" and has_it else None)
@@ -270,7 +344,5 @@ def test_unknown_rows_are_named_with_the_nearest() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(override: str, message: str, toy_data: Path, tmp_path: Path) -> None:
-    from hgclr.paper.experiment import Budget
-
     with pytest.raises(InputError, match=re.escape(message)):
         experiment(toy_data, tmp_path, overrides=(override,), budget=Budget(epochs=2)).base()

@@ -49,7 +49,9 @@ def label_features(weights: dict[str, Tensor], encoder, names: Tensor, parents: 
             for j in range(count):
                 edges = path_edges(parents, i, j)
                 bias = weights["label_encoder.structure.spatial"][len(edges)]
-                if edges:
+                if not edges:
+                    bias = bias.detach()  # a padding row
+                else:
                     bias = bias + sum(weights["label_encoder.structure.edge"][e] for e in edges) / len(edges)
                 key = linear(weights, f"{layer}.key", features[j])[part]
                 logits.append(query @ key / math.sqrt(width) + bias)

@@ -50,6 +50,7 @@ def metrics(run: RunConfig, micro: float, macro: float, **others: Any) -> dict[s
         "labels": 9,
         "history": [{"epoch": 1.0, "kept": 0.25}, {"epoch": 2.0, "kept": 0.35}],
         "seconds": 12.5,
+        "cpu_seconds": 10.2,
         "machine": MACHINE,
         "dev": scores(0.5),
         "test": scores(1.0),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment
     from hgclr.paper.runner import Step
-    from hgclr.paper.summary import Summary
 
 __all__ = ["app"]
 
@@ -137,6 +136,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
+        from hgclr.paper.output import table_cells
         from hgclr.paper.runner import reproduce
 
         quiet_libraries()
@@ -144,7 +144,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         summary = reproduce(TABLES[name], experiment=experiment, **shared.running(seeds))
         console = Console()
         console.print(summary.title, style="bold", markup=False, soft_wrap=True)
-        console.print(_rendered(summary))
+        console.print(_rendered(table_cells(summary)))
         console.print(summary.setting, style="dim", markup=False, soft_wrap=True)
         print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "csv", "json"))
         refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
@@ -166,6 +166,44 @@ _WHAT = {
 }
 for _name, _what in _WHAT.items():
     app.command(_name)(_table_command(_name, _what))
+
+
+@app.command("table1")
+def table1(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write table1.md, .csv and .json.")],
+    wos: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of Web of Science.")] = None,
+    nyt: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of the New York Times.")] = None,
+    rcv1: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of RCV1-V2.")] = None,
+) -> None:
+    """Count the paper's corpora in data folders: labels, depth, labels of a document, sizes of the splits.
+
+    Each stands below what the paper prints of it. A folder that hgclr data prepare made otherwise than published
+    figures were made (--text, --labels) is named. Give one folder or several.
+
+    Example: **hgclr reproduce table1 --wos data/wos --nyt data/nyt --rcv1 data/rcv1 --output runs/paper**
+    """
+    from rich.console import Console
+
+    from hgclr.cli.console import progress_bar
+    from hgclr.files import check_output
+    from hgclr.paper.corpora_table import count_corpus, figure_cells, write_table1
+    from hgclr.provenance import command_line
+
+    folders = {corpus: folder for corpus, folder in (("wos", wos), ("nyt", nyt), ("rcv1", rcv1)) if folder is not None}
+    if not folders:
+        raise InputError("no data folder is given", remedy="give --wos, --nyt or --rcv1, or several of them")
+    check_output(output)
+    lines = {}
+    with progress_bar() as bar:
+        for corpus, folder in folders.items():
+            task = bar.add_task(corpus, total=None)
+            lines[corpus] = count_corpus(corpus, folder, lambda rows, task=task: bar.advance(task, rows))
+    console = Console()
+    console.print(_rendered(figure_cells(lines)))
+    for corpus, line in lines.items():
+        for note in line.notes:
+            standard_error().print(f"{folders[corpus]}: {note}", style="yellow", markup=False, soft_wrap=True)
+    print_written(write_table1(lines, output, command_line(["hgclr", *sys.argv[1:]])))
 
 
 @app.command("curves")
@@ -220,13 +258,11 @@ def _watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int],
         yield [progress], progress.on_documents
 
 
-def _rendered(summary: Summary) -> RichTable:
+def _rendered(cells: Sequence[Sequence[str]]) -> RichTable:
     from rich.table import Table
 
-    from hgclr.paper.output import table_cells
-
     # Micro above Macro: a terminal is narrower than a page.
-    head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
+    head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in cells)
     table = Table()
     for number, name in enumerate(head):
         table.add_column(name, justify="right" if number else "left")

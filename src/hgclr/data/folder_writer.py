@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["CorpusSummary", "CorpusWriter", "Progress", "write_corpus"]
+__all__ = ["RECORD", "CorpusSummary", "CorpusWriter", "Progress", "write_corpus"]
 
 Progress = Callable[[int, int | None], None]
 """Called with what is done so far and, where it is known, with what there is to do, in the same unit."""

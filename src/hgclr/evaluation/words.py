@@ -153,7 +153,7 @@ def read_text(classifier: HierarchicalClassifier, text: str) -> ReadText:
         InputError: if it is no text, or has no words.
     """
     check_text(text)
-    encoding = classifier.tokenizer.encode(text)
+    (encoding,) = classifier.encode([text], offsets=True)
     words, word_of = find_words(text, _spans(encoding))
     if not words:
         raise InputError(f"the text {text!r:.80} has no words", remedy="give a text with some")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
@@ -142,6 +142,7 @@ class HierarchicalClassifier:
         taxonomy: the label tree, in the order of the logits.
         pad_token: id of the padding token.
         max_length: tokens of a text that are read.
+        cut_length: how many of them are, special tokens at the end not spared; see ``HierarchicalConfig``.
         decisions: how to decide, unless told otherwise: calibration, decoding rule, thresholds.
     """
 
@@ -160,6 +161,7 @@ class HierarchicalClassifier:
         *,
         pad_token: int,
         max_length: int,
+        cut_length: int | None = None,
         decisions: Decisions | None = None,
     ) -> None:
         self.backend, self.taxonomy, self.pad_token = backend, taxonomy, pad_token
@@ -167,6 +169,8 @@ class HierarchicalClassifier:
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(max_length)
+        self._cut_length = cut_length
+        self.max_length = max_length if cut_length is None else min(max_length, cut_length)
         self._make = PredictionMaker(taxonomy)
         self._pretrained_tokenizer: PreTrainedTokenizerBase | None = None  # what save_pretrained writes
 
@@ -313,9 +317,18 @@ class HierarchicalClassifier:
         """Texts in memory at a time."""
         return max(1, min(self.WINDOW, self.DECISIONS // len(self.taxonomy)))
 
+    def encode(self, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
+        """Return texts as tokens that the model reads, with their places in the text if ``offsets`` are asked for."""
+        encode = self.tokenizer.encode_batch if offsets else self.tokenizer.encode_batch_fast
+        encodings: list[Encoding] = encode(list(texts))
+        if self._cut_length is not None:
+            for encoding in encodings:
+                encoding.truncate(self._cut_length)
+        return encodings
+
     def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
         """Return batches of rows, token ids and mask from texts with their rows."""
-        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([text for _, text in piece])]
+        encoded = [encoding.ids for encoding in self.encode([text for _, text in piece])]
         return [
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
             for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)

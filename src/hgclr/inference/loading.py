@@ -69,6 +69,7 @@ class LoadedModel:
     pad_token: int
     max_length: int
     decisions: Decisions
+    cut_length: int | None = None
     pretrained_tokenizer: PreTrainedTokenizerBase | None = None
 
 
@@ -130,6 +131,7 @@ def in_memory(
         pad_token=tokenizer.pad_token_id,
         max_length=config.max_length,
         decisions=decisions or Decisions(config.taxonomy, thresholds=config.threshold),
+        cut_length=config.cut_length,
         pretrained_tokenizer=tokenizer,
     )
 
@@ -139,6 +141,9 @@ def _load_onnx(folder: Path) -> LoadedModel:
     taxonomy = fields.taxonomy()
     pad_token = fields.take("pad_token_id", _whole_number)
     max_length = fields.take("max_length", lambda value: _whole_number(value) and value > 0)
+    cut_length = None
+    if "cut_length" in fields.values:  # which exports of the first version have not
+        cut_length = fields.take("cut_length", lambda value: value is None or (_whole_number(value) and value > 0))
     threshold = fields.take("threshold", lambda value: isinstance(value, float) and 0 < value < 1)
     file = folder / TOKENIZER
     with refuse_broken(lambda error: _no_tokenizer(file, error)):
@@ -149,7 +154,7 @@ def _load_onnx(folder: Path) -> LoadedModel:
             f"{backend.label_count} labels in {GRAPH}, {len(taxonomy)} in {CONFIG}", path=folder, remedy=REMEDY
         )
     decisions = _decisions(folder / DECISIONS, taxonomy, threshold)
-    return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions)
+    return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions, cut_length)
 
 
 def _no_tokenizer(path: Path, error: BaseException) -> InputError:

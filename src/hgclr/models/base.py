@@ -27,7 +27,9 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.models.pretrained import load_from_encoder
+from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows, LabelSized
+from hgclr.nn.objective import classification_loss, recursive_regularisation
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges
 
@@ -208,6 +210,32 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
         vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
         return vectors
+
+    @property
+    def regularisation(self) -> float:
+        """The weight of recursive regularisation beside a mean cross-entropy; most systems have none."""
+        return 0.0
+
+    def classification(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return binary cross-entropy plus recursive regularisation of the classifier, and both by name.
+
+        Its authors add the regularisation to a cross-entropy that is the mean over documents and labels. Where ours is
+        a sum, the regularisation is taken as many times, so that their ratio stays.
+        """
+        loss = classification_loss(logits, labels, self.config.classification_loss)
+        terms = {"loss_original": loss.detach()}
+        if self.regularisation:
+            parents = torch.tensor(self.config.label_parents, device=logits.device)
+            distance = recursive_regularisation(self.classifier.weight, parents)
+            added = self.regularisation * self.beside_mean(logits) * distance
+            loss = loss + added
+            terms["loss_recursive"] = added.detach()
+        return loss, terms
+
+    def beside_mean(self, logits: Tensor) -> int:
+        """Return how many times the mean over documents and labels the configured cross-entropy of (B, K) logits is."""
+        times = {"mean": 1, "document": logits.shape[1], "sum": logits.numel() * world_size()}
+        return times[self.config.classification_loss]
 
     def deployed(self) -> "HierarchicalPreTrainedModel":
         """Return the model to deploy: the same layers (shared, not copied) without those for training only."""

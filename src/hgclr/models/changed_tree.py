@@ -111,6 +111,7 @@ def _logits(
     for start in range(0, len(ordered), BATCH):
         some = ordered[start : start + BATCH]
         batch = tokenizer(some, padding=True, truncation=True, max_length=model.config.max_length, return_tensors="pt")
-        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        read = slice(model.config.cut_length)
+        logits = model(input_ids=batch["input_ids"][:, read], attention_mask=batch["attention_mask"][:, read]).logits
         found.append(logits[:, labels].double())
     return torch.cat(found)

@@ -19,6 +19,7 @@ __all__ = ["HierarchicalConfig", "check"]
 
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda value: 0 <= value < 1, "give a share from 0 to below 1"),
+    "share or null": (lambda value: value is None or 0 <= value < 1, "give a share from 0 to below 1, or null"),
     "part": (lambda value: value is None or 0 < value <= 1, "give a share up to 1"),
     "probability": (lambda value: 0 < value < 1, "give a probability between 0 and 1"),
     "positive": (lambda value: value > 0, "give a positive number"),
@@ -50,6 +51,9 @@ class HierarchicalConfig(PreTrainedConfig):
         special_token_ids: the tokenizer's special tokens, the unknown token left out.
         threshold: probability from which a label is predicted.
         max_length: tokens of a text that are read, special tokens included.
+        cut_length: of these only so many from the start, so that what is cut off a long text is also the special token
+            at its end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. ``None`` cuts
+            nothing more, so that a long text ends with its special token.
         pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
             ``max`` takes the largest value of each feature (TextRCNN). ``auto``, for a new model only, is what the
             encoder was trained with: see :func:`~hgclr.encoders.encoder_pooling`.
@@ -59,6 +63,10 @@ class HierarchicalConfig(PreTrainedConfig):
         classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
             (published), or summed over labels and averaged over documents (``document``), which depends neither on
             the batch size nor, much, on the number of labels.
+        flat_regularisation: weight of the distance between a flat model's rows of parent and child, beside a mean
+            cross-entropy; 1e-6 in the released TextRCNN.
+        textrcnn_features: what a new TextRCNN has for each word: the features of its ``convolutions``, or the
+            ``states`` of its GRU, 150 in each direction (HTCInfoMax as released).
     """
 
     model_type = "hgclr"
@@ -71,10 +79,13 @@ class HierarchicalConfig(PreTrainedConfig):
     special_token_ids: list[int] | None = None
     threshold: float = 0.5
     max_length: int = 512
+    cut_length: int | None = None
     pooling: Literal["auto", "cls", "mean", "max"] = "cls"
     classifier_dropout: float = 0.1
     classifier_start: Literal["random", "names"] = "names"
     classification_loss: Literal["sum", "mean", "document"] = "document"
+    flat_regularisation: float = 0.0
+    textrcnn_features: Literal["convolutions", "states"] = "convolutions"
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
@@ -88,6 +99,8 @@ class HierarchicalConfig(PreTrainedConfig):
         """Refuse values that no model can be built from."""
         check(self, "share", "classifier_dropout")
         check(self, "count", "max_length")
+        check(self, "not negative", "flat_regularisation")
+        check(self, "count or null", "cut_length")
         check(self, "probability", "threshold")
 
     @property

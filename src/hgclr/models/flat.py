@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerBase
 from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig
 from hgclr.models.label_names import name_directions, name_vectors
-from hgclr.nn.objective import classification_loss
 from hgclr.taxonomy.changes import TreeChanges
 
 __all__ = ["FlatForSequenceClassification"]
@@ -44,8 +43,13 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
         logits = self.classifier(self.encode(attention_mask, input_ids=input_ids))  # (B, K)
         if labels is None:
             return HierarchicalOutput(logits=logits)
-        loss = classification_loss(logits, labels, self.config.classification_loss)
-        return HierarchicalOutput(loss=loss, logits=logits, terms={"loss_original": loss.detach()})
+        loss, terms = self.classification(logits, labels)
+        return HierarchicalOutput(loss=loss, logits=logits, terms=terms)
+
+    @property
+    def regularisation(self) -> float:
+        """As the settings say; 0 by default."""
+        return self.config.flat_regularisation
 
     @torch.no_grad()
     def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:

@@ -60,6 +60,8 @@ class HGCLRSettings(HierarchicalConfig):
             with the version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8)
             more, which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c
             get no gradient, with p < 0 to all labels but itself. It has no effect without ``edge_encoding``.
+        self_distance: the scalar for the distance of a label to itself, b_0, is ``trained`` like the others (paper), or
+            stays as it was drawn (``frozen``, published: there it is a padding row).
         label_layers: layers of the Graphormer.
         label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
             none, up to 8.
@@ -106,6 +108,7 @@ class HGCLRSettings(HierarchicalConfig):
     spatial_encoding: bool = True
     edge_encoding: bool = True
     edge_padding: Literal["zero", "drawn"] = "zero"
+    self_distance: Literal["trained", "frozen"] = "trained"
     label_layers: int = 1
     label_heads: int | None = None
     attention_scale: Literal["width", "head"] = "head"
@@ -408,6 +411,7 @@ def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
         spatial=config.spatial_encoding,
         edge=config.edge_encoding,
         edge_padding=config.edge_padding == "drawn",
+        frozen_self=config.self_distance == "frozen",
         span=config.label_span,
         heads=heads,
         scale_by=config.attention_scale,

@@ -4,7 +4,6 @@ Text propagation (TP) sends what a linear layer makes of the text along the edge
 (LA) sends label embeddings along them and lets each label look for its part of the text.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -14,9 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.configuration import HierarchicalConfig, check
 from hgclr.nn.draws import drawn_for_labels
-from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows
-from hgclr.nn.objective import classification_loss
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges
@@ -30,12 +27,8 @@ __all__ = [
     "HiAGMSettings",
     "HiAGMTPForSequenceClassification",
     "edge_prior",
-    "recursive_regularisation",
     "structure_encoder",
 ]
-
-PIECE = 2**22
-"""Weights of edges compared at a time: sixteen megabytes in single precision."""
 
 
 class HiAGMSettings(HierarchicalConfig):
@@ -45,19 +38,30 @@ class HiAGMSettings(HierarchicalConfig):
         structure_encoder: HiAGM and what is built on it pass messages along the tree by a ``gcn`` or a ``tree-lstm``.
         node_width: size of a label node there.
         structure_dropout: dropout there.
+        feature_dropout: dropout of the features that HiAGM-TP's linear layer gives a text, and in HiMatch's joint
+            projections; ``None`` is ``classifier_dropout``.
+        label_embedding_dropout: dropout of HiAGM-LA's label embeddings.
         recursive_regularisation: weight of the distance between the classifier's rows of parent and child.
     """
 
     structure_encoder: Literal["gcn", "tree-lstm"] = "gcn"
     node_width: int = 300
     structure_dropout: float = 0.05
+    feature_dropout: float | None = None
+    label_embedding_dropout: float = 0.0
     recursive_regularisation: float = 1e-6
 
     def validate_hiagm(self) -> None:
         """Refuse values that no model can be built from."""
-        check(self, "share", "structure_dropout")
+        check(self, "share", "structure_dropout", "label_embedding_dropout")
+        check(self, "share or null", "feature_dropout")
         check(self, "count", "node_width")
         check(self, "not negative", "recursive_regularisation")
+
+    @property
+    def feature_share(self) -> float:
+        """The share of features that are dropped, decided."""
+        return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
 
 
 def structure_encoder(config: HiAGMSettings, width: int) -> HierarchyGCN | BiTreeLSTM:
@@ -97,27 +101,10 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
         """Start the edges down the tree at the prior of the training documents; see :func:`edge_prior`."""
         self.structure.set_prior(edge_prior(documents, self.config.taxonomy))
 
-    def classification(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return binary cross-entropy plus recursive regularisation of the classifier, and both by name.
-
-        The method adds ``recursive_regularisation`` times the regularisation to a cross-entropy that is the mean over
-        documents and labels. Where ours is a sum, the regularisation is taken as many times, so that their ratio stays.
-        """
-        reduction = self.config.classification_loss
-        loss = classification_loss(logits, labels, reduction)
-        terms = {"loss_original": loss.detach()}
-        if self.config.recursive_regularisation:
-            parents = torch.tensor(self.config.label_parents, device=logits.device)
-            distance = recursive_regularisation(self.classifier.weight, parents)
-            added = self.config.recursive_regularisation * self.beside_mean(logits) * distance
-            loss = loss + added
-            terms["loss_recursive"] = added.detach()
-        return loss, terms
-
-    def beside_mean(self, logits: Tensor) -> int:
-        """Return how many times the mean over documents and labels the configured cross-entropy of (B, K) logits is."""
-        times = {"mean": 1, "document": logits.shape[1], "sum": logits.numel() * world_size()}
-        return times[self.config.classification_loss]
+    @property
+    def regularisation(self) -> float:
+        """That of the method."""
+        return self.config.recursive_regularisation
 
     def output(self, features: Tensor, labels: Tensor | None) -> HierarchicalOutput:
         """Classify by the features of all labels together, (B, K, d)."""
@@ -159,11 +146,12 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)
         self.transformation = nn.Linear(config.text_encoder.hidden_size, config.label_count * config.node_width)
+        self.feature_dropout = nn.Dropout(config.feature_share)
         self.post_init()
 
     def propagate(self, vectors: Tensor) -> Tensor:
         """Return the labels' features, (B, K, d), from text vectors, (B, H)."""
-        nodes = self.dropout(self.transformation(vectors)).unflatten(1, (self.config.label_count, -1))
+        nodes = self.feature_dropout(self.transformation(vectors)).unflatten(1, (self.config.label_count, -1))
         features: Tensor = self.structure(nodes)
         return features
 
@@ -184,6 +172,7 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
     def __init__(self, config: HiAGMSettings) -> None:
         super().__init__(config)
         self.label_embedding = nn.Embedding(config.label_count, config.node_width)
+        self.label_dropout = nn.Dropout(config.label_embedding_dropout)
         hidden_size = config.text_encoder.hidden_size
         self.token_projection = (
             nn.Identity() if hidden_size == config.node_width else nn.Linear(hidden_size, config.node_width)
@@ -193,7 +182,8 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
     def label_features(self) -> Tensor:
         """Return the labels after the structure encoder, (K, d); they depend on no document."""
         with drawn_for_labels():
-            features: Tensor = self.structure(self.label_embedding.weight.unsqueeze(0)).squeeze(0)
+            labels = self.label_dropout(self.label_embedding.weight)
+            features: Tensor = self.structure(labels.unsqueeze(0)).squeeze(0)
         return features
 
     def texts(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -247,45 +237,3 @@ def edge_prior(documents: "datasets.Dataset", taxonomy: Taxonomy) -> Tensor:
     above = parents[below]
     prior[below] = torch.where(siblings[above] > 0, counts[below] / siblings[above], 1 / number[above]).float()
     return prior
-
-
-def recursive_regularisation(weight: Tensor, parents: Tensor) -> Tensor:
-    """Return ``Σ ½ ‖w_parent − w_child‖²`` over the edges of the tree (Gopal and Yang, KDD 2013), ().
-
-    HiAGM's classifier has K rows of K d weights. The difference of two such matrices is kept neither for the backward
-    pass nor as a whole.
-
-    Args:
-        weight: a row per label, (K, D).
-        parents: index of each label's parent, -1 for a top label, (K,).
-    """
-    distance: Tensor = _Distance.apply(weight, parents)
-    return distance
-
-
-class _Distance(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, parents: Tensor) -> Tensor:
-        ctx.save_for_backward(weight, parents)
-        total = weight.new_zeros(())
-        for parent, child in _edges(parents, weight.shape[1]):
-            total += (weight[parent] - weight[child]).square_().sum()
-        return total / 2
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        weight, parents = ctx.saved_tensors
-        to_weight = torch.zeros_like(weight)
-        for parent, child in _edges(parents, weight.shape[1]):
-            apart = (weight[parent] - weight[child]).mul_(gradient)
-            to_weight.index_add_(0, parent, apart)
-            to_weight.index_add_(0, child, apart, alpha=-1)
-        return to_weight, None
-
-
-def _edges(parents: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the two ends of the edges, as many at a time as keep their weights within a piece."""
-    children = torch.nonzero(parents >= 0)[:, 0]
-    for child in children.split(max(1, PIECE // width)):
-        if len(child):
-            yield parents[child], child

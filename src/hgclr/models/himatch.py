@@ -43,11 +43,13 @@ class HiMatchSettings(HiAGMSettings):
 
     Args:
         joint_width: size of HiMatch's joint space of texts and labels.
+        joint_normalisation: put both onto the unit sphere there, as released for BERT and not for TextRCNN.
         parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
         label_refresh: steps after which HiMatch encodes the labels' texts anew.
     """
 
     joint_width: int = 200
+    joint_normalisation: bool = True
     parent_margin: float = 0.01
     sibling_margin: float = 0.1
     random_margin: float = 0.2
@@ -82,8 +84,9 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
         super().__init__(config)
         labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
         self.label_structure = structure_encoder(config, hidden)
-        self.label_joint = JointProjection(hidden, joint, dropout=config.classifier_dropout)
-        self.text_joint = JointProjection(labels * config.node_width, joint, dropout=config.classifier_dropout)
+        dropout, normalised = config.feature_share, config.joint_normalisation
+        self.label_joint = JointProjection(hidden, joint, dropout=dropout, normalised=normalised)
+        self.text_joint = JointProjection(labels * config.node_width, joint, dropout=dropout, normalised=normalised)
         self.register_buffer("label_tokens", torch.full((labels, LABEL_TEXT), -1))
         self.register_buffer("label_vectors", torch.zeros(labels, hidden))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
@@ -199,16 +202,18 @@ def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int],
 
 
 class JointProjection(nn.Sequential):
-    """Put vectors, (N, width), into the joint space: two linear layers, then onto the unit sphere."""
+    """Put vectors, (N, width), into the joint space: two linear layers, and the unit sphere if ``normalised``."""
 
-    def __init__(self, width: int, joint_width: int, *, dropout: float) -> None:
+    def __init__(self, width: int, joint_width: int, *, dropout: float, normalised: bool = True) -> None:
         super().__init__(
             nn.Linear(width, joint_width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(joint_width, joint_width)
         )
+        self.normalised = normalised
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Return vectors of length 1, (N, joint width), from vectors, (N, width)."""
-        return F.normalize(super().forward(vectors), dim=-1)  # type: ignore[no-untyped-call]
+        """Return points, (N, joint width), from vectors, (N, width)."""
+        points: Tensor = super().forward(vectors)  # type: ignore[no-untyped-call]
+        return F.normalize(points, dim=-1) if self.normalised else points
 
 
 class Drawn(NamedTuple):

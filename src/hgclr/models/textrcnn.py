@@ -22,6 +22,9 @@ METHOD_SETTINGS: dict[str, Any] = {"pooling": "max", "max_length": 256, "label_h
 time and the length of the published systems; and heads for HGCLR's labels, which cannot be as many as the text encoder
 has, since it has none. Five divides every width that GloVe's vectors come in (25, 50, 100, 200, 300)."""
 
+STATES: dict[str, Any] = {"kernels": (), "recurrent_width": 150}
+"""Sizes of a TextRCNN with ``textrcnn_features: states``."""
+
 WORD_RANGE = 0.25
 """Words that no file gives a vector for start uniform within plus and minus this."""
 
@@ -36,7 +39,7 @@ class TextRCNNConfig(PreTrainedConfig):
         word_width: size of a word vector.
         recurrent_width: size of the GRU's state in each direction; the published systems have 64 or 100.
         filters: features that each convolution gives.
-        kernels: words that each convolution sees at a time.
+        kernels: words that each convolution sees at a time; without any, a word has the states of the GRU.
         word_dropout: dropout on word vectors.
         recurrent_dropout: dropout on the GRU's states.
     """
@@ -54,8 +57,8 @@ class TextRCNNConfig(PreTrainedConfig):
 
     @property
     def hidden_size(self) -> int:
-        """Return the size of a token's vector: the features of all convolutions."""
-        return len(self.kernels) * self.filters
+        """Return the size of a token's vector: the features of all convolutions, or both states of the GRU."""
+        return len(self.kernels) * self.filters or 2 * self.recurrent_width
 
 
 class WordEmbeddings(nn.Module):
@@ -141,7 +144,7 @@ class TextRCNNModel(PreTrainedModel):
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
-        """Return the vector of each word, (B, L, kernels * filters); on padding it means nothing.
+        """Return the vector of each word, (B, L, H) with H = kernels * filters; on padding it means nothing.
 
         Args:
             input_ids: (B, L).
@@ -156,7 +159,10 @@ class TextRCNNModel(PreTrainedModel):
         if length == 0:
             raise InputError("there is no word to encode", remedy="leave empty texts out")
         real = vectors.new_ones(vectors.shape[:2]) if attention_mask is None else attention_mask
-        states = self.dropout(self.recurrent(vectors, real.bool())).transpose(1, 2)  # (B, 2S, L)
+        states: Any = self.dropout(self.recurrent(vectors, real.bool()))  # (B, L, 2S)
+        if not self.convolutions:
+            return BaseModelOutput(last_hidden_state=states)
+        states = states.transpose(1, 2)  # (B, 2S, L)
         features = [torch.relu(convolution(states)[..., :length]) for convolution in self.convolutions]  # (B, F, L)
         hidden: Any = torch.cat(features, 1).transpose(1, 2)  # (B, L, kernels * F)
         return BaseModelOutput(last_hidden_state=hidden)

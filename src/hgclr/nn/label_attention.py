@@ -85,16 +85,25 @@ class TreeAttention(nn.Module, LabelSized):
         spatial: learn b, one scalar per distance.
         edge: learn w, one scalar per edge.
         padding: with ``edge``, fill paths up as the published program does, see :meth:`distance_bias`.
+        frozen_self: b_0, for the distance of a label to itself, gets no gradient.
         span: labels in a stretch; None: by the size of the tree, see :func:`attention_span`.
     """
 
     padding: Tensor | None
 
     def __init__(
-        self, taxonomy: Taxonomy, *, spatial: bool, edge: bool, padding: bool = False, span: int | None = None
+        self,
+        taxonomy: Taxonomy,
+        *,
+        spatial: bool,
+        edge: bool,
+        padding: bool = False,
+        frozen_self: bool = False,
+        span: int | None = None,
     ) -> None:
         super().__init__()
         self.taxonomy, self.span = taxonomy, attention_span(len(taxonomy), span)
+        self.frozen_self = frozen_self
         self.spatial = nn.Parameter(torch.empty(2 * taxonomy.depth + 1)) if spatial else None  # b
         self.edge = nn.Parameter(torch.empty(len(taxonomy))) if edge else None  # w
         self.register_buffer("padding", torch.zeros(()) if edge and padding else None)
@@ -117,12 +126,15 @@ class TreeAttention(nn.Module, LabelSized):
         1.5e9 times itself between a label and itself. That is finite in single precision and not in half precision, so
         that the result is single at least. Paths longer than 15, which that program cannot hold, have no padding.
         """
+        spatial: Tensor | None = self.spatial
+        if spatial is not None and self.frozen_self:
+            spatial = torch.cat([spatial[:1].detach(), spatial[1:]])
         if self.padding is None:
-            return self.spatial
+            return spatial
         padding = self.padding.to(torch.promote_types(self.padding.dtype, torch.float32))
         distances = torch.arange(2 * self.taxonomy.depth + 1, device=padding.device)
         added = (SLOTS - distances).clamp(min=0) * padding / (distances.to(padding.dtype) + 1e-8)
-        return added if self.spatial is None else self.spatial + added
+        return added if spatial is None else spatial + added
 
     def padding_effect(self) -> str:
         """Say what ``padding`` is and what it does, or nothing if there is none."""

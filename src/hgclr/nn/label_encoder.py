@@ -104,7 +104,7 @@ class Graphormer(LabelEmbedding):
     """Encode the label tree by Graphormer layers on the label embedding (Eqs. 3 to 5).
 
     All layers share the structural bias, see :class:`TreeAttention` for ``spatial``, ``edge``, ``edge_padding``
-    (there ``padding``) and ``span``. ``layer`` is what else :class:`GraphormerLayer` takes.
+    (there ``padding``), ``frozen_self`` and ``span``. ``layer`` is what else :class:`GraphormerLayer` takes.
     """
 
     def __init__(
@@ -117,11 +117,14 @@ class Graphormer(LabelEmbedding):
         spatial: bool,
         edge: bool,
         edge_padding: bool = False,
+        frozen_self: bool = False,
         span: int | None,
         **layer: Any,
     ) -> None:
         super().__init__(taxonomy, width, label_embedding=label_embedding)
-        self.structure = TreeAttention(taxonomy, spatial=spatial, edge=edge, padding=edge_padding, span=span)
+        self.structure = TreeAttention(
+            taxonomy, spatial=spatial, edge=edge, padding=edge_padding, frozen_self=frozen_self, span=span
+        )
         self.layers = nn.ModuleList(
             GraphormerLayer(width, feed_forward=number < layers - 1, **layer) for number in range(layers)
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.summary import Spread, machines_of, training_seconds
+from hgclr.paper.summary import Spread, machines_of, training_time
 from hgclr.paper.systems import SYSTEMS, SystemRow
 
 __all__ = ["ALL", "RARE", "Curves", "Point", "collect_curves", "size_name"]
@@ -28,7 +28,7 @@ class Point:
         size: the size that was asked for, or ``all``; ``documents`` is how many were read.
         seeds: those that are done.
         scores: by ``half`` or ``tuned``, then by panel: Macro-F1, but ``micro`` is Micro-F1 over all labels.
-        seconds: of training; runs that were killed and went on are left out.
+        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
     """
 
     size: str
@@ -36,6 +36,7 @@ class Point:
     seeds: list[int]
     scores: dict[str, dict[str, Spread]]
     seconds: Spread | None
+    cpu_seconds: Spread | None
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _point(size: int | None, runs: Mapping[int, dict[str, Any]]) -> Point:
                 values.setdefault(panel, []).append(100 * value)
         scores[decisions] = {panel: spread for panel, each in values.items() if (spread := Spread.of(each)) is not None}
     documents = next(iter(runs.values()))["documents"]["train"]
-    return Point(size_name(size), documents, list(runs), scores, training_seconds(runs))
+    return Point(size_name(size), documents, list(runs), scores, **training_time(runs))
 
 
 def _values(test: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

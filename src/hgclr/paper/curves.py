@@ -12,7 +12,7 @@ from hgclr.files import write_files
 from hgclr.paper.curve_points import ALL, RARE, Curves, Point, collect_curves, size_name
 from hgclr.paper.curves_figure import draw_curves
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.output import MISSING, markdown_table, rounded
+from hgclr.paper.output import MISSING, markdown_table, rounded, time_shown
 from hgclr.paper.runner import Watch, check_runs, reproduce, unwatched
 from hgclr.paper.summary import Summary
 from hgclr.paper.systems import TABLES
@@ -125,7 +125,12 @@ def _markdown(curves: Curves) -> str:
                 return f"{spread.mean:.1f}" + ("" if spread.sd is None else f" ± {spread.sd:.1f}")
 
             lines += _table(curves, f"{subject}, {how}", f1)
-    lines += _table(curves, "Seconds", lambda point: "" if point.seconds is None else f"{point.seconds.mean:,.0f}")
+    time, unit = time_shown(point for points in curves.points.values() for point in points)
+    lines += _table(
+        curves,
+        unit[0].upper() + unit[1:],
+        lambda point: "" if (spent := getattr(point, time)) is None else f"{spent.mean:,.0f}",
+    )
     if curves.missing:
         lines += ["## Missing", "", *(f"- {what}" for what in curves.missing), ""]
     if not RARE.keys().isdisjoint(curves.panels):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -170,12 +170,12 @@ class Experiment:
         if self.budget is not None:
             base = {section: {**base[section], **values} for section, values in self.budget.settings().items()}
         own = system.published if preset == "published" and system.published is not None else system.model
-        model = {**base["model"], **own}
+        model = {**self.released(system), **base["model"], **own}
         if model.get("architecture") == "hgclr":
             model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
-        training = {**PATIENCE.get(preset, {}), **base["training"]}
-        training |= {**(system.recipe if self.chosen_recipe == "paper" else {}), **system.training}
-        training |= {**self._length(system, training, seed), "seed": seed}
+        recipe = self.recipe_of(system)
+        training = {**PATIENCE.get(preset, {}), **recipe, **base["training"], **system.training}
+        training |= {**self._length(system, base["training"], recipe, seed), "seed": seed}
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))
             if kept is None:
@@ -195,16 +195,26 @@ class Experiment:
                 raise InputError(f"row {system.key}: {error.what}", remedy=error.remedy) from None
         return run
 
-    def _length(self, system: System, training: dict[str, Any], seed: int) -> dict[str, int]:
-        """Return the epochs and the patience of a system that takes a multiple of the others'."""
+    def released(self, system: System) -> dict[str, Any]:
+        """Return the model settings that a system has of its authors: under the paper's presets, else none."""
+        return {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus, {})}
+
+    def recipe_of(self, system: System) -> Mapping[str, Any]:
+        """Return what a system's own paper says of training, where the recipe is that of papers."""
+        return system.recipe if self.chosen_recipe == "paper" else {}
+
+    def _length(self, system: System, given: Mapping[str, Any], recipe: Mapping[str, Any], seed: int) -> dict[str, int]:
+        """Return the epochs and the patience of a system that takes a multiple of what others are given."""
+        lengths: dict[str, int] = {}
         if system.length == 1:
-            return {}
-        patience = {"patience": system.length * training.get("patience", TrainingSettings().patience)}
-        if "epochs" in training:
-            return {"epochs": system.length * training["epochs"], **patience}
-        if system.after is None:  # the recipe itself gives it as many
-            return patience
-        return {"epochs": system.length * self._before(system, seed)["recipe"]["epochs"], **patience}
+            return lengths
+        if "patience" in given or "patience" not in recipe:
+            lengths["patience"] = system.length * given.get("patience", TrainingSettings().patience)
+        if "epochs" in given:
+            lengths["epochs"] = system.length * given["epochs"]
+        elif system.after is not None:  # else the recipe itself gives it as many
+            lengths["epochs"] = system.length * self._before(system, seed)["recipe"]["epochs"]
+        return lengths
 
     def _before(self, system: System, seed: int) -> dict[str, Any]:
         metrics = self.finished(SYSTEMS[str(system.after)], seed)

@@ -261,12 +261,13 @@ def keep_tokens(
     state = torch.Generator().manual_seed(seed).get_state()
     taxonomy = model.config.taxonomy
     for document in documents:
-        length = model.config.max_length
+        length, read = model.config.max_length, slice(model.config.cut_length)
         encoded = tokenizer(document.text, truncation=True, max_length=length, return_offsets_mapping=True)
-        special = np.isin(encoded["input_ids"], model.config.special_token_ids or [])
+        tokens = encoded["input_ids"][read]
+        special = np.isin(tokens, model.config.special_token_ids or [])
         if special.all():
             raise InputError(f"the text {document.text!r:.80} has no tokens", remedy="give a text of some words")
-        ids = torch.tensor(encoded["input_ids"])
+        ids = torch.tensor(tokens)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.set_rng_state(state)
             kept = _draw(model, ids, document.labels, max(shown, draws))
@@ -275,9 +276,9 @@ def keep_tokens(
             text=document.text,
             labels=document.labels,
             paths=tuple(map(taxonomy.path_name, taxonomy.path_ends(document.labels))),
-            tokens=tuple(tokenizer.convert_ids_to_tokens(encoded["input_ids"])),
-            spans=tuple((int(start), int(stop)) for start, stop in encoded["offset_mapping"]),
-            words=tuple(-1 if word is None else word for word in encoded.word_ids()),
+            tokens=tuple(tokenizer.convert_ids_to_tokens(tokens)),
+            spans=tuple((int(start), int(stop)) for start, stop in encoded["offset_mapping"][read]),
+            words=tuple(-1 if word is None else word for word in encoded.word_ids()[read]),
             special=special,
             kept=kept,
             shown=shown,

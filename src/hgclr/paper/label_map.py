@@ -6,6 +6,7 @@ themselves, and with what the same numbers are when parents are dealt out at ran
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "shuffled_parents",
 ]
 
+logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 BLOCK = 2**22
@@ -150,6 +152,12 @@ def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
         raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=remedy) from error
+    if model.config.classifier_start == "names":
+        logger.warning(
+            "%s: its head started from the labels' names, which show the tree before training; to see what training"
+            " makes of it, take models of the preset paper or published",
+            folder,
+        )
     return model.classifier.weight.detach().double().numpy(), model.config.taxonomy
 
 

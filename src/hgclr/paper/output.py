@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hgclr.files import write_files
+from hgclr.paper.curve_points import Point
 from hgclr.paper.summary import AVERAGES, Spread, Summary, TableLine
 
-__all__ = ["MISSING", "markdown_table", "rounded", "table_cells", "write_table"]
+__all__ = ["MISSING", "markdown_table", "rounded", "table_cells", "time_shown", "write_table"]
 
 MISSING = "—"
 
@@ -46,9 +47,20 @@ def table_cells(summary: Summary) -> list[list[str]]:
         columns["tuned on dev"] = lambda line: _pair(line.tuned)
         columns["gain, tuned"] = lambda line: _pair(line.tuned_gain, signed=True)
     columns["seeds"] = lambda line: str(len(line.runs))
-    columns["seconds"] = lambda line: MISSING if line.seconds is None else f"{line.seconds.mean:,.0f}"
+    time, unit = time_shown(summary.lines)
+    columns[unit] = lambda line: MISSING if (spent := getattr(line, time)) is None else f"{spent.mean:,.0f}"
     columns["kept"] = lambda line: MISSING if line.kept is None else f"{line.kept.mean:.1%}"
     return [list(columns), *([cell(line) for cell in columns.values()] for line in summary.lines)]
+
+
+def time_shown(timed: Iterable[TableLine | Point]) -> tuple[str, str]:
+    """Return which time of training to show, as a name and in words: CPU time, if all have it, else that of the clock.
+
+    A busy machine makes the clock's longer.
+    """
+    if all(one.cpu_seconds is not None for one in timed if one.seconds is not None):
+        return "cpu_seconds", "CPU seconds"
+    return "seconds", "seconds"
 
 
 def _pair(values: Mapping[str, float | Spread] | None, *, signed: bool = False) -> str:
@@ -125,7 +137,9 @@ def _numbers(line: TableLine) -> dict[str, Any]:
             "tuned_gain_sd": tuned_gain[1],
         }
         row |= {f"{average}_{name}": value for name, value in cells.items()}
-    row["seconds"], row["kept"] = line.seconds and line.seconds.mean, line.kept and line.kept.mean
+    for name in ("seconds", "cpu_seconds", "kept"):
+        spread: Spread | None = getattr(line, name)
+        row[name] = None if spread is None else spread.mean
     return row | {"refused": "; ".join(line.refused.values())}
 
 

@@ -13,7 +13,7 @@ from hgclr.paper.experiment import Experiment, kept_fraction
 from hgclr.paper.systems import CORPORA, SYSTEMS, SystemRow, Table
 from hgclr.provenance import portable
 
-__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_seconds"]
+__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_time"]
 
 AVERAGES = ("micro", "macro")
 WHOLE = 0.95
@@ -50,7 +50,7 @@ class TableLine:
         gain: ours minus that of the base row, seed by seed.
         tuned: ours with decisions tuned on dev (of dev itself, on the halves that were not tuned on).
         tuned_gain: that minus that of the base row, seed by seed.
-        seconds: of training; runs that were killed and went on are left out.
+        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
         kept: share of tokens in positive samples.
         refused: why it could not be run, by seed.
         runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
@@ -67,6 +67,7 @@ class TableLine:
     tuned: dict[str, Spread] | None
     tuned_gain: dict[str, Spread] | None
     seconds: Spread | None
+    cpu_seconds: Spread | None
     kept: Spread | None
     refused: dict[int, str]
     runs: list[dict[str, Any]]
@@ -155,9 +156,14 @@ def machines_of(rows: Iterable[Runs]) -> list[dict[str, Any]]:
     return machines
 
 
-def training_seconds(runs: Runs) -> Spread | None:
-    """Return the seconds of training; those of runs that were killed and went on are left out."""
-    return Spread.of([run["seconds"] for run in runs.values() if not run["resumed"]])
+def training_time(runs: Runs) -> dict[str, Spread | None]:
+    """Return ``seconds`` and ``cpu_seconds`` of training, without runs that were killed and went on.
+
+    Runs made before CPU time was noted have none, and then neither has the row.
+    """
+    whole = [run for run in runs.values() if not run["resumed"]]
+    times = {name: [run.get(name) for run in whole] for name in ("seconds", "cpu_seconds")}
+    return {name: None if None in values else Spread.of(values) for name, values in times.items()}
 
 
 def _line(
@@ -195,7 +201,7 @@ def _line(
         gain=gain,
         tuned=tuned,
         tuned_gain=tuned_gain,
-        seconds=training_seconds(runs),
+        **training_time(runs),
         kept=Spread.of([kept for run in runs.values() if (kept := kept_fraction(run)) is not None]),
         refused=refused,
         runs=[_run(seed, run, machines) for seed, run in runs.items()],
@@ -244,6 +250,7 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
         if "tuned" in run
         else None,
         "seconds": run["seconds"],
+        "cpu_seconds": run.get("cpu_seconds"),
         "resumed": run["resumed"],
         "kept": kept_fraction(run),
         "label_documents": run.get("label_documents", 0),
@@ -278,22 +285,30 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
             "the paper's and ours, can be compared."
         )
     systems = [(line, SYSTEMS[line.key]) for line in lines if line.key in SYSTEMS]
-    if any(system.length == 5 for _, system in systems):
+    scratch = any(system.length == 5 for _, system in systems)
+    if scratch and experiment.chosen_recipe == "default":
         notes.append(
             "TextRCNN learns from scratch: its rows have five times the epochs and the patience of the others."
         )
+    elif scratch and experiment.budget is not None and experiment.budget.epochs is not None:
+        notes.append("TextRCNN learns from scratch: its rows have five times the epochs of the budget.")
     if experiment.preset != "default":
         chosen = method_settings(experiment.preset, {})
+        over = " (over TextRCNN the maximum over time)" if scratch else ""
         notes.append(
             f"The preset {experiment.preset} holds for all rows: a head that starts from "
-            f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}, classification loss "
+            f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
             f"{chosen['classification_loss']}, no documents of the label tree, decisions at one half."
         )
-    if experiment.chosen_recipe == "paper":
-        for line, system in systems:
-            if system.recipe:
-                listed = ", ".join(f"{name} {value}" for name, value in system.recipe.items())
-                notes.append(f"{line.title} has the recipe of its own paper: {listed}.")
+    for line, system in systems:
+        parts = [("recipe", experiment.recipe_of(system)), ("model", experiment.released(system))]
+        listed = "; ".join(
+            f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}"
+            for name, settings in parts
+            if settings
+        )
+        if listed:
+            notes.append(f"{line.title} is as its own authors released it, unless set otherwise: {listed}.")
     kept = [
         f"{line.title} {line.kept.mean:.1%}{', as good as the text itself' if line.kept.mean >= WHOLE else ''}"
         for line in lines

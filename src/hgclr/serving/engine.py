@@ -74,8 +74,7 @@ class Engine:
     def __init__(self, classifier: HierarchicalClassifier, settings: Settings, metrics: Metrics) -> None:
         self.warm = threading.Event()
         self._classifier, self._metrics = classifier, metrics
-        self._tokenizer = classifier.tokenizer
-        self.max_length: int = (self._tokenizer.truncation or {})["max_length"]
+        self.max_length = classifier.max_length
         self._budget = settings.batch_tokens or classifier.backend.batch_tokens
         self._max_wait = settings.max_wait
         self._make = PredictionMaker(classifier.taxonomy)
@@ -143,7 +142,7 @@ class Engine:
         while entries := self._queue.take_untokenised(TOKENISED_TOGETHER):
             started = time.perf_counter()
             try:
-                encodings = self._tokenizer.encode_batch_fast([entry.text for entry in entries])
+                encodings = self._classifier.encode([entry.text for entry in entries])
             except Exception as error:  # whatever it is, the next texts must not suffer from it
                 self._queue.remove(entries)
                 self._fail(entries, error)

@@ -21,15 +21,15 @@ __all__ = ["Collator", "NumberedDocuments", "SortedByLength", "TrainingBatches",
 class Collator:
     """Pad a batch to its longest text and turn label indices into 0/1 rows.
 
-    A text without tokens gets the padding as its one token, as in prediction.
+    A text without tokens gets the padding as its one token, as in prediction; ``cut_length`` is that of the model.
     """
 
-    def __init__(self, labels: int, pad_token: int) -> None:
-        self.labels, self.pad_token = labels, pad_token
+    def __init__(self, labels: int, pad_token: int, cut_length: int | None = None) -> None:
+        self.labels, self.pad_token, self.cut_length = labels, pad_token, cut_length
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return ``input_ids`` and ``attention_mask``, (B, L), ``labels``, (B, K), and numbers of documents, if any."""
-        texts = [torch.as_tensor(row["input_ids"] or [self.pad_token]) for row in rows]
+        texts = [torch.as_tensor(row["input_ids"][: self.cut_length] or [self.pad_token]) for row in rows]
         gold = torch.zeros(len(rows), self.labels)
         for document, row in enumerate(rows):
             gold[document, row["labels"]] = 1.0

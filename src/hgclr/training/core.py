@@ -157,7 +157,7 @@ def fit(
         tokens |= {"train": parts["train"], "dev": parts["test"]}
     counts = label_counts(tokens.get("train"), len(taxonomy))
     learned = with_label_documents(tokens.get("train"), model, tokenizer, wanted=label_documents)
-    collator = Collator(len(taxonomy), tokenizer.pad_token_id)
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
     if not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}

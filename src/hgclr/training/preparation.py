@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import HGCLRConfig, method_settings
+from hgclr.corpora.literature import other_than_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents, taxonomy_files
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
@@ -22,7 +23,7 @@ from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, Hierarchi
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.pretrained import load_pretrained, load_weights
-from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig
+from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
 from hgclr.nn.gathering import rank
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
@@ -43,6 +44,9 @@ def new_model(
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data or data_folder(run, run.data.taxonomy)
+    if data is None and run.model.preset != "default":
+        for difference in other_than_literature(run.data.path):
+            logger.warning("%s: %s", run.data.path, difference)
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
@@ -67,6 +71,8 @@ def new_textrcnn(
         places, vectors = read_word_vectors(run.model.word_vectors, words)
         logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
         sizes["word_width"] = vectors.shape[1]
+    if settings.get("textrcnn_features") == "states":
+        sizes |= STATES
     config = TextRCNNConfig(**sizes)
     settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
     settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says

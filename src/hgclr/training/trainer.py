@@ -284,7 +284,8 @@ class HierarchicalTrainer(Trainer):
                 raise InputError(
                     "without a data_collator the tokenizer is needed", remedy="give it as processing_class"
                 )
-            data_collator = Collator(len(model.config.taxonomy), processing_class.pad_token_id)
+            config = model.config
+            data_collator = Collator(len(config.taxonomy), processing_class.pad_token_id, config.cut_length)
         super().__init__(
             model,
             args,
