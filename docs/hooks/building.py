@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from command_pages import command_pages
@@ -13,6 +14,10 @@ __all__ = ["on_config", "on_files", "on_page_markdown"]
 
 COMMANDS = "reference/commands"
 SETTINGS = "reference/settings.md"
+
+INDEX = "reference/index.md"
+WRITTEN_FOR = {"commands": "commands/index.md", "settings-of-a-run": "settings.md"}
+"""Headings of that page, which pages in the repository link to, and the written pages that the site has for them."""
 
 written: dict[str, str] = {}
 """Markdown of the pages that are not in the repository, by path."""
@@ -36,7 +41,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Mend links to files that the site does not have."""
+    """Mend links to files that the site does not have, and lead on from where the repository has no page."""
+    here = page.file.src_uri == INDEX
+    file = r"(?:index\.md)?" if here else r"index\.md"
+    folder = "" if here else r"(?:[\w./-]*/)?"
+    for anchor, target in WRITTEN_FOR.items():
+        markdown = re.sub(rf"\]\(({folder}){file}#{anchor}\)", rf"](\g<1>{target})", markdown)
     return show_paths(markdown, page.file.src_uri)
 
 

@@ -54,17 +54,28 @@ def cache_dir() -> Path:
 
 @contextmanager
 def atomic_file(target: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; rename it over ``target`` when the block succeeds."""
+    """Yield a temporary path beside ``target``; rename it over ``target`` when the block succeeds.
+
+    Raises:
+        OSError: if it cannot be written; it names the target.
+    """
     target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with _target_named(target), _new_file(target) as temporary:
+        yield temporary
+        _settle(temporary)
+        temporary.replace(target)
+        flush(target.parent)
+
+
+@contextmanager
+def _new_file(target: Path) -> Iterator[Path]:
+    """Yield a new file beside ``target``, which is removed at the end if it is still there."""
+    _make_parent(target)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     os.close(descriptor)
     temporary = Path(name)
     try:
         yield temporary
-        _settle(temporary)
-        temporary.replace(target)
-        flush(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -75,11 +86,13 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
 
     At every moment either the old folder is there or the new one, where the system can exchange two; elsewhere the next
     reader or writer puts the old one back (:func:`recover_folder`). Of several writers the last one wins.
+
+    Raises:
+        OSError: if it cannot be written; it names the target.
     """
     target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     recover_folder(target)
-    with _holding_folder(target) as holding:
+    with _target_named(target), _holding_folder(target) as holding:
         new = holding / "new"
         new.mkdir()
         yield new
@@ -117,6 +130,7 @@ def _discard(holding: Path, target: Path) -> None:
 @contextmanager
 def _holding_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder beside ``target`` that is locked for as long as we live, and removed at the end."""
+    _make_parent(target)
     while True:
         holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
         with ExitStack() as stack:
@@ -170,14 +184,38 @@ def _exchange(one: Path, other: Path) -> bool:
     return not failed
 
 
+def _make_parent(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target)) from None
+
+
+@contextmanager
+def _target_named(target: Path) -> Iterator[None]:
+    """Let errors of the file system name a target, not the temporary place beside it; a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or (error.filename is not None and f".{target.name}." not in str(error.filename)):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
 def check_output(folder: Path) -> None:
     """Refuse a place where no folder can be, before any work is done.
 
     Raises:
-        InputError: if the place is a file.
+        InputError: if the place is a file or in one, or nothing may be written there.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError("the output is a file", path=folder, remedy="give a folder")
+    place = folder.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        what = "the output is a file" if folder.exists() else f"cannot be written: {place} is a file"
+        raise InputError(what, path=folder, remedy="give a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise InputError(f"cannot be written: {os.strerror(errno.EACCES)}", path=folder)
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -74,7 +74,7 @@ def test_json_lines_keep_all_that_json_can_say(packed: bool, model: Path, tmp_pa
     rows = [
         {"größe": 2**70, "text": "atom", "nested": {"a": [1, None, {"b": 1.5}]}, "half": "\ud800"},
         {"text": "judge", "only here": True},
-        {"text": ""},
+        {"text": "of"},
     ]
     content = "\n\n".join(json.dumps(row) for row in rows)
     path = tmp_path / ("t.jsonl.gz" if packed else "t.jsonl")
@@ -167,13 +167,14 @@ def test_a_column_without_a_type_is_named(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["e.jsonl", "e.csv", "e.parquet", "e.tsv.gz", "e.jsonl.gz"])
-def test_empty_files_become_empty_files(name: str, model: Path, tmp_path: Path) -> None:
+def test_empty_files_beside_others_become_empty_files(name: str, model: Path, tmp_path: Path) -> None:
     header = {"e.csv": b"id,text\n", "e.tsv.gz": gzip.compress(b"id\ttext\n"), "e.jsonl.gz": gzip.compress(b"")}
     (tmp_path / name).write_bytes(header.get(name, b""))
     if name == "e.parquet":
         schema = pyarrow.schema([("id", pyarrow.int8()), ("text", pyarrow.string())])
         pyarrow.parquet.write_table(schema.empty_table(), tmp_path / name)
-    assert predict_files(model, [tmp_path / name], tmp_path / "out").rows == 0
+    (tmp_path / "full.csv").write_text("text\natom\n", encoding="utf-8")
+    assert predict_files(model, [tmp_path / name, tmp_path / "full.csv"], tmp_path / "out").rows == 1
     result = tmp_path / "out" / name
     if name == "e.parquet":
         assert pyarrow.parquet.read_table(result).schema.names == ["id", "text", "predictions"]
@@ -205,7 +206,7 @@ def test_columns_of_the_same_name_stay(model: Path, tmp_path: Path) -> None:
     assert (row["labels"], row["labels_2"], row["labels_3"]) == ("gold", "x", "science;physics")
     first, second = read_lines(tmp_path / "out" / "t.jsonl")
     assert first == {"text": "atom", "predictions_2": expected("atom")}
-    assert second == {"text": "", "predictions": 1, "predictions_2": []}
+    assert second == {"text": "", "predictions": 1, "predictions_2": [], "note": "the text is empty or blank"}
 
 
 def test_a_column_that_stands_twice_is_refused(model: Path, tmp_path: Path) -> None:

@@ -69,6 +69,19 @@ def test_bad_rows(model: str, tmp_path: Path) -> None:
     assert [bool(row["predictions"]) for row in read_lines(tmp_path / "out" / "t.jsonl")] == [True, False]
 
 
+def test_empty_and_blank(model: str, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("text\n", encoding="utf-8")
+    (tmp_path / "t.jsonl").write_text('{"text": "atom"}\n{"text": ""}\n', encoding="utf-8")
+    failed = run(model, "--input", tmp_path / "e.csv", "--output", f"{tmp_path}/out/", code=2)
+    assert "e.csv: no rows to label" in failed.stderr
+    assert not (tmp_path / "out").exists()
+    both = ["--input", tmp_path / "e.csv", "--input", tmp_path / "t.jsonl", "--output", tmp_path / "out"]
+    assert "1 empty or blank text without a label" in run(model, *both).stderr
+    first, second = read_lines(tmp_path / "out" / "t.jsonl")
+    assert "note" not in first
+    assert second == {"text": "", "predictions": [], "note": "the text is empty or blank"}
+
+
 def test_one_file_into_one_file_is_as_before(model: str, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "t.jsonl", 0, 10)
     run(model, "--input", source, "--output", tmp_path / "result.jsonl")
@@ -100,17 +113,16 @@ def test_what_does_not_go_together(
 
 def test_when_it_is_bulk(tmp_path: Path) -> None:
     folder, file = str(tmp_path), str(write_lines(tmp_path / "t.jsonl", 0, 1))
-    assert is_bulk([file, file], None, None, None)
-    assert is_bulk([folder], None, None, None)
-    assert is_bulk([f"{folder}/*.jsonl"], None, None, None)
-    assert is_bulk([file], folder, None, None)
-    assert is_bulk([file], "new/", None, None)
-    assert is_bulk([file], "new", "local", None)
-    assert is_bulk([file], "new", None, "csv")
-    assert not is_bulk([file], "new", None, None)
-    assert not is_bulk([file], None, None, None)
-    assert not is_bulk(["-"], folder, None, None)
-    assert not is_bulk([], None, "local", None)
+    assert is_bulk([file, file], None, None)
+    assert is_bulk([folder], None, None)
+    assert is_bulk([f"{folder}/*.jsonl"], None, None)
+    assert is_bulk([file], folder, None)
+    assert is_bulk([file], "new/", None)
+    assert is_bulk([file], "new", "local")
+    assert not is_bulk([file], "new", None)
+    assert not is_bulk([file], None, None)
+    assert not is_bulk(["-"], folder, None)
+    assert not is_bulk([], None, "local")
 
 
 @pytest.mark.slow

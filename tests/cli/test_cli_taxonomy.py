@@ -251,7 +251,7 @@ def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> 
         "  Science > Biology  b",
         "  Law  l",
         "renamed   1",
-        "  Science > Physics  p → Science > Natural physics  p",
+        "  Science > Physics  p → Natural physics  p",
         "moved     1",
         "  Science > Optics  o  from 'Physics' to 'Science'",
         "perhaps   1",
@@ -261,7 +261,7 @@ def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> 
     assert (tmp_path / "perhaps.tsv").read_text() == "old\tnew\nl\tl2\n"
     written = json.loads((tmp_path / "diff.json").read_text())
     assert [label["id"] for label in written["added"]] == ["l2", "w"]
-    assert written["perhaps"]["renamed"] == [{"old": "l", "new": "l2"}]
+    assert written["perhaps"]["renamed"] == [{"old": "l", "new": "l2", "below": 0}]
     again = output("diff", tree, newer, "--changes", tmp_path / "perhaps.tsv")
     assert "  Law  l → Law and order  l2" in again.splitlines()
     assert "perhaps" not in again
@@ -308,7 +308,38 @@ def test_diff_cuts_long_lists(tree: Path, tmp_path: Path) -> None:
     file.write_text(TREE + "".join(f"x{number},,Number {number}\n" for number in range(60)))
     lines = output("diff", tree, file).splitlines()
     assert lines[2] == "added     60"
-    assert lines[-1] == "  and 10 more: --json FILE writes all"
+    assert lines[3].startswith("  the top: Number 0, Number 1, ")
+    assert lines[3].endswith(" more")
+    assert lines[4:] == ["--json FILE writes every label"]
+    assert all(len(line) <= 80 for line in lines[2:])
+
+
+def test_a_renamed_top_label_is_one_suggestion(tmp_path: Path) -> None:
+    """Ids are paths, as where the tree is drawn from them: every label below has another id, too."""
+    below = [f"Area {area} > Topic {area}.{topic}" for area in range(9) for topic in range(7)]
+    (tmp_path / "old.txt").write_text("".join(f"Mental Processes > {path}\n" for path in below))
+    (tmp_path / "new.txt").write_text("".join(f"Cognition > {path}\n" for path in [*below, "Area 9 > Fresh"]))
+    text = output("diff", tmp_path / "old.txt", tmp_path / "new.txt", "--suggestions", tmp_path / "perhaps.tsv")
+    assert text.splitlines()[1:] == [
+        "kept      0",
+        "added     75",
+        "  Cognition (+74 below)",
+        "removed   73",
+        "  Mental Processes (+72 below)",
+        "perhaps   1",
+        "  renamed: Mental Processes → Cognition (+72 below)",
+        "--json FILE writes every label",
+        f"{tmp_path / 'perhaps.tsv'} has these: keep what is so and give it as --changes",
+    ]
+    assert (tmp_path / "perhaps.tsv").read_text() == "old\tnew\nMental Processes\tCognition\n"
+    text = output("diff", tmp_path / "old.txt", tmp_path / "new.txt", "--changes", tmp_path / "perhaps.tsv")
+    assert text.splitlines()[2:] == [
+        "added     2",
+        "  Cognition > Area 9 (+1 below)",
+        "renamed   73",
+        "  Mental Processes → Cognition (+72 below)",
+        "--json FILE writes every label",
+    ]
 
 
 def test_diff_refuses_what_is_no_tree(tree: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.training import RunConfig
 
 
 def run(*arguments: object):
@@ -65,6 +66,20 @@ def test_trials_over_a_space_with_several_seeds(config: Path, tmp_path: Path) ->
     assert [one["seed"] for one in trial["runs"]] == [1, 2]
     assert trial["value"] == pytest.approx(sum(one["micro_f1"] for one in trial["runs"]) / 2)
     assert "no plot of" in result.stdout
+
+
+def test_what_cuts_the_trials_is_not_in_the_best(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("epochs: 1", "epochs: 30").replace("model:", "  limit: 40\nmodel:"))
+    cuts = {"data.limit": 7, "data.dev_limit": 5, "data.test_limit": 3, "training.epochs": 1, "training.batch_size": 4}
+    options = [part for name, value in cuts.items() for part in ("--set", f"{name}={value}")]
+    result = run("tune", config, "--grid", "--lambdas", ".1", "--fractions", ".5", "--output", tmp_path / "s", *options)
+    assert result.exit_code == 0, result.output
+    settings = json.loads((tmp_path / "s" / "tuning.json").read_text())["settings"]
+    assert (settings["data"]["limit"], settings["training"]["epochs"]) == (7, 1)
+    best = RunConfig.read(tmp_path / "s" / "best.yaml")
+    assert (best.data.limit, best.data.dev_limit, best.data.test_limit) == (40, None, None)
+    assert (best.training.epochs, best.training.batch_size) == (30, 4)
+    assert best.model.overrides["keep_fraction"] == 0.5
 
 
 @pytest.mark.parametrize(

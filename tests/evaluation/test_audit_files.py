@@ -64,6 +64,24 @@ def test_texts_that_a_spreadsheet_would_run_are_texts_in_the_table(found: Audit,
             assert [row["text"] for row in csv.DictReader(file)] == [text]
 
 
+def test_ids_and_other_columns_go_through(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "data", TREE, [])
+    rows = [{"text": "one", "labels": ["A", "a1"], "id": 17, "score": "own"}, {"text": "two", "labels": ["A", "a1"]}]
+    (tmp_path / "data" / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    answers = {"one": np.array([0.9, 0.1, 0.9, 0.1]), "two": np.array([0.9, 0.1, 0.8, 0.1])}
+    found = audit(KnownClassifier(TREE, answers, rule="closure"), folder)
+    write_audit(tmp_path / "audit", found)
+    with (tmp_path / "audit" / "audit.csv").open(encoding="utf-8-sig", newline="") as file:
+        cells = {row["text"]: (row["id"], row["score (data)"]) for row in csv.DictReader(file)}
+    assert cells == {"one": ("17", "own"), "two": ("", "")}
+    content = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert {one["text"]: one["columns"] for one in content["findings"]} == {
+        "one": {"id": 17, "score": "own"},
+        "two": {},
+    }
+    assert "<span>id 17</span>" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
+
+
 def test_json_has_everything(found: Audit, tmp_path: Path) -> None:
     write_json(tmp_path / "audit.json", found)
     content = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))

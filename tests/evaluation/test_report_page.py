@@ -298,3 +298,11 @@ def test_the_tree_opens_by_keyboard_and_can_be_searched(taxonomy, tmp_path: Path
     assert found == "science|physics|optics"
     assert status == "1 label found"
     assert worst == "|".join(sorted(("science", "society"), key=lambda name: labels[name]["f1"]))
+
+
+def test_numbers_of_a_label_with_a_long_path_stay_with_it() -> None:
+    """Beside the path they would slide into the row of the next label where the path takes the whole line."""
+    style = (Path(report_page.__code__.co_filename).parent / "templates" / "report.css").read_text(encoding="utf-8")
+    (rule,) = re.findall(r"\.worst \.figures \{([^}]*)\}", style)
+    assert "display: block" in rule
+    assert "float" not in rule

@@ -18,12 +18,13 @@ from sklearn.metrics import f1_score
 from transformers import AutoTokenizer
 
 from hgclr.data import DataFolder
+from hgclr.decisions.decoding import RULES
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
 from hgclr.models import FlatForSequenceClassification
 
-TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
+TEXTS = ["atom", "a", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,28 @@ def test_extreme_logits_are_probabilities(classifier: HierarchicalClassifier, mo
 def test_no_texts_give_no_rows(classifier: HierarchicalClassifier, taxonomy) -> None:
     assert classifier.predict([]) == []
     assert classifier.predict_proba([]).shape == (0, len(taxonomy))
+
+
+def test_a_string_is_one_text(classifier: HierarchicalClassifier) -> None:
+    assert classifier.predict("a boat") == classifier.predict(["a boat"])[0]
+    np.testing.assert_array_equal(classifier.predict_proba("a boat"), classifier.predict_proba(["a boat"])[0])
+    assert list(classifier.stream("a boat")) == classifier.predict(["a boat"])
+    assert [block.shape for block in classifier.logits("a boat")] == [(1, len(classifier.taxonomy))]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_text_that_nobody_can_see_gets_no_label_and_says_so(
+    classifier: HierarchicalClassifier, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sure = lambda ids, _: np.full((len(ids), len(classifier.taxonomy)), 9, dtype=np.float32)  # noqa: E731
+    monkeypatch.setattr(classifier.backend, "logits", sure)
+    blank = ["", " \t\n", "\u00a0", "\u200b\ufeff"]
+    seen, *predictions = classifier.predict(["atom", *blank], decode=rule, threshold=0)
+    assert seen.labels
+    assert seen.note is None
+    for prediction in predictions:
+        assert prediction.to_json() == {"predictions": [], "note": "the text is empty or blank"}
+    assert not classifier.predict_proba(blank).any()
 
 
 def test_what_is_no_text_is_refused(classifier: HierarchicalClassifier) -> None:

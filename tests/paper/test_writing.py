@@ -36,6 +36,7 @@ def made(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         data=toy_data,
         encoder=str(tmp_path / "encoders" / "tiny"),
         output=tmp_path / "out",
+        corpus="wos",
         budget=Budget(documents=1500, length=64, epochs=8),
     )
     reproduce(TABLES["table2"], [1, 2, 7], plan, rows=["bert", "hgclr"], command="hgclr reproduce …")
@@ -146,8 +147,9 @@ def test_one_seed_has_no_deviation(made: Path, toy_data: Path) -> None:
     assert "| +2.80 ± — / +1.83 ± — |" in row  # over the flat run that is there already
 
 
-def test_a_corpus_without_figures_leaves_the_papers_columns_out(made: Path, toy_data: Path) -> None:
-    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made, "corpus": "nyt"}
+@pytest.mark.parametrize("corpus", [None, "nyt"])
+def test_a_corpus_without_figures_leaves_the_papers_columns_out(corpus: str | None, made: Path, toy_data: Path) -> None:
+    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made, "corpus": corpus}
     plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
     reproduce(TABLES["table3"], [1], plan, rows=["bert", "hgclr"])
     text = (made / "table3.md").read_text()
@@ -156,6 +158,16 @@ def test_a_corpus_without_figures_leaves_the_papers_columns_out(made: Path, toy_
     )
     assert head in text
     assert "The paper's figures" not in text
+
+
+def test_the_papers_figures_stand_beside_own_data_only_when_asked_for(made: Path, toy_data: Path) -> None:
+    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made}
+    plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
+    assert "BERT (Chen et al., 2021)" in (made / "table2.md").read_text()
+    reproduce(TABLES["table2"], [1, 2, 7], plan, rows=["bert", "hgclr"])
+    text = (made / "table2.md").read_text()
+    assert all(word not in text for word in ("Chen", "87.11", "− paper"))
+    assert [row["paper"] for row in json.loads((made / "table2.json").read_text())["rows"]] == [None, None]
 
 
 def test_positive_samples_that_are_the_text_are_called_so(

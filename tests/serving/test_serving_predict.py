@@ -21,7 +21,7 @@ from support.fake_service import (
     until,
 )
 
-TEXTS = ["atom", "", "lens of a laser", "judge " * 30, "goal boat judge", "court court court court"]
+TEXTS = ["atom", "a", "lens of a laser", "judge " * 30, "goal boat judge", "court court court court"]
 
 
 def probabilities(client: httpx.Client, texts: list[str]) -> np.ndarray:
@@ -90,6 +90,18 @@ def test_one_text_is_a_list_of_one(client: httpx.Client) -> None:
     one = client.post("/predict", json={"text": "lens"}).json()["predictions"]
     assert one == client.post("/predict", json={"texts": ["lens"]}).json()["predictions"]
     assert "probabilities" not in one[0]
+
+
+def test_a_blank_text_gets_no_label_and_says_so(client: httpx.Client) -> None:
+    asked = {"texts": ["atom", " \n"], "decode": "best-path", "probabilities": True}
+    atom, blank = client.post("/predict", json=asked).json()["predictions"]
+    assert atom["labels"]
+    assert "note" not in atom
+    assert blank["labels"] == blank["abstained"] == []
+    assert blank["note"] == "the text is empty or blank"
+    assert set(blank["probabilities"].values()) == {0}
+    alone = client.post("/predict", json={"text": ""})
+    assert (alone.status_code, alone.json()["predictions"][0]["labels"]) == (200, [])
 
 
 def test_a_text_that_cannot_be_read_fails_alone(client: httpx.Client) -> None:
@@ -169,7 +181,7 @@ def test_batches_stay_within_the_token_budget() -> None:
     backend = WordBackend()
     with fake_service(backend, batch_tokens=24) as (client, _):
         backend.batches.clear()
-        texts = ["atom " * (number % 12) for number in range(60)]
+        texts = ["atom " * (1 + number % 11) for number in range(60)]
         assert client.post("/predict", json={"texts": texts}).status_code == 200
     assert sum(map(len, backend.batches)) == 60
     assert all(len(batch) * max(map(len, batch)) <= 24 for batch in backend.batches)

@@ -219,6 +219,7 @@ def named(old: str, new: str) -> dict[str, list[str]]:
         ("a - A\nb a Tennis", "a - A\nc - C\nd c Tennis", {"b": ["d"]}),  # moved, with an id that is a path
         ("a - A\nb a Tennis\nc - C\nd c Tennis", "a - A\nc - C\ne - E\nf e Tennis", {}),  # either of two
         ("a - Sports\nb a Tennis", "c - Sport\nd c Tennis?", {"a": ["c"], "b": ["d"]}),  # below a suggestion
+        ("a - X\nb a P\nc a Q", "d - Y\ne d P\nf d Q", {"a": ["d"]}),  # children of the same names, which go with it
         ("a - +\nb - Pop", "c - Pop -", {"b": ["c"]}),  # a name without words is part of nothing
     ],
 )

@@ -20,7 +20,7 @@ from hgclr.inference.classifier import check_text
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Chunk", "Survey", "read_chunks", "stop_at", "survey"]
+__all__ = ["Chunk", "Survey", "line_chunks", "read_chunks", "stop_at", "survey"]
 
 ROWS = 1024
 """Rows in a chunk: enough for batches of similar length, few enough to be dealt out evenly."""
@@ -86,6 +86,22 @@ def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
     rows = iter(read_rows(path, (text_column,)))
     while some := list(islice(rows, ROWS)):
         yield _chunk(some, path, text_column)
+
+
+def line_chunks(lines: Iterable[str] | Iterable[bytes], path: Path, text_column: str) -> Iterator[Chunk]:
+    """Yield texts, or the lines of a file as bytes, as a table with that one column; ``path`` is for messages."""
+
+    def rows() -> Iterator[Row | BadRow]:
+        for number, line in enumerate(lines, 1):
+            try:
+                text = line if isinstance(line, str) else line.decode().rstrip("\r\n")
+                yield Row(number, {text_column: text})
+            except UnicodeDecodeError as error:
+                yield BadRow(path, number, f"not UTF-8: {error.reason}", None, "save the file as UTF-8")
+
+    some = rows()
+    while chunk := list(islice(some, ROWS)):
+        yield _chunk(chunk, path, text_column)
 
 
 def _chunk(

@@ -10,7 +10,16 @@ from typing import Literal, NamedTuple
 from hgclr.data.readers import SUFFIXES
 from hgclr.errors import InputError
 
-__all__ = ["FileFormat", "find_inputs", "format_of", "is_pattern", "pair_with_targets", "target_of"]
+__all__ = [
+    "FileFormat",
+    "TextFormat",
+    "find_inputs",
+    "format_of",
+    "is_pattern",
+    "output_format",
+    "pair_with_targets",
+    "target_of",
+]
 
 FileFormat = Literal["jsonl", "csv", "parquet"]
 """What results can be asked for; without being asked they have the format of their input."""
@@ -34,6 +43,28 @@ def format_of(path: Path) -> TextFormat:
     if not name.endswith(SUFFIXES):
         raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
     return TextFormat(name.removesuffix(".gz").rpartition(".")[2], name.endswith(".gz"))
+
+
+def output_format(output: Path | None, wanted: FileFormat | None) -> TextFormat:
+    """Return the format of one file of results: that which is wanted, else what its name says.
+
+    Standard output (None) and a name without an ending have JSON lines.
+
+    Raises:
+        InputError: if the name ends in something else, or standard output is to be Parquet.
+    """
+    if wanted == "parquet" and output is None:
+        raise InputError("Parquet is not written to standard output", remedy="name a file with --output")
+    if wanted is not None:
+        return TextFormat(wanted, output is not None and output.name.endswith(".gz") and wanted != "parquet")
+    if output is None or not output.suffix:
+        return TextFormat("jsonl", False)
+    try:
+        return format_of(output)
+    except InputError as error:
+        raise InputError(
+            error.what, path=output, remedy=f"{error.remedy}, or say what to write with --format"
+        ) from None
 
 
 def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:

@@ -12,7 +12,7 @@ from hgclr.inference.classifier import HierarchicalClassifier
 
 __all__ = ["Answer", "BulkJob", "Label", "spread"]
 
-Answer = dict[str, list[dict[str, Any]]]
+Answer = dict[str, Any]
 """The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
 NO_ANSWER: Answer = {"predictions": []}
 Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]

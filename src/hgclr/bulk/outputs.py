@@ -7,6 +7,7 @@ import decimal
 import gzip
 import io
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from hgclr.bulk.chunks import Chunk, Survey
-from hgclr.bulk.inputs import format_of
+from hgclr.bulk.inputs import TextFormat, format_of
 from hgclr.bulk.job import Answer
 from hgclr.errors import InputError
 from hgclr.files import TableWriter, atomic_file
@@ -24,10 +25,13 @@ from hgclr.files import TableWriter, atomic_file
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SEPARATOR", "AddedColumns", "open_writer"]
+__all__ = ["SEPARATOR", "TABLES", "AddedColumns", "open_writer"]
 
 SEPARATOR = ";"
 """Between labels in one cell of a table: what reading documents takes for it too, unless told otherwise."""
+PATH_SEPARATOR = " > "
+"""Between the names of a path, likewise."""
+TABLES = ("csv", "tsv")
 GROUP_ROWS, GROUP_BYTES = 2**14, 2**26
 """A row group ends when it has so many rows or bytes: small ones cost every reader time, large ones us memory."""
 Write = Callable[[Chunk, Sequence[Answer]], None]
@@ -42,16 +46,20 @@ class AddedColumns:
         abstained: labels that were left out because they are not probable enough.
         error: why a row has no labels.
         raw: leave cells of tables as they are that a spreadsheet would run as formulas.
+        leaf_paths: in tables, the paths of names down to the deepest labels; elsewhere every label has its path.
     """
 
     abstained: bool
     error: bool
     raw: bool = False
+    leaf_paths: bool = False
 
-    def names(self, columns: Sequence[str], *, table: bool) -> dict[str, str]:
+    def names(self, columns: Sequence[str], kind: str) -> dict[str, str]:
         """Return the names of the added columns, with a number behind where the input has a column of that name."""
-        own = ["labels", "probabilities"] if table else ["predictions"]
-        own += ["abstained"] * self.abstained + ["error"] * self.error
+        own = ["predictions"]
+        if kind in TABLES:
+            own = ["labels", *["paths"] * self.leaf_paths, "probabilities"]
+        own += ["abstained"] * self.abstained + ["error"] * self.error + ["note"] * (kind == "jsonl")
         return {name: next(fresh for fresh in _variants(name) if fresh not in columns) for name in own}
 
 
@@ -61,11 +69,28 @@ def _variants(name: str) -> Iterator[str]:
 
 
 @contextmanager
-def open_writer(target: Path, survey: Survey, added: AddedColumns) -> Iterator[Write]:
-    """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails."""
-    kind = format_of(target)
-    names = added.names(survey.columns, table=kind.name in ("csv", "tsv"))
+def open_writer(
+    target: Path | None, survey: Survey, added: AddedColumns, kind: TextFormat | None = None
+) -> Iterator[Write]:
+    """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails.
+
+    Args:
+        target: the file, or None for standard output.
+        survey: what is known of the input.
+        added: the columns beside those of the input.
+        kind: the format; by default what the name of the file says.
+    """
+    kind = kind or (format_of(target) if target is not None else TextFormat("jsonl", False))
+    names = added.names(survey.columns, kind.name)
+    delimiter = "," if kind.name == "csv" else "\t"
     with ExitStack() as stack:
+        if target is None:
+            yield (
+                _json_writer(sys.stdout, names)
+                if kind.name == "jsonl"
+                else _table_writer(sys.stdout, survey.columns, names, delimiter, raw=added.raw)
+            )
+            return
         path = stack.enter_context(atomic_file(target))
         if kind.name == "parquet":
             yield stack.enter_context(_parquet_writer(path, survey, names))
@@ -78,7 +103,7 @@ def open_writer(target: Path, survey: Survey, added: AddedColumns) -> Iterator[W
         if kind.name == "jsonl":
             yield _json_writer(stream, names)
         else:
-            yield _table_writer(stream, survey.columns, names, "," if kind.name == "csv" else "\t", raw=added.raw)
+            yield _table_writer(stream, survey.columns, names, delimiter, raw=added.raw)
 
 
 def _json_writer(stream: IO[str], names: Mapping[str, str]) -> Write:
@@ -102,9 +127,10 @@ def _table_writer(
         for values, answer, error in zip(chunk.values(), answers, chunk.errors(), strict=True):
             cells = {
                 "labels": _joined(answer["predictions"], "id"),
+                "paths": SEPARATOR.join(_leaf_paths(answer["predictions"])) if "paths" in names else "",
                 "probabilities": _joined(answer["predictions"], "probability"),
                 "abstained": _joined(answer.get("abstained", []), "id"),
-                "error": error or "",
+                "error": error or answer.get("note", ""),
             }
             table.writerow([*(_cell(values.get(column)) for column in columns), *(cells[name] for name in names)])
 
@@ -113,6 +139,12 @@ def _table_writer(
 
 def _joined(labels: Sequence[dict[str, Any]], field: str) -> str:
     return SEPARATOR.join(str(label[field]) for label in labels)
+
+
+def _leaf_paths(labels: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the path of each label that no other one's path goes on from."""
+    inside = {tuple(label["path"][:-1]) for label in labels}
+    return (PATH_SEPARATOR.join(label["path"]) for label in labels if tuple(label["path"]) not in inside)
 
 
 def _cell(value: object) -> str:
@@ -172,7 +204,7 @@ def _parquet_writer(path: Path, survey: Survey, names: Mapping[str, str]) -> Ite
         cells: dict[str, list[Any]] = {
             "predictions": [answer["predictions"] for answer in answers],
             "abstained": [answer.get("abstained", []) for answer in answers],
-            "error": chunk.errors(),
+            "error": [error or answer.get("note") for error, answer in zip(chunk.errors(), answers, strict=True)],
         }
         with _unfit_reported():
             batch = chunk.table

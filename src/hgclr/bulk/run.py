@@ -6,22 +6,24 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from hgclr.bulk.chunks import stop_at, survey
+from hgclr.bulk.chunks import read_chunks, stop_at, survey
 from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets
 from hgclr.bulk.job import BulkJob, Label
 from hgclr.bulk.local import choose_workers, in_process, in_processes
-from hgclr.bulk.outputs import SEPARATOR, AddedColumns, open_writer
+from hgclr.bulk.outputs import SEPARATOR, TABLES, AddedColumns, open_writer
 from hgclr.bulk.record import LOCK, RunRecord, fingerprint, identity
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx
 from hgclr.locks import locked
+from hgclr.taxonomy import Taxonomy
 
-__all__ = ["BulkResult", "Progress", "predict_files"]
+__all__ = ["BulkResult", "Progress", "places_named", "predict_files", "refuse_separators"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +56,14 @@ class BulkResult:
         kept: those that an earlier run had finished.
         rows: in what it wrote.
         bad_rows: how many of them have no labels because they could not be labelled.
+        blank_rows: how many of them have no labels because their text is empty or blank.
     """
 
     written: list[Path]
     kept: list[Path]
     rows: int
     bad_rows: int
+    blank_rows: int = 0
 
 
 def predict_files(
@@ -76,6 +80,7 @@ def predict_files(
     decode: Rule | None = None,
     paths: int | None = None,
     abstain_below: float | None = None,
+    leaf_paths: bool = False,
     skip_bad_rows: bool = False,
     raw: bool = False,
     overwrite: bool = False,
@@ -99,6 +104,7 @@ def predict_files(
         workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
         threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+        leaf_paths: tables get a column ``paths``, the names down to the deepest labels of each text.
         skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
             first one stops the run.
         raw: leave cells of tables as they are that a spreadsheet would run as formulas; by default they become texts.
@@ -106,8 +112,8 @@ def predict_files(
         progress: called whenever some more rows are labelled.
 
     Raises:
-        InputError: if a file is missing, broken or has a bad row; if input and results would mix; if the folder has
-            results of another model or of other settings.
+        InputError: if a file is missing, broken or has a bad row, or all are empty; if input and results would mix; if
+            the folder has results of another model or of other settings.
         MissingExtraError: if what a format or the engine needs is not installed.
     """
     folder = Path(output)
@@ -116,14 +122,18 @@ def predict_files(
     classifier = HierarchicalClassifier.from_pretrained(found, device="cpu" if engine == "ray" else None)
     changes = {"rule": decode, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
     decisions = classifier.decisions.changed(**changes)  # type: ignore[arg-type]
-    _refuse_separators(classifier, [target for _, target in pairs])
+    for _, target in pairs:
+        refuse_separators(classifier.taxonomy, format_of(target).name, target, leaf_paths=leaf_paths)
     settings = {
         "model": fingerprint(found),
         "way to decide (--decode, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
         "--text-column": text_column,
         "choice of --skip-bad-rows": skip_bad_rows,
+        "choice of --leaf-paths": leaf_paths,
         "choice of --raw": raw,
     }
+    if not any(next(read_chunks(source, text_column), None) for source, _ in pairs):
+        raise InputError("no rows to label", path=pairs[0][0] if len(pairs) == 1 else None)
     with locked(folder / LOCK, "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
         left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
@@ -136,9 +146,8 @@ def predict_files(
         # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
         place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
         job = BulkJob(place, sources, text_column, changes, is_onnx(found))
-        run = _Run(
-            record, AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw), text_column, sources, progress
-        )
+        added = AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw, leaf_paths=leaf_paths)
+        run = _Run(record, added, text_column, sources, progress)
         labelling: AbstractContextManager[Label]
         if engine == "ray":
             from hgclr.bulk.on_ray import on_ray
@@ -151,17 +160,18 @@ def predict_files(
         with labelling as label:
             for number, (source, target) in enumerate(left, 1):
                 run.file(number, source, target, label)
-        return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows)
+        return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows, run.blank_rows)
 
 
-def _refuse_separators(classifier: HierarchicalClassifier, targets: Sequence[Path]) -> None:
+def refuse_separators(taxonomy: Taxonomy, kind: str, target: Path | None, *, leaf_paths: bool) -> None:
     """Refuse to write labels into a table that could not be told apart there."""
-    unclear = next((label for label in classifier.taxonomy.ids if SEPARATOR in label), None)
-    table = next((target for target in targets if format_of(target).name in ("csv", "tsv")), None)
-    if unclear is not None and table is not None:
+    if kind not in TABLES:
+        return
+    written = chain(taxonomy.ids, taxonomy.names if leaf_paths else ())
+    if (unclear := next((label for label in written if SEPARATOR in label), None)) is not None:
         raise InputError(
             f"the label {unclear!r} has the {SEPARATOR!r} in it that stands between labels in a table",
-            path=table,
+            path=target,
             remedy="write the results with --format jsonl or --format parquet",
         )
 
@@ -180,16 +190,16 @@ class _Run:
         self._record, self._added, self._text_column, self._progress = record, added, text_column, progress
         self._sizes = [source.stat().st_size for source in sources]
         self._known = 0  # rows in the files begun so far
-        self.rows = self.bad_rows = 0
+        self.rows = self.bad_rows = self.blank_rows = 0
 
     def file(self, number: int, source: Path, target: Path, label: Label) -> None:
         before = identity(source)
         strict, types = not self._added.error, format_of(target).name == "parquet"
-        with _places_named(source, target):
+        with places_named(source, target):
             facts = survey(source, self._text_column, strict=strict, types=types)
             self._known += facts.rows
             self._record.begin(target)
-            rows = bad = 0
+            rows = bad = blank = 0
             with open_writer(target, facts, self._added) as write:
                 for chunk, answers in label(source):
                     problems = [problem for problem in chunk.problems if problem is not None]
@@ -197,11 +207,12 @@ class _Run:
                         raise stop_at(problems[0])
                     write(chunk, answers)
                     rows, bad = rows + len(chunk.numbers), bad + len(problems)
+                    blank += sum("note" in answer for answer in answers)
                     self._tell(number, source, self.rows + rows)
                 if rows != facts.rows or identity(source) != before:
                     raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
             self._record.finish(target, before, rows, bad)
-        self.rows, self.bad_rows = self.rows + rows, self.bad_rows + bad
+        self.rows, self.bad_rows, self.blank_rows = self.rows + rows, self.bad_rows + bad, self.blank_rows + blank
 
     def _tell(self, number: int, source: Path, rows: int) -> None:
         """Report progress; files not yet read are taken to have as many rows for their size as those that are."""
@@ -212,7 +223,7 @@ class _Run:
 
 
 @contextmanager
-def _places_named(source: Path, target: Path) -> Iterator[None]:
+def places_named(source: Path, target: Path | None) -> Iterator[None]:
     """Give errors the name of the file they are about."""
     try:
         yield
@@ -220,5 +231,7 @@ def _places_named(source: Path, target: Path) -> Iterator[None]:
         if error.path is not None:
             raise
         raise InputError(error.what, path=source, remedy=error.remedy) from None
+    except BrokenPipeError:  # the reader of standard output wants no more
+        raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=target) from None

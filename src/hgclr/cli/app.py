@@ -41,6 +41,10 @@ FORMER_OPTIONS = {"--sure": "--abstain-below"}
 class Commands(TyperGroup):
     """Turn our errors into one line on standard error and exit code 2, and former option names into present ones."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        _hide_flag_types(self)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replace former option names, with a notice, before the command line is parsed."""
         end = args.index("--") if "--" in args else len(args)
@@ -68,6 +72,15 @@ class Commands(TyperGroup):
             _say(failure)
             raise typer.Exit(2) from None
         return result
+
+
+def _hide_flag_types(command: Any) -> None:
+    """Show no type beside options that take no value, of a command and of those below it."""
+    for option in (*command.params, command.get_help_option(command.context_class(command))):
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _hide_flag_types(below)
 
 
 def _say(error: str) -> None:

@@ -89,10 +89,11 @@ def calibrate(
     **hgclr train** does, are found anew and compared with one half.
     """
     from hgclr.cli.console import Console
-    from hgclr.cli.tables import candidate_table, print_calibrated
+    from hgclr.cli.tables import print_calibrated, print_candidates
     from hgclr.decisions.settings import FILE, Decisions
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.decisions.tuning import calibrate as find_decisions
+    from hgclr.files import check_output
     from hgclr.inference.outputs import read_outputs
 
     if split == "test":
@@ -105,6 +106,9 @@ def calibrate(
         raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
     if folds is not None and split == "train":
         raise InputError("--folds looks at train with models of its own", remedy="leave out --split train")
+    check_output(Path(model))
+    if output is not None:
+        check_output(output)
     classifier = open_classifier(model)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     entries = ENTRIES // ((folds or 0) + 1)
@@ -135,7 +139,7 @@ def calibrate(
     )
     found.decisions.write(Path(model))
     console = Console()
-    console.print(candidate_table(found))
+    print_candidates(found, console)
     print_calibrated(found, console)
     print_written([Path(model) / FILE])
 

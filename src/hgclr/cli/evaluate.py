@@ -29,6 +29,10 @@ def evaluate(
         ),
     ] = None,
     json_file: JsonFile = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Score so many documents only: a random sample, the same one every time."),
+    ] = None,
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
@@ -41,7 +45,7 @@ def evaluate(
     What **--report** writes can be put side by side with other reports: **hgclr compare**.
     """
     from hgclr.cli.console import Console, open_classifier, progress_bar
-    from hgclr.cli.tables import score_table
+    from hgclr.cli.tables import print_scores
     from hgclr.files import write_json
     from hgclr.hardware import machine
     from hgclr.inference import evaluate as score
@@ -57,7 +61,7 @@ def evaluate(
         task = bar.add_task(split, total=None)
         progress = partial(bar.advance, task)
         if report is None:
-            scores = score(classifier, folder, split, decisions=decisions, progress=progress).to_json()
+            scores = score(classifier, folder, split, decisions=decisions, limit=limit, progress=progress).to_json()
         else:
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line
@@ -69,6 +73,7 @@ def evaluate(
                 report,
                 name=model,
                 decisions=decisions,
+                limit=limit,
                 command=command_line(["hgclr", *sys.argv[1:]]),
                 progress=progress,
             )
@@ -83,9 +88,8 @@ def evaluate(
             "machine": machine(),
         }
         write_json(json_file, content)
-    table = score_table(f"{model} on {data}", {f"{split} ({scores['documents']} documents)": scores})
-    table.caption = f"{decisions.summary()}\n{table.caption}"
-    Console().print(table)
+    title = f"{model} on {data}, {scores['documents']:,} documents"
+    print_scores(title, {split: scores}, Console(), decisions)
     if report is not None:
         Console().print(f"written: {written.page}", highlight=False, markup=False, soft_wrap=True)
 
@@ -113,7 +117,7 @@ def compare(
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
     from hgclr.cli.console import Console
-    from hgclr.cli.tables import comparison_table
+    from hgclr.cli.tables import print_comparison
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.pages import write_comparison
     from hgclr.evaluation.report_plots import check_report
@@ -126,7 +130,7 @@ def compare(
     if json_file is not None:
         write_json(json_file, comparison.to_json())
     console = Console()
-    console.print(comparison_table(comparison))
+    print_comparison(comparison, console)
     if output is not None:
         page = write_comparison(output, comparison, command=command_line(["hgclr", *sys.argv[1:]]))
         console.print(f"written: {page}", highlight=False, markup=False, soft_wrap=True)

@@ -88,9 +88,11 @@ def export(
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
     """
     from hgclr.cli.console import Console, quiet_libraries, standard_error
-    from hgclr.cli.tables import score_table
+    from hgclr.cli.tables import print_scores
     from hgclr.errors import InputError, require_extra
+    from hgclr.files import check_output
 
+    check_output(output)
     if to in FOLDABLE:
         require_extra("torch", extra="train", capability="Exporting to transformers")
     elif fold_thresholds:
@@ -120,7 +122,7 @@ def export(
         console.print(line, markup=False, soft_wrap=True)
     if folder is not None:
         scores[to] = _scores(HierarchicalClassifier.from_pretrained(output), str(output), folder, split)
-        console.print(score_table(f"{data}, {split}", scores))
+        print_scores(f"{data}, {split}", scores, console)
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
         of_data = str(folder.path.resolve())

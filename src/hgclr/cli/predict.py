@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import tee
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +15,8 @@ from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, Tex
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
+    from hgclr.bulk.chunks import Chunk, Survey
+    from hgclr.bulk.inputs import FileFormat
 
 __all__ = ["is_bulk", "predict"]
 
@@ -39,7 +40,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="FILE|DIR",
-            help="Write JSON lines here instead of to standard output. In bulk: the folder of results.",
+            help="Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
+            " (also .gz) or .parquet; without an ending JSON lines. In bulk: the folder of results.",
         ),
     ] = None,
     text_column: TextColumn = "text",
@@ -47,6 +49,25 @@ def predict(
     decode: Decode = None,
     paths: Paths = None,
     abstain_below: AbstainBelow = None,
+    file_format: Annotated[
+        Literal["jsonl", "csv", "parquet"] | None,
+        typer.Option("--format", help="Format of the results; default: by --output, in bulk that of their input."),
+    ] = None,
+    leaf_paths: Annotated[
+        bool,
+        typer.Option(
+            "--leaf-paths",
+            help="In CSV and TSV: a column 'paths' with the names down to the deepest labels, 'Science > Physics'.",
+        ),
+    ] = False,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
+        ),
+    ] = False,
+    raw: Raw = False,
     show: Annotated[
         Literal["auto", "tree", "json"],
         typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
@@ -57,10 +78,6 @@ def predict(
             help="Bulk: local uses all cores of this machine; ray runs on Ray Data, here or on a cluster.",
             rich_help_panel=BULK,
         ),
-    ] = None,
-    file_format: Annotated[
-        Literal["jsonl", "csv", "parquet"] | None,
-        typer.Option("--format", help="Format of the results; default: that of their input.", rich_help_panel=BULK),
     ] = None,
     workers: Annotated[
         int | None,
@@ -79,15 +96,6 @@ def predict(
             rich_help_panel=BULK,
         ),
     ] = None,
-    skip_bad_rows: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-rows",
-            help="Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
-            rich_help_panel=BULK,
-        ),
-    ] = False,
-    raw: Raw = False,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -99,9 +107,10 @@ def predict(
 ) -> None:
     """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal, files in bulk.
 
-    Every output row is the input row with a field **predictions**: a list of {id, path, probability}, parents first.
-    With --abstain-below, labels that are not probable enough are in a field **abstained** where there are any.
-    Input is streamed: memory stays flat however long it is.
+    Every output row is the input row, with all its columns, and a field **predictions**: a list of {id, path,
+    probability}, parents first; in CSV columns **labels** and **probabilities**. With --abstain-below, labels that are
+    not probable enough are in a field **abstained** where there are any. An empty or blank text gets no label and a
+    **note**. Input is streamed: memory stays flat however long it is.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder, and all
     its columns stay. A run that was stopped goes on where it was when you start it again.
@@ -119,118 +128,139 @@ def predict(
         )
     for_bulk: dict[str, Any] = {
         "engine": engine,
-        "file_format": file_format,
         "workers": workers,
         "ray_address": ray_address,
-        "skip_bad_rows": skip_bad_rows,
-        "raw": raw,
         "overwrite": overwrite,
     }
-    deciding: dict[str, Any] = {
+    how: dict[str, Any] = {
+        "file_format": file_format,
+        "leaf_paths": leaf_paths,
+        "skip_bad_rows": skip_bad_rows,
+        "raw": raw,
         "decode": decode,
         "threshold": threshold,
         "paths": paths,
         "abstain_below": abstain_below,
     }
-    if is_bulk(sources or [], output, engine, file_format):
+    if is_bulk(sources or [], output, engine):
         if show == "tree":
             raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
         for_bulk["engine"] = engine or "local"
-        _predict_in_bulk(model, sources or [], output, text_column=text_column, **deciding, **for_bulk)
+        _predict_in_bulk(model, sources or [], output, text_column=text_column, **how, **for_bulk)
         return
     if unused := next((name for name, value in for_bulk.items() if value), None):
-        option = "--format" if unused == "file_format" else f"--{unused.replace('_', '-')}"
+        option = f"--{unused.replace('_', '-')}"
         raise InputError(
             f"{option} is for bulk prediction only", remedy="give files as --input and a folder as --output"
         )
-    source = Path(sources[0]) if sources else None
-    column = "text" if texts else text_column
-    rows = ({column: text} for text in texts) if texts else _rows(source, column)
-    as_tree = show == "tree" or (show == "auto" and output is None and sys.stdout.isatty())
-    _predict_rows(model, rows, column, output, as_tree=as_tree, **deciding)
+    show_tree = show == "tree" or (show == "auto" and output is None and file_format is None and sys.stdout.isatty())
+    _predict_one(
+        model,
+        texts or [],
+        Path(sources[0]) if sources and sources != ["-"] else None,
+        "text" if texts else text_column,
+        None if output is None else Path(output),
+        show_tree=show_tree,
+        **how,
+    )
 
 
-def _predict_rows(
+def _predict_one(
     model: str,
-    rows: Iterator[dict[str, Any]],
-    column: str,
-    output: str | None,
+    texts: Sequence[str],
+    source: Path | None,
+    text_column: str,
+    output: Path | None,
     *,
-    as_tree: bool,
+    file_format: FileFormat | None,
+    leaf_paths: bool,
+    skip_bad_rows: bool,
+    raw: bool,
+    show_tree: bool,
     decode: Rule | None,
     **changes: Any,
 ) -> None:
-    from hgclr.cli.console import Console, open_classifier, progress_bar
+    """Label texts, a file or standard input, into one file, to standard output or on the terminal."""
+    from hgclr.bulk.chunks import stop_at
+    from hgclr.bulk.inputs import output_format
+    from hgclr.bulk.job import spread
+    from hgclr.bulk.outputs import AddedColumns, open_writer
+    from hgclr.bulk.run import places_named, refuse_separators
+    from hgclr.cli.console import Console, open_classifier, progress_bar, standard_error
     from hgclr.cli.tables import prediction_tree
-    from hgclr.files import atomic_file
+    from hgclr.errors import InputError
 
+    kind = output_format(output, file_format)
+    place = source or Path("standard input")
+    facts, chunks = _read(texts, source, text_column, strict=not skip_bad_rows, types=kind.name == "parquet")
+    if (first := next(chunks, None)) is None:
+        raise InputError("no text to label: the input is empty", path=place)
     classifier = open_classifier(model)
     decisions = classifier.decisions.changed(rule=decode, **changes)
-    labelled, read = tee(rows)  # of which one window at most is kept
+    console, blank, bad = Console(), 0, 0
     with ExitStack() as stack:
-        stream: IO[str] = sys.stdout
-        if output is not None:
-            path = stack.enter_context(atomic_file(output))
-            stream = stack.enter_context(path.open("w", encoding="utf-8"))
+        stack.enter_context(places_named(place, output))
+        write = None
+        if not show_tree:
+            refuse_separators(classifier.taxonomy, kind.name, output, leaf_paths=leaf_paths)
+            added = AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw, leaf_paths=leaf_paths)
+            write = stack.enter_context(open_writer(output, facts, added, kind))
         bar = stack.enter_context(progress_bar())
-        bar.disable = bar.disable or as_tree or (output is None and sys.stdout.isatty())
-        task = bar.add_task("texts", total=None)
-        console = Console()
-        predictions = classifier.stream((row[column] for row in read), decisions)
-        for prediction, row in zip(predictions, labelled, strict=True):
-            if as_tree:
-                console.print(prediction_tree(row[column], prediction))
+        bar.disable = bar.disable or show_tree or (output is None and sys.stdout.isatty())
+        task = bar.add_task("texts", total=facts.rows or None)
+        for chunk in chain([first], chunks):
+            problems = [problem for problem in chunk.problems if problem is not None]
+            if problems and not skip_bad_rows:
+                raise stop_at(problems[0])
+            predictions = list(classifier.stream(chunk.usable_texts, decisions))
+            if write is not None:
+                write(chunk, spread(chunk, [prediction.to_json() for prediction in predictions]))
             else:
-                line = json.dumps({**row, **prediction.to_json()}, ensure_ascii=False, default=str)
-                stream.write(line + "\n")
-            bar.advance(task)
+                for text, prediction in zip(chunk.usable_texts, predictions, strict=True):
+                    console.print(prediction_tree(text, prediction))
+            blank += sum(prediction.note is not None for prediction in predictions)
+            bad += len(problems)
+            bar.advance(task, len(chunk.numbers))
+    if (notes := _unlabelled(bad, blank)) and not show_tree:
+        standard_error().print("; ".join(notes), soft_wrap=True, markup=False)
 
 
-def _rows(source: Path | None, text_column: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows to label; a row that cannot be read stops everything, with its place."""
-    from hgclr.data.readers import SUFFIXES, read_rows
-    from hgclr.data.rows import BadRow
-    from hgclr.errors import InputError
-    from hgclr.inference.classifier import check_text
+def _read(
+    texts: Sequence[str], source: Path | None, text_column: str, *, strict: bool, types: bool
+) -> tuple[Survey, Iterator[Chunk]]:
+    """Return what is known of the texts to label, and the texts."""
+    from hgclr.bulk.chunks import Survey, line_chunks, read_chunks, survey
+    from hgclr.data.readers import SUFFIXES
+    from hgclr.errors import InputError, require_extra
 
-    if source is None or str(source) == "-":
+    if source is not None and source.name.lower().endswith(SUFFIXES):
+        return survey(source, text_column, strict=strict, types=types), read_chunks(source, text_column)
+    schema = None
+    if types:
+        require_extra("pyarrow", extra="parquet", capability="Parquet")
+        import pyarrow
+
+        schema = pyarrow.schema([(text_column, pyarrow.string())])
+    lines: Iterable[str] | Iterable[bytes] = texts
+    if source is not None:
+        try:
+            lines = source.open("rb")
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=source) from None
+    elif not texts:
+        lines = sys.stdin.buffer
         if sys.stdin.isatty():
             sys.stderr.write("one text a line; end with Ctrl-D\n")
-        yield from _lines(sys.stdin.buffer, Path("standard input"), text_column)
-    elif source.name.lower().endswith(SUFFIXES):
-        for row in read_rows(source, (text_column,)):
-            if isinstance(row, BadRow):
-                raise InputError(row.reason, path=row.path, line=row.number, remedy=row.remedy)
-            try:
-                check_text(row.values[text_column])
-            except InputError as error:
-                raise InputError(f"column {text_column!r}: {error.what}", path=source, line=row.number) from None
-            yield dict(row.values)
-    else:
-        try:
-            with source.open("rb") as file:
-                yield from _lines(file, source, text_column)
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=source) from error
+    return Survey([text_column], 0, schema), line_chunks(lines, source or Path("standard input"), text_column)
 
 
-def _lines(stream: IO[bytes], path: Path, text_column: str) -> Iterator[dict[str, Any]]:
-    from hgclr.errors import InputError
-
-    for number, line in enumerate(stream, 1):
-        try:
-            yield {text_column: line.decode().rstrip("\r\n")}
-        except UnicodeDecodeError as error:
-            raise InputError("not UTF-8", path=path, line=number, remedy="save the file as UTF-8") from error
-
-
-def is_bulk(sources: Sequence[str], output: str | None, engine: str | None, file_format: str | None) -> bool:
+def is_bulk(sources: Sequence[str], output: str | None, engine: str | None) -> bool:
     """Tell whether many files are meant, or at least a folder of results."""
     from hgclr.bulk.inputs import is_pattern
 
     if not sources or list(sources) == ["-"]:
         return False
-    if len(sources) > 1 or engine is not None or file_format is not None:
+    if len(sources) > 1 or engine is not None:
         return True
     into_folder = output is not None and (output.endswith(("/", "\\")) or Path(output).is_dir())
     return into_folder or Path(sources[0]).is_dir() or is_pattern(sources[0])
@@ -266,9 +296,17 @@ def _summary(result: BulkResult, output: str) -> str:
     parts = [f"{result.rows:,} row{'s' * (result.rows != 1)} of {_files(len(result.written))} labelled into {output}"]
     if result.kept:
         parts.append(f"{_files(len(result.kept))} had been finished before")
-    if result.bad_rows:
-        parts.append(f"{result.bad_rows:,} without a usable text, see the column 'error'")
-    return "; ".join(parts)
+    return "; ".join(parts + _unlabelled(result.bad_rows, result.blank_rows))
+
+
+def _unlabelled(bad: int, blank: int) -> list[str]:
+    """Return what is to be said of rows that got no labels."""
+    said = []
+    if bad:
+        said.append(f"{bad:,} row{'s' * (bad != 1)} without a usable text, see the column 'error'")
+    if blank:
+        said.append(f"{blank:,} empty or blank text{'s' * (blank != 1)} without a label")
+    return said
 
 
 def _files(count: int) -> str:

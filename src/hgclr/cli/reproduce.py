@@ -17,15 +17,13 @@ from hgclr.errors import InputError, require_extra
 from hgclr.paper.systems import TABLES
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
     from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment
     from hgclr.paper.runner import Step
 
 __all__ = ["app"]
 
-HELP = """Rerun the rows of the paper's tables on your data, and write our figures beside the paper's.
+HELP = """Rerun the rows of the paper's tables on your data; with --corpus, beside the paper's figures.
 
 A table is a set of systems; each is trained with every seed, its best epoch selected on dev, and test scored once.
 The tables share runs: what one has made in --output, the others use. A killed command goes on where it was when it
@@ -78,8 +76,10 @@ class Shared:
 
     def experiment(self, **choices: Any) -> Experiment:
         """Return what all rows share."""
+        from hgclr.files import check_output
         from hgclr.paper.experiment import Budget, Experiment
 
+        check_output(self.output)
         return Experiment(
             data=self.data,
             encoder=self.encoder,
@@ -113,7 +113,11 @@ Preset = Annotated[
     ),
 ]
 Corpus = Annotated[
-    Literal["wos", "nyt", "rcv1"], typer.Option(help="Whose figures of the paper to show, and whose λ and γ to use.")
+    Literal["wos", "nyt", "rcv1"] | None,
+    typer.Option(
+        help="Put the paper's figures for this corpus beside yours, and use its λ and γ. By default no figures of the"
+        " paper, and λ and γ of WOS."
+    ),
 ]
 
 
@@ -126,7 +130,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
             str, typer.Option(metavar="N,N,…", help="Seeds; the table shows mean ± sd over them.")
         ] = "1,2,3",
         preset: Preset = "default",
-        corpus: Corpus = "wos",
+        corpus: Corpus = None,
         keep_models: Annotated[
             bool, typer.Option("--keep-models", help="Keep the trained models in the runs' folders.")
         ] = False,
@@ -136,6 +140,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
+        from hgclr.cli.tables import print_table
         from hgclr.paper.output import table_cells
         from hgclr.paper.runner import reproduce
 
@@ -143,8 +148,9 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         experiment = shared.experiment(preset=preset, corpus=corpus, keep_models=keep_models)
         summary = reproduce(TABLES[name], experiment=experiment, **shared.running(seeds))
         console = Console()
-        console.print(summary.title, style="bold", markup=False, soft_wrap=True)
-        console.print(_rendered(table_cells(summary)))
+        # Micro above Macro: a terminal is narrower than a page.
+        head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
+        print_table(console, head, rows, title=summary.title)
         console.print(summary.setting, style="dim", markup=False, soft_wrap=True)
         print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "csv", "json"))
         refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
@@ -185,6 +191,7 @@ def table1(
     from rich.console import Console
 
     from hgclr.cli.console import progress_bar
+    from hgclr.cli.tables import print_table
     from hgclr.files import check_output
     from hgclr.paper.corpora_table import count_corpus, figure_cells, write_table1
     from hgclr.provenance import command_line
@@ -198,8 +205,8 @@ def table1(
         for corpus, folder in folders.items():
             task = bar.add_task(corpus, total=None)
             lines[corpus] = count_corpus(corpus, folder, lambda rows, task=task: bar.advance(task, rows))
-    console = Console()
-    console.print(_rendered(figure_cells(lines)))
+    head, *rows = figure_cells(lines)
+    print_table(Console(), head, rows)
     for corpus, line in lines.items():
         for note in line.notes:
             standard_error().print(f"{folders[corpus]}: {note}", style="yellow", markup=False, soft_wrap=True)
@@ -256,16 +263,3 @@ def _watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int],
     title = f"row {step.number} of {step.total}, seed {step.seed}: {step.system}"
     with TrainingProgress(standard_error(), title) as progress:
         yield [progress], progress.on_documents
-
-
-def _rendered(cells: Sequence[Sequence[str]]) -> RichTable:
-    from rich.table import Table
-
-    # Micro above Macro: a terminal is narrower than a page.
-    head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in cells)
-    table = Table()
-    for number, name in enumerate(head):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -14,6 +15,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hgclr.cli.console import HARMLESS
+from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit_results import Audit, AuditFinding
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
@@ -21,12 +23,13 @@ from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, c
 from hgclr.inference.classifier import PredictedLabel, Prediction
 
 __all__ = [
-    "candidate_table",
-    "comparison_table",
     "prediction_tree",
     "print_audit",
     "print_calibrated",
-    "score_table",
+    "print_candidates",
+    "print_comparison",
+    "print_scores",
+    "print_table",
     "show_explanations",
 ]
 
@@ -40,6 +43,8 @@ PATHS = 3
 """Paths of a document that are listed for either side."""
 GAP = 3
 """Columns of the terminal between two columns of a table."""
+TEXT_WIDTH = 24
+"""Columns of the terminal that a column of text may be narrowed to."""
 LISTED_WORDS = 4
 """Words that are listed with their numbers."""
 # Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
@@ -59,7 +64,8 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     known |= {label.path: _abstained_branch(label) for label in prediction.abstained}
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not prediction.labels:
-        tree.add(Text("no label is sure enough" if known else "no label above the threshold", "yellow"))
+        why = "no label is sure enough" if known else "no label above the threshold"
+        tree.add(Text(prediction.note or why, "yellow"))
     for whole in known:
         for depth in range(1, len(whole) + 1):
             path = whole[:depth]
@@ -83,53 +89,104 @@ def _bar(probability: float) -> str:
     return "█" * full + "░" * (BAR - full)
 
 
-def score_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return Micro- and Macro-F1 over all labels and per level, one row per set of scores (see ``to_json``)."""
-    levels = max(len(scores["levels"]) for scores in rows.values())
-    names = (f"level {depth + 1}" for depth in range(levels))
-    table = _numbers_table(title, ("",), ("Micro-F1", "Macro-F1", *names, "orphans"))
-    for name, scores in rows.items():
+def print_table(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    texts: int = 1,
+    title: str = "",
+    caption: str = "",
+) -> None:
+    """Print a table whose first columns are text and the others numbers.
+
+    Columns for which there is no room stand in further tables below, behind the columns of text; headings are folded at
+    spaces and never cut. Title and caption are lines of their own.
+
+    Args:
+        console: where to.
+        headings: of the columns; brackets in them are no markup.
+        rows: the cells, which may have several lines.
+        texts: how many columns are text.
+        title, caption: what stands above and below.
+    """
+    if title:
+        console.print(Text(title, "bold"), soft_wrap=True)
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    lines = [[line.plain for row in cells for line in row[column].split()] for column in range(len(headings))]
+    wide = [longest([heading, *lines[column]]) for column, heading in enumerate(headings)]
+    narrow = [longest([*heading.split(), *lines[column]]) for column, heading in enumerate(headings)]
+    for column in range(texts):
+        words = [word for line in (headings[column], *lines[column]) for word in line.split()]
+        narrow[column] = min(wide[column], max(TEXT_WIDTH, longest(words)))
+
+    def room(columns: Sequence[int], widths: Sequence[int]) -> bool:
+        return 1 + sum(widths[column] + GAP for column in columns) <= console.width
+
+    left = list(range(texts, len(headings)))
+    while left:
+        shown = list(range(texts))
+        while left and (len(shown) == texts or room([*shown, left[0]], narrow)):
+            shown.append(left.pop(0))
+        widths = wide if room(shown, wide) else narrow
+        table = Table()
+        for column in shown:
+            justify: Literal["left", "right"] = "left" if column < texts else "right"
+            table.add_column(Text(headings[column]), justify=justify, width=widths[column])
+        for row in cells:
+            table.add_row(*(row[column] for column in shown))
+        console.print(table)
+    if caption:
+        console.print(caption, highlight=False, markup=False)
+
+
+def longest(texts: Iterable[str]) -> int:
+    """Return the length of the longest of some texts, in columns of the terminal."""
+    return max(map(cell_len, texts), default=0)
+
+
+def print_scores(
+    title: str, sets: Mapping[str, Mapping[str, Any]], console: Console, decided: Decisions | None = None
+) -> None:
+    """Print Micro- and Macro-F1 over all labels and per level, one row per set of scores (see ``to_json``)."""
+    levels = max(len(scores["levels"]) for scores in sets.values())
+    rows = []
+    for name, scores in sets.items():
         per_level = [
             f"{100 * level['micro']['f1']:.1f} / {100 * level['macro']['f1']:.1f}" for level in scores["levels"]
         ]
-        table.add_row(
-            name,
-            f"{100 * scores['micro']['f1']:.2f}",
-            f"{100 * scores['macro']['f1']:.2f}",
-            *per_level,
-            *[""] * (levels - len(per_level)),
-            f"{scores['inconsistency_rate']:.1%}",
+        rows.append(
+            [
+                name,
+                f"{100 * scores['micro']['f1']:.2f}",
+                f"{100 * scores['macro']['f1']:.2f}",
+                *per_level,
+                *[""] * (levels - len(per_level)),
+                f"{scores['inconsistency_rate']:.1%}",
+            ]
         )
-    table.caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
-    return table
+    headings = ("", "Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans")
+    caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
+    print_table(
+        console, headings, rows, title=title, caption=caption if decided is None else f"{decided.summary()}\n{caption}"
+    )
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Return the scores of reports side by side; differences that chance hardly explains are in colour."""
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Print the scores of reports beside the first one's; differences that chance hardly explains are in colour."""
     first = comparison.contents[0]
-    title = f"{first['data']}, {first['split']}: {first['documents']:,} documents"
-    others = (heading for name in comparison.names[1:] for heading in (name, "difference", "p"))
-    table = _numbers_table(title, ("",), (comparison.names[0], *others))
+    console.print(f"{first['data']}, {first['split']}: {first['documents']:,} documents", style="bold", soft_wrap=True)
     colours = {"better": "bold green", "worse": "bold red", None: ""}
-    for lines in (score_lines(comparison), level_lines(comparison)):
-        for line in lines:
-            cells: list[str | Text] = [line.name, line.first]
-            for other in line.others:
-                cells += [other.value, Text(other.difference, colours[other.verdict]), other.p_value]
-            table.add_row(*cells)
-        table.add_section()
-    table.caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
-    return table
-
-
-def _numbers_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
-    """Return an empty table with columns of text, then of numbers; brackets in names are no markup."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold", caption_justify="left")
-    for heading in texts:
-        table.add_column(Text(heading))
-    for heading in numbers:
-        table.add_column(Text(heading), justify="right")
-    return table
+    lines = [*score_lines(comparison), *level_lines(comparison)]
+    for place, name in enumerate(comparison.names[1:]):
+        others = [line.others[place] for line in lines]
+        rows = [
+            [line.name, line.first, other.value, Text(other.difference, colours[other.verdict]), other.p_value]
+            for line, other in zip(lines, others, strict=True)
+        ]
+        print_table(console, ("", comparison.names[0], name, "difference", "p"), rows)
+    caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
+    console.print(caption, highlight=False)
 
 
 def print_audit(found: Audit, console: Console) -> None:
@@ -211,7 +268,15 @@ def _cut(text: str, room: int) -> str:
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
     """Print the decisions that were found, and how good they are beside those before them."""
-    console.print(_decision_table(found))
+    title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
+    rows = [
+        [Text(cell, style) for cell in (name, *(f"{100 * value:.2f}" for value in astuple(quality)))]
+        for name, quality, style in (
+            ("before", found.before, ""),
+            ("after" if found.best is not None else "after (the same)", found.after, "bold"),
+        )
+    ]
+    print_table(console, ("", "Micro-F1", "Macro-F1", "precision", "recall", "exact"), rows, title=title)
     before, after = found.calibration_before, found.calibration_after
     error = f"calibration error {before.ece():.2%} → {after.ece():.2%}"
     lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}"]
@@ -221,29 +286,17 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def _decision_table(found: Calibrated) -> Table:
-    """Return the quality of decisions before and after, on documents that they were not fitted to."""
-    title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
-    table = _numbers_table(title, ("",), ("Micro-F1", "Macro-F1", "precision", "recall", "exact"))
-    for name, quality, style in (
-        ("before", found.before, None),
-        ("after" if found.best is not None else "after (the same)", found.after, "bold"),
-    ):
-        table.add_row(name, *(f"{100 * value:.2f}" for value in astuple(quality)), style=style)
-    return table
-
-
-def candidate_table(found: Calibrated) -> Table:
-    """Return all that was compared, the chosen one marked."""
-    table = _numbers_table("compared", ("decoding rule", "thresholds"), ("Micro-F1", "Macro-F1", "mean", "exact"))
+def print_candidates(found: Calibrated, console: Console) -> None:
+    """Print all that was compared, the chosen one marked."""
+    rows = []
     for candidate in found.candidates:
         quality, chosen = candidate.held_out, candidate is found.best
         values = (quality.micro_f1, quality.macro_f1, quality.by("both"), quality.exact)
         name = f"{candidate.thresholds}, chosen" if chosen else candidate.thresholds
-        table.add_row(
-            candidate.rule, name, *(f"{100 * value:.2f}" for value in values), style="bold green" if chosen else None
-        )
-    return table
+        cells = (candidate.rule, name, *(f"{100 * value:.2f}" for value in values))
+        rows.append([Text(cell, "bold green" if chosen else "") for cell in cells])
+    headings = ("decoding rule", "thresholds", "Micro-F1", "Macro-F1", "mean", "exact")
+    print_table(console, headings, rows, texts=2, title="compared")
 
 
 def show_explanations(explanations: Iterable[Explanation], console: Console) -> None:

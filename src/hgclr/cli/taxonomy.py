@@ -24,18 +24,18 @@ __all__ = ["app", "check", "convert", "diff", "show"]
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     help="""Check, show, convert and compare label trees.
 
     A label tree is a UTF-8 file in one of these formats, told apart by their content:
 
-    - [bold]literature[/bold]: lines 'parent TAB child TAB child', first that of 'Root'
+    - **literature**: lines 'parent TAB child TAB child', first that of 'Root'
 
-    - [bold]table[/bold]: CSV or TSV with columns 'child' and 'parent', perhaps 'name', 'description'
+    - **table**: CSV or TSV with columns 'child' and 'parent', perhaps 'name', 'description'
 
-    - [bold]json[/bold]: {"Science": {"Physics": {}, "Biology": {}}}, or nodes in lists
+    - **json**: {"Science": {"Physics": {}, "Biology": {}}}, or nodes in lists
 
-    - [bold]paths[/bold]: one 'Science > Physics > Optics' per line
+    - **paths**: one 'Science > Physics > Optics' per line
     """,
 )
 # The library's formats, repeated so that the help page needs no numpy.
@@ -43,7 +43,7 @@ FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.", show_default=False)]
 Format = Annotated[FileFormat, typer.Option("--format", help="The file's format; auto looks at the content.")]
 Separator = Annotated[str, typer.Option(help="What stands between the names of a path.")]
-LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 50
+LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """How many levels are counted, labels drawn, cells of a table that name no label and changes of a kind listed."""
 GUIDES = 16
 """How many branches are drawn before a label; further in, its depth is written instead."""
@@ -328,10 +328,15 @@ def diff(
     console.print(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", style="bold")
     kept = [pair.old for pair in found.kept]  # in the order of the new tree
     console.print(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", style="dim")
-    for kind, colour, rows in _changes(found, separator):
-        _print_changes(console, kind, colour, rows)
+    listed = [*_changes(found, separator, console.width - 2)]
     if perhaps:
-        _print_changes(console, "perhaps", "cyan", _perhaps(found, perhaps, separator))
+        rows = _perhaps(found, perhaps, separator)
+        listed.append(("perhaps", "cyan", len(rows), rows))
+    for kind, colour, count, rows in listed:
+        _print_changes(console, kind, colour, count, rows)
+    if found and json_file is None:
+        console.print("--json FILE writes every label", style="italic")
+    if perhaps:
         where = "--suggestions FILE writes these down" if suggestions is None else f"{suggestions} has these"
         console.print(f"{where}: keep what is so and give it as --changes", style="italic")
     elif suggestions is not None:
@@ -351,60 +356,105 @@ def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
     return Taxonomy.read(path, format=file_format, separator=separator)
 
 
-def _changes(changes: TreeChanges, separator: str) -> list[tuple[str, str, list[Text]]]:
-    """Return each kind of change, its colour, and a row for each label."""
+def _changes(changes: TreeChanges, separator: str, width: int) -> list[tuple[str, str, int, list[Text]]]:
+    """Return each kind of change, its colour, how many labels it has, and rows that say which."""
+
+    from hgclr.taxonomy.changes import branches
 
     def place(tree: Taxonomy, label: int) -> str:
         parent = int(tree.parents[label])
         return "the top" if parent < 0 else repr(_printable(tree.names[parent]))
 
+    def families(tree: Taxonomy, labels: Sequence[int]) -> list[Text]:
+        by_parent: dict[int, list[tuple[int, int]]] = {}
+        for head, below in branches(tree, labels):
+            by_parent.setdefault(int(tree.parents[head]), []).append((head, below))
+        return [_family(tree, parent, heads, separator, width) for parent, heads in by_parent.items()]
+
     old, new = changes.old, changes.new
-    moves = [(place(old, pair.old), place(new, pair.new)) for pair in changes.moved]
-    return [
-        ("added", "green", [_paths(new, [label], separator) for label in changes.added]),
-        ("removed", "red", [_paths(old, [label], separator) for label in changes.removed]),
-        ("renamed", "yellow", [_arrow(changes, [one], [other], separator) for one, other in changes.renamed]),
-        (
-            "moved",
-            "blue",
-            [
-                _paths(new, [pair.new], separator).append(f"  from {origin} to {target}", style="dim")
-                for pair, (origin, target) in zip(changes.moved, moves, strict=True)
-            ],
-        ),
-        ("merged", "magenta", [_arrow(changes, labels, [one], separator) for labels, one in changes.merged]),
-        ("split", "magenta", [_arrow(changes, [one], labels, separator) for one, labels in changes.split]),
+    moves = [
+        _paths(new, [pair.new], separator).append(f"  from {place(old, pair.old)} to {place(new, pair.new)}", "dim")
+        for pair in changes.moved
     ]
+    renamed = [
+        _arrow(changes, [pair.old], [pair.new], separator).append_text(_below(below))
+        for pair, below in changes.renamed_heads
+    ]
+    merged = [_arrow(changes, labels, [one], separator) for labels, one in changes.merged]
+    split = [_arrow(changes, [one], labels, separator) for one, labels in changes.split]
+    return [
+        ("added", "green", len(changes.added), families(new, changes.added)),
+        ("removed", "red", len(changes.removed), families(old, changes.removed)),
+        ("renamed", "yellow", len(changes.renamed), renamed),
+        ("moved", "blue", len(changes.moved), moves),
+        ("merged", "magenta", len(merged), merged),
+        ("split", "magenta", len(split), split),
+    ]
+
+
+def _family(tree: Taxonomy, parent: int, heads: Sequence[tuple[int, int]], separator: str, width: int) -> Text:
+    """Return the one label of a family that changed, or on one line as many of them as there is room for."""
+    from rich.text import Text
+
+    if len(heads) == 1:
+        ((label, below),) = heads
+        return _paths(tree, [label], separator).append_text(_below(below))
+    row = Text("the top" if parent < 0 else _printable(tree.path_name(parent, separator)), style="dim").append(": ")
+    for number, (label, below) in enumerate(heads):
+        left = len(heads) - number
+        more = f" and {left:,} more"
+        name = Text(", " if number else "", style="default").append(_printable(tree.names[label]), style="default")
+        name.append_text(_below(below))
+        if number and row.cell_len + name.cell_len + (len(more) if left > 1 else 0) > width:
+            return row.append(more, style="italic")
+        row.append_text(name)
+    return row
+
+
+def _below(count: int) -> Text:
+    """Return a note on labels below another that go with it."""
+    from rich.text import Text
+
+    return Text(f" (+{count:,} below)" if count else "", style="dim")
 
 
 def _perhaps(changes: TreeChanges, perhaps: Suggestions, separator: str) -> list[Text]:
     from rich.text import Text
 
     pairs = [
-        *(("renamed", [one], [other]) for one, other in perhaps.renamed),
-        *(("merged", labels, [one]) for labels, one in perhaps.merged),
-        *(("split", [one], labels) for one, labels in perhaps.split),
+        *(
+            ("renamed", [one], [other], below)
+            for (one, other), below in zip(perhaps.renamed, perhaps.below, strict=True)
+        ),
+        *(("merged", labels, [one], 0) for labels, one in perhaps.merged),
+        *(("split", [one], labels, 0) for one, labels in perhaps.split),
     ]
     return [
-        Text(f"{kind}: ", style="dim").append_text(_arrow(changes, before, after, separator))
-        for kind, before, after in pairs
+        Text(f"{kind}: ", style="dim").append_text(_arrow(changes, before, after, separator)).append_text(_below(below))
+        for kind, before, after, below in pairs
     ]
 
 
-def _print_changes(console: Console, kind: str, colour: str, rows: Sequence[Text]) -> None:
+def _print_changes(console: Console, kind: str, colour: str, count: int, rows: Sequence[Text]) -> None:
     from rich.text import Text
 
     if rows:
-        console.print(f"{kind:<9} {len(rows):,}", style=f"bold {colour}")
+        console.print(f"{kind:<9} {count:,}", style=f"bold {colour}")
     for row in rows[:CHANGES]:
         console.print(Text("  ", style=colour).append_text(row))
     if len(rows) > CHANGES:
-        console.print(f"  and {len(rows) - CHANGES:,} more: --json FILE writes all", style="italic")
+        console.print(f"  and {len(rows) - CHANGES:,} more", style="italic")
 
 
 def _arrow(changes: TreeChanges, before: Sequence[int], after: Sequence[int], separator: str) -> Text:
-    became = _paths(changes.new, after, separator)
-    return _paths(changes.old, before, separator).append(" → ", style="dim").append_text(became)
+    """Return what labels became; of one that stays where it is, the path is not said twice."""
+    old, new = changes.old, changes.new
+    became = _paths(new, after, separator)
+    if len(before) == len(after) == 1:
+        above = [tree.path_names(label)[:-1] for tree, label in ((old, before[0]), (new, after[0]))]
+        if above[0] == above[1]:
+            became = _label(new, after[0], separator)
+    return _paths(old, before, separator).append(" → ", style="dim").append_text(became)
 
 
 def _paths(tree: Taxonomy, labels: Sequence[int], separator: str) -> Text:

@@ -81,7 +81,7 @@ def train(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from hgclr.cli.console import Console
     from hgclr.cli.progress import TrainingProgress
-    from hgclr.cli.tables import print_calibrated, score_table
+    from hgclr.cli.tables import print_calibrated, print_scores
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
     from hgclr.training.distributed import restarted
@@ -133,7 +133,7 @@ def train(
         if "test" in result.metrics["tuned"]:
             rows["test, tuned"] = result.metrics["tuned"]["test"]
     if rows:
-        console.print(score_table(title, rows))
+        print_scores(title, rows, console)
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
     lines = [f"model: {result.model}", "next:", *(f"  {command}" for command in next_commands(run.data.path, result))]

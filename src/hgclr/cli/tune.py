@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 SHOWN = 10
+CUTS = ("data.limit", "data.dev_limit", "data.test_limit", "training.epochs")
+"""What --set makes trials cheap with: not for the training with the best settings."""
 
 
 def tune(
@@ -94,7 +96,8 @@ def tune(
 
     On Ray the trials of Optuna are not given up early, and each is chosen from those that have ended until then.
 
-    The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots.
+    The output folder then holds **best.yaml** (for hgclr train), **trials.csv**, **tuning.json** and plots. Where --set
+    cuts trials short (data.limit, data.dev_limit, data.test_limit, training.epochs), best.yaml has what CONFIG says.
     """
     for module in ("torch", "optuna", "matplotlib"):
         require_extra(module, extra="tune", capability="Tuning")
@@ -102,6 +105,7 @@ def tune(
     import optuna
 
     from hgclr.cli.console import Console
+    from hgclr.files import check_output
     from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 
@@ -109,6 +113,9 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mpl.use("agg")
     run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
+    uncut = [setting for setting in settings or () if setting.partition("=")[0].strip() not in CUTS]
+    whole = RunConfig.read(config, uncut, run.output)
+    check_output(run.output)
     search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
     cluster = engine_options(engine, workers, ray_address)
     result = search_settings(
@@ -117,6 +124,7 @@ def tune(
         trials=trials,
         seeds=None if seeds is None else number_list("--seeds", seeds, int),
         metric=metric,
+        whole=whole,
         watch=lambda turn: _watched(turn, standard_error()),
         engine=engine,
         workers=cluster["workers"],

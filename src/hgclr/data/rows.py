@@ -15,7 +15,17 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["BadRow", "BadRowLog", "LabelReader", "Row", "RowProblem", "read_bad_rows", "read_text", "require_columns"]
+__all__ = [
+    "BadRow",
+    "BadRowLog",
+    "LabelReader",
+    "Row",
+    "RowProblem",
+    "is_blank",
+    "read_bad_rows",
+    "read_text",
+    "require_columns",
+]
 
 logger = logging.getLogger(__name__)
 SHOWN = 3
@@ -157,6 +167,14 @@ class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becom
         self.reason, self.remedy = reason, remedy
 
 
+def is_blank(text: str) -> bool:
+    """Tell whether nothing of a text can be seen: it is no document, and is given no label, wherever it comes from.
+
+    Zero-width and control characters, which a tokenizer drops, are no more of a text than spaces.
+    """
+    return not any(character.isprintable() and not character.isspace() for character in text)
+
+
 def read_text(cell: object) -> str:
     """Return the text in a cell.
 
@@ -165,7 +183,7 @@ def read_text(cell: object) -> str:
     """
     if cell is not None and not isinstance(cell, str):
         raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
-    if cell is None or not cell.strip():
+    if cell is None or is_blank(cell):
         raise RowProblem("empty text")
     try:
         cell.encode()

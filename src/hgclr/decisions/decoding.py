@@ -47,6 +47,8 @@ class Decoder:
     - ``top-k-paths``: that path, then k - 1 times the best of those that neither begin a path already chosen nor go on
       from its end. Every text is given k paths, as long as the tree has so many.
 
+    A text for which every probability is 0, as an empty one's are, is given nothing by any rule.
+
     Args:
         taxonomy: the label tree; column k of every array is its label k.
         rule: one of the above.
@@ -137,10 +139,12 @@ class Decoder:
 
     def _best_paths(self, scores: Block, paths: int) -> Chosen:
         """Return the paths of arranged probabilities, which become their scores in place."""
+        nothing = ~scores.any(axis=1)
         take_log_odds(scores)
         scores -= self._threshold_odds
         self._tree.carry_down(scores, np.add)
         scores += self._end_penalties
+        scores[nothing] = -np.inf
         chosen = np.zeros(scores.shape, dtype=np.bool_)
         every = np.arange(len(scores))
         for number in range(paths):

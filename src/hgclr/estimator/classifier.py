@@ -170,6 +170,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the labels of each text in the form in which ``fit`` was given them.
 
+        As everywhere in scikit-learn, ``X`` is a list or an array also where there is one text only; a single string
+        is refused. An empty or blank text gets no label.
+
         Returns:
             (N,) of ids or tuples of names, (N,) of lists of these, or an indicator matrix, (N, K).
         """

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hgclr.data.rows import is_blank
 from hgclr.errors import InputError
 from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
@@ -58,7 +59,7 @@ def read_texts(texts: Any, *, empty: bool) -> list[str]:
             check_text(text)
         except InputError as error:
             raise InputError(f"X[{row}]: {error.what}") from None
-        if not empty and not text.strip():
+        if not empty and is_blank(text):
             raise InputError(f"X[{row}]: empty text", remedy="leave the document out")
         checked.append(str(text))
     return checked
@@ -147,7 +148,8 @@ def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> N
 
     Args:
         given: the labels of each document, (N, K).
-        form: the form; with one ``path`` for each, every document must have exactly one.
+        form: the form; with one ``path`` for each, no document may have more than one. The path of a document without
+            labels, as an empty text is, is an empty one: ``""`` or ``()``.
         taxonomy: the label tree.
 
     Returns:
@@ -159,7 +161,8 @@ def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> N
     written = np.empty(len(given), dtype=object)
     for row, ends in enumerate(taxonomy.path_end_matrix(given)):
         labels = [_write_label(end, form, taxonomy) for end in np.flatnonzero(ends).tolist()]
-        written[row] = labels[0] if form.kind == "path" else labels
+        nothing = () if form.names else ""
+        written[row] = labels if form.kind != "path" else labels[0] if labels else nothing
     return written
 
 

@@ -13,7 +13,7 @@ from hgclr.data.folder import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
-from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, survey_labels, texts_of
+from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, rows_of, survey_labels
 from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
 from hgclr.inference.outputs import scored_windows
@@ -146,7 +146,7 @@ class Auditor:
         order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
         pairs = _confused_pairs(scorer, (log[place] for place in order))
         shown = {log.rows[place] for place in order[:top]}.union(*(pair.examples for pair in pairs))
-        texts = texts_of(self.folder, self.split, shown)
+        rows = rows_of(self.folder, self.split, shown)
         places = reading_order(taxonomy)
         return Audit(
             data=self.folder.path.resolve().name,
@@ -155,7 +155,7 @@ class Auditor:
             documents=self._agreement.documents,
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
             findings=tuple(
-                _finding(log[place], scores[place], scorer, places, texts[log.rows[place]]) for place in order[:top]
+                _finding(log[place], scores[place], scorer, places, rows[log.rows[place]]) for place in order[:top]
             ),
             pairs=tuple(
                 ConfusedPair(
@@ -164,7 +164,7 @@ class Auditor:
                     (_path(taxonomy, pair.first), _path(taxonomy, pair.second)),
                     pair.first_gold,
                     pair.second_gold,
-                    tuple((row, texts[row]) for row in pair.examples),
+                    tuple((row, rows[row].text) for row in pair.examples),
                 )
                 for pair in pairs
             ),
@@ -234,7 +234,7 @@ def _wilson(part: int, whole: int, normal: float = 1.96) -> float:
 
 
 def _finding(
-    document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], text: str
+    document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], row: LabelledRow
 ) -> AuditFinding:
     taxonomy, kind = scorer.taxonomy, scorer.kind(document)
 
@@ -253,7 +253,8 @@ def _finding(
         common = () if last < 0 else _path(taxonomy, last)
     return AuditFinding(
         row=document.row,
-        text=text,
+        text=row.text,
+        columns=row.columns,
         gold=tuple(shown(taxonomy.path_ends(document.gold))),
         predicted=tuple(shown(taxonomy.path_ends(document.predicted))),
         kind=kind,

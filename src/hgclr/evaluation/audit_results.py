@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")
-"""Of the table; the last is empty, for the reviewer."""
+"""Of the table, before the other columns of the data; the last of these is empty, for the reviewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class AuditFinding:
             paths have nothing in common, and for other kinds.
         score: how strong the contradiction is; see :meth:`~hgclr.evaluation.audit_scores.Scorer.score`.
         contradictions: the labels about which they differ, parents before their children.
+        columns: what else the file has in its row, such as an id.
     """
 
     row: int
@@ -79,6 +80,7 @@ class AuditFinding:
     common: tuple[str, ...]
     score: float
     contradictions: tuple[Contradiction, ...]
+    columns: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain Python types."""
@@ -92,6 +94,7 @@ class AuditFinding:
             "gold": [label.to_json() for label in self.gold],
             "predicted": [label.to_json() for label in self.predicted],
             "contradictions": [contradiction.to_json() for contradiction in self.contradictions],
+            "columns": dict(self.columns),
         }
 
 
@@ -232,10 +235,12 @@ def _csv(audit: Audit, raw: bool = False) -> bytes:
 
     stream = io.StringIO(newline="")
     writer = TableWriter(stream, raw=raw)
-    writer.writerow(COLUMNS)
+    others = list(dict.fromkeys(name for each in audit.findings for name in each.columns))
+    writer.writerow([*COLUMNS, *(f"{name} (data)" if name in COLUMNS else name for name in others)])
     for each in audit.findings:
         labels = paths(each.gold), paths(each.predicted)
-        writer.writerow((each.row, each.text, *labels, each.kind, each.level, f"{each.score:.4f}", ""))
+        own = each.row, each.text, *labels, each.kind, each.level, f"{each.score:.4f}", ""
+        writer.writerow([*own, *(each.columns.get(name, "") for name in others)])
     # With a byte order mark: without it, spreadsheets take UTF-8 for something else.
     return stream.getvalue().encode("utf-8-sig")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_tex
 from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
 
-__all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "survey_labels", "texts_of"]
+__all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "rows_of", "survey_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,13 @@ class LabelledRow:
         number: the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
         text: the text, never empty.
         labels: indices into the taxonomy, sorted, every label with its parent.
+        columns: what else is in the row, such as an id, if asked for.
     """
 
     number: int
     text: str
     labels: tuple[int, ...]
+    columns: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,16 @@ class LabelSurvey:
     ends_inside: bool
 
 
-def labelled_rows(folder: DataFolder, split: str, log: BadRowLog | None = None) -> Iterator[LabelledRow]:
+def labelled_rows(
+    folder: DataFolder, split: str, log: BadRowLog | None = None, *, all_columns: bool = False
+) -> Iterator[LabelledRow]:
     """Yield the documents of a split in order.
 
     Args:
         folder: the data; its ``skip_bad_rows`` decides whether bad rows are left out.
         split: which of its splits.
         log: counts the rows that are left out.
+        all_columns: read the other columns, too.
 
     Raises:
         InputError: at a bad row, unless rows may be skipped; if the file is damaged.
@@ -67,13 +73,16 @@ def labelled_rows(folder: DataFolder, split: str, log: BadRowLog | None = None) 
         add_ancestors=folder.add_ancestors,
     )
     path = folder.split_path(split)
-    for row in read_rows(path, (folder.text_column, folder.label_column)):
+    own = folder.text_column, folder.label_column
+    for row in read_rows(path, own, all_columns=all_columns):
         if isinstance(row, BadRow):
             bad = row
         else:
             try:
                 text = read_text(row.values[folder.text_column])
-                yield LabelledRow(row.number, text, labels.read(row.values[folder.label_column]))
+                found = labels.read(row.values[folder.label_column])
+                others = {name: cell for name, cell in row.values.items() if name not in own} if all_columns else {}
+                yield LabelledRow(row.number, text, found, others)
                 continue
             except RowProblem as problem:
                 bad = BadRow(path, row.number, problem.reason, row.values, problem.remedy)
@@ -101,15 +110,17 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
     return LabelSurvey(documents, one_path, ends_inside)
 
 
-def texts_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, str]:
-    """Return the texts of some documents by their places."""
-    texts: dict[int, str] = {}
-    for row in labelled_rows(folder, split):
+def rows_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, LabelledRow]:
+    """Return some documents, with all their columns, by their places."""
+    found: dict[int, LabelledRow] = {}
+    for row in labelled_rows(folder, split, all_columns=True):
         if row.number in numbers:
-            texts[row.number] = row.text
-        if len(texts) == len(numbers):
+            # Such as JSON and tables can hold: dates as text, what is not UTF-8 marked.
+            plain = json.dumps(row.columns, ensure_ascii=False, default=str).encode(errors="replace")
+            found[row.number] = replace(row, columns=json.loads(plain))
+        if len(found) == len(numbers):
             break
-    return texts
+    return found
 
 
 @dataclass(frozen=True)

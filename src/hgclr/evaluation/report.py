@@ -20,7 +20,7 @@ from hgclr.evaluation.report_plots import check_report, draw_plots, json_file
 from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.outputs import scored_windows
+from hgclr.inference.outputs import sampled, scored_windows
 
 __all__ = ["Report", "report"]
 
@@ -44,6 +44,7 @@ def report(
     *,
     name: str,
     decisions: Decisions | None = None,
+    limit: int | None = None,
     command: str = "",
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -61,6 +62,7 @@ def report(
         output: the folder of the report, made if it is not there; other files in it stay.
         name: how to call the model.
         decisions: how to decide; by default as the model does.
+        limit: score a random sample of so many documents, the same one every time.
         command: the command that does this, for the record.
         resamples: of the documents, for confidence intervals and comparisons.
         seed: chooses the resamples. Only reports with the same resamples can be compared.
@@ -73,7 +75,7 @@ def report(
     output = Path(output)
     check_report(output)
     collected = Collector(decisions or classifier.decisions, resamples=resamples, seed=seed)
-    for documents, probabilities, gold in scored_windows(classifier, folder.documents(split), progress=progress):
+    for documents, probabilities, gold in scored_windows(classifier, sampled(folder, split, limit), progress=progress):
         collected.update([document.text for document in documents], probabilities, gold)
     content = report_content(
         collected,

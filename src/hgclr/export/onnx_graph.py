@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -17,7 +18,9 @@ FLOAT = onnx_ir.DataType.FLOAT
 # CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
 # not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
 LARGEST_FACTOR = 63
-LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing
+LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing, and of what weights are multiplied with
+ZERO = np.uint8(128)
+"""What stands for 0 in what weights are multiplied with: CPUs multiply unsigned with signed."""
 TABLE = 2**20
 """Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
 
@@ -188,7 +191,7 @@ class _Quantiser:
     def __init__(self, graph: onnx_ir.Graph) -> None:
         self.graph = graph
         self.weights: dict[tuple[onnx_ir.Value, int], tuple[onnx_ir.Value, onnx_ir.Value]] = {}
-        self.activations: dict[onnx_ir.Value, Sequence[onnx_ir.Value]] = {}
+        self.activations: dict[onnx_ir.Value, tuple[onnx_ir.Value, onnx_ir.Value]] = {}
 
     def product(self, node: onnx_ir.Node, matrix: NDArray[np.float32]) -> onnx_ir.Value:
         """Put an integer product in the place of ``X W``."""
@@ -196,14 +199,28 @@ class _Quantiser:
         if factor is None or weight is None:
             raise ValueError("a product of nothing")
         if factor not in self.activations:
-            self.activations[factor] = self.insert(node, "DynamicQuantizeLinear", [factor], outputs=3)
-        integers, scale, zero = self.activations[factor]
+            self.activations[factor] = self.round_rows(node, factor)
+        integers, steps = self.activations[factor]
         quantised, scales = self.store(weight, matrix, axis=0, largest=LARGEST_FACTOR)
-        (product,) = self.insert(node, "MatMulInteger", [integers, quantised, zero])
-        (product,) = self.insert(node, "Cast", [product], to=FLOAT)
-        (scales,) = self.insert(node, "Mul", [scale, scales])
-        (product,) = self.insert(node, "Mul", [product, scales])
-        return product
+        product = self.insert(node, "MatMulInteger", [integers, quantised, self.constant("zero", ZERO)])
+        product = self.insert(node, "Cast", [product], to=FLOAT)
+        product = self.insert(node, "Mul", [product, scales])
+        return self.insert(node, "Mul", [product, steps])
+
+    def round_rows(self, node: onnx_ir.Node, factor: onnx_ir.Value) -> tuple[onnx_ir.Value, onnx_ir.Value]:
+        """Return a factor in uint8 around :data:`ZERO` and the step of each of its rows.
+
+        A row is a token. With one step for the whole tensor, as DynamicQuantizeLinear has it, the largest number among
+        all tokens of a batch, padding included, would decide how finely each of them is rounded: a text would be given
+        other probabilities beside other texts.
+        """
+        size = self.insert(node, "Abs", [factor])
+        largest = self.insert(node, "ReduceMax", [size, self.constant("last_axis", np.array([-1]))], keepdims=1)
+        step = self.insert(node, "Mul", [largest, self.constant("one_step", np.float32(1 / LARGEST_ENTRY))])
+        step = self.insert(node, "Max", [step, self.constant("least_step", np.finfo(np.float32).tiny)])  # of zeros
+        scaled = self.insert(node, "Div", [factor, step])
+        ones = self.constant("ones", np.float32(1))
+        return self.insert(node, "QuantizeLinear", [scaled, ones, self.constant("zero", ZERO)]), step
 
     def look_up(self, node: onnx_ir.Node, matrix: NDArray[np.float32]) -> onnx_ir.Value:
         """Put the look-up of integers and of their scales in the place of that of a row."""
@@ -211,11 +228,10 @@ class _Quantiser:
         if table is None:
             raise ValueError("a look-up in nothing")
         quantised, scales = self.store(table, matrix, axis=1, largest=LARGEST_ENTRY)
-        (row,) = self.insert(node, "Gather", [quantised, rows], axis=0)
-        (row,) = self.insert(node, "Cast", [row], to=FLOAT)
-        (scale,) = self.insert(node, "Gather", [scales, rows], axis=0)
-        (row,) = self.insert(node, "Mul", [row, scale])
-        return row
+        row = self.insert(node, "Gather", [quantised, rows], axis=0)
+        row = self.insert(node, "Cast", [row], to=FLOAT)
+        scale = self.insert(node, "Gather", [scales, rows], axis=0)
+        return self.insert(node, "Mul", [row, scale])
 
     def store(
         self, weight: onnx_ir.Value, matrix: NDArray[np.float32], *, axis: int, largest: int
@@ -231,17 +247,15 @@ class _Quantiser:
             )
         return self.weights[weight, axis]
 
+    def constant(self, name: str, value: Any) -> onnx_ir.Value:
+        return add_constant(self.graph, f"int8_{name}", np.asarray(value))
+
     def insert(
-        self,
-        before: onnx_ir.Node,
-        kind: str,
-        inputs: Sequence[onnx_ir.Value | None],
-        outputs: int = 1,
-        **attributes: int,
-    ) -> Sequence[onnx_ir.Value]:
-        node = onnx_ir.node(kind, inputs, attributes, num_outputs=outputs)
+        self, before: onnx_ir.Node, kind: str, inputs: Sequence[onnx_ir.Value | None], **attributes: int
+    ) -> onnx_ir.Value:
+        node = onnx_ir.node(kind, inputs, attributes)
         self.graph.insert_before(before, node)
-        return node.outputs
+        return node.outputs[0]
 
 
 def _is_look_up(node: onnx_ir.Node) -> bool:

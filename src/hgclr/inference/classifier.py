@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
+from hgclr.data.rows import is_blank
 from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
 
 __all__ = [
+    "BLANK",
     "HierarchicalClassifier",
     "PredictedLabel",
     "Prediction",
@@ -60,15 +62,23 @@ class Prediction:
     Args:
         labels: what is predicted.
         abstained: what the decoding rule would give and is less probable than ``abstain_below``.
+        note: why no label could be given, where the text is the reason.
     """
 
     labels: tuple[PredictedLabel, ...]
     abstained: tuple[PredictedLabel, ...] = ()
+    note: str | None = None
 
-    def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """Return ``predictions`` and, where there are any, ``abstained`` labels in plain Python types."""
-        fields = {"predictions": [label.to_json() for label in self.labels]}
-        return fields | ({"abstained": [label.to_json() for label in self.abstained]} if self.abstained else {})
+    def to_json(self) -> dict[str, Any]:
+        """Return ``predictions`` and, where there are any, ``abstained`` and ``note``, in plain Python types."""
+        fields: dict[str, Any] = {"predictions": [label.to_json() for label in self.labels]}
+        if self.abstained:
+            fields["abstained"] = [label.to_json() for label in self.abstained]
+        return fields if self.note is None else fields | {"note": self.note}
+
+
+BLANK = Prediction((), note="the text is empty or blank")
+"""What every text without a character that can be seen is given; see :func:`hgclr.data.rows.is_blank`."""
 
 
 class PredictionMaker:
@@ -133,8 +143,9 @@ class HierarchicalClassifier:
 
     Example:
         >>> classifier = HierarchicalClassifier.from_pretrained("runs/first/model")  # doctest: +SKIP
-        >>> for label in classifier.predict(["a broken wrist"])[0].labels:  # doctest: +SKIP
+        >>> for label in classifier.predict("a broken wrist").labels:  # doctest: +SKIP
         ...     print(label.path, label.probability)
+        >>> fracture, fever = classifier.predict(["a broken wrist", "a high fever"])  # doctest: +SKIP
 
     Args:
         backend: computes logits.
@@ -249,20 +260,28 @@ class HierarchicalClassifier:
             hub.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
         return str(address)
 
+    @overload  # a text is a sequence of texts, too
+    def predict(self, texts: str, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def predict(self, texts: Sequence[str], **options: Any) -> list[Prediction]: ...
+
     def predict(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         *,
         decisions: Decisions | None = None,
         threshold: float | None = None,
         decode: Rule | None = None,
         paths: int | None = None,
         abstain_below: float | None = None,
-    ) -> list[Prediction]:
-        """Return the labels of each text. What is left out is as the model's ``decisions.json`` says.
+    ) -> Prediction | list[Prediction]:
+        """Return the labels of one text, or a list with those of each. What is left out is as ``decisions.json`` says.
+
+        An empty or blank text is given no label; ``Prediction.note`` says so.
 
         Args:
-            texts: any number of texts.
+            texts: one text, or any number of them.
             decisions: how to decide, in the place of the model's own decisions.
             threshold: probability above which a label is given.
             decode: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
@@ -274,33 +293,44 @@ class HierarchicalClassifier:
         decisions = (decisions or self.decisions).changed(
             rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below
         )
-        return list(self.stream(texts, decisions))
+        predictions = list(self.stream(texts, decisions))
+        return predictions[0] if isinstance(texts, str) else predictions
 
     def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
         """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
         decisions = decisions or self.decisions
-        for probabilities in self.probabilities(texts):
-            decided = decisions.decide(probabilities)
-            yield from map(self._make, decided.probabilities, decided.predicted, decided.abstained)
+        for window in windows(_several(texts), self.window):
+            decided = decisions.decide(self.predict_proba(window))
+            rows = zip(window, decided.probabilities, decided.predicted, decided.abstained, strict=True)
+            for text, probabilities, predicted, abstained in rows:
+                yield BLANK if is_blank(text) else self._make(probabilities, predicted, abstained)
 
-    def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the probability of every label for every text, (N, K), labels in the taxonomy's order."""
+    def predict_proba(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """Return the probability of every label for one text, (K,), or for each of several, (N, K).
+
+        Labels are in the taxonomy's order. For an empty or blank text all are 0.
+        """
         blocks = list(self.probabilities(texts))
+        if isinstance(texts, str):
+            return blocks[0][0]
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.taxonomy)), dtype=np.float32)
 
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities, (n, K), for consecutive windows of the texts, calibrated if the model is."""
-        for logits in self.logits(texts):
-            yield self.decisions.probabilities(logits)
+        for window in windows(_several(texts), self.window):
+            (logits,) = self.logits(window)
+            probabilities = self.decisions.probabilities(logits)
+            probabilities[[row for row, text in enumerate(window) if is_blank(text)]] = 0
+            yield probabilities
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield logits, (n, K), for consecutive windows of the texts.
+        """Yield logits, (n, K), for consecutive windows of the texts, whatever is in them.
 
         The texts are taken in the caller's thread, because what reads them may belong to it (a database cursor does),
         and a window only when it is asked for. Within a window tokenising overlaps with computing: the number of
         characters tells well enough which texts belong together, so that they can be tokenised piece by piece.
         """
-        for window in windows(texts, self.window):
+        for window in windows(_several(texts), self.window):
             for text in window:
                 check_text(text)
             order = longest_first([len(text) for text in window])
@@ -341,6 +371,11 @@ def _not_computed(error: BaseException) -> InputError:
         remedy="its configuration, tokenizer and weights may not belong together, or there is too little memory;"
         " copy the model again",
     )
+
+
+def _several(texts: Iterable[str]) -> Iterable[str]:
+    """Return one text as several: to iterate over it would give its characters."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 def check_text(text: object) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder
+from hgclr.data.folder import DataFolder, Document
 from hgclr.data.tokens import sample_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Outputs
@@ -17,7 +17,7 @@ from hgclr.inference.backends import windows
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.metrics.scores import MultiLabelScores
 
-__all__ = ["evaluate", "outputs_of", "read_outputs", "scored_windows"]
+__all__ = ["evaluate", "outputs_of", "read_outputs", "sampled", "scored_windows"]
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def evaluate(
     split: str,
     *,
     decisions: Decisions | None = None,
+    limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MultiLabelScores:
     """Return the scores of a classifier, counted window by window.
@@ -80,13 +81,28 @@ def evaluate(
         folder: the documents, read with the classifier's own label tree.
         split: which of its splits.
         decisions: how to decide; the classifier's own by default. What is left out for doubt counts as not predicted.
+        limit: score a random sample of so many documents, the same one every time.
         progress: called with the number of documents scored since the last call.
     """
     decisions = decisions or classifier.decisions
     scores = MultiLabelScores(classifier.taxonomy)
-    for _, probabilities, gold in scored_windows(classifier, folder.documents(split), progress=progress):
+    for _, probabilities, gold in scored_windows(classifier, sampled(folder, split, limit), progress=progress):
         scores.update(decisions.decide(probabilities).predicted, gold)
     return scores
+
+
+def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:
+    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them.
+
+    Raises:
+        InputError: if there is no such split or no document in it.
+    """
+    if limit is None:
+        return folder.documents(split)
+    count = sum(1 for _ in folder.documents(split))
+    if count > limit:
+        logger.warning("%d of the %d documents of %s are looked at, a random sample", limit, count, split)
+    return sample_documents(folder, split, (limit, seed))
 
 
 def read_outputs(
@@ -112,10 +128,7 @@ def read_outputs(
         InputError: if there is no such split or no document in it.
     """
     most = max(1, entries // len(classifier.taxonomy))
-    count = sum(1 for _ in folder.documents(split))
-    if count > most:
-        logger.warning("%d of the %d documents of %s are looked at, a random sample", most, count, split)
-    return outputs_of(classifier, sample_documents(folder, split, (most, seed)), progress=progress)
+    return outputs_of(classifier, sampled(folder, split, most, seed), progress=progress)
 
 
 def outputs_of(

@@ -124,7 +124,7 @@ class Experiment:
     encoder: str
     output: Path
     preset: str = "default"
-    corpus: str = "wos"
+    corpus: str | None = None
     recipe: str | None = None
     precision: str = "fp32"
     budget: Budget | None = None

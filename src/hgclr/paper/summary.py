@@ -84,7 +84,7 @@ class Summary:
     title: str
     setting: str
     split: str
-    corpus: str
+    corpus: str | None
     base: str
     seeds: list[int]
     lines: list[TableLine]
@@ -170,7 +170,7 @@ def _line(
     row: SystemRow,
     base: SystemRow | None,
     split: str,
-    corpus: str,
+    corpus: str | None,
     all_runs: Mapping[str, Runs],
     *,
     refused: dict[int, str],
@@ -278,7 +278,7 @@ def _setting(table: Table, experiment: Experiment, lines: Sequence[TableLine], s
 def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], base: SystemRow) -> list[str]:
     """Return what the figures mean, and what went otherwise than planned."""
     notes = list(table.notes)
-    if any(line.paper for line in lines):
+    if experiment.corpus is not None and any(line.paper for line in lines):
         notes.append(
             f"The paper's figures: {CORPORA[experiment.corpus]}, all documents, bert-base-uncased, one seed. Where "
             f"data, encoder or budget are others, the difference from them means little; the gains over {base.title}, "

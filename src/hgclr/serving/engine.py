@@ -13,11 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hgclr.data.rows import is_blank
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction
 from hgclr.inference.backends import pad
-from hgclr.inference.classifier import PredictionMaker, check_text
+from hgclr.inference.classifier import BLANK, PredictionMaker, check_text
 from hgclr.serving.batch_queue import BatchQueue, PendingRequest, PendingText
 from hgclr.serving.metrics import Metrics
 from hgclr.serving.settings import Settings
@@ -127,12 +128,20 @@ class Engine:
             QueueFullError: if there is no room for all of them; nothing has been done for any then.
         """
         request: PendingRequest[Answer] = PendingRequest(decisions, len(texts), probabilities)
-        faults = [fault_of(text) for text in texts]
-        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if faults[place] is None])
-        for place, fault in enumerate(faults):
-            if fault is not None:
-                request.deliver(place, Failure("invalid", fault))
+        known = {place: answer for place, text in enumerate(texts) if (answer := self._at_once(text, probabilities))}
+        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in known])
+        for place, answer in known.items():
+            request.deliver(place, answer)
         return request
+
+    def _at_once(self, text: str, probabilities: bool) -> Answer | None:
+        """Return the answer to a text that the model need not see."""
+        if (fault := fault_of(text)) is not None:
+            return Failure("invalid", fault)
+        if not is_blank(text):
+            return None
+        labels = len(self._classifier.taxonomy)
+        return LabelledText(BLANK, False, np.zeros(labels, dtype=np.float32) if probabilities else None)
 
     def drop(self, request: PendingRequest[Answer], reason: Reason) -> None:
         """Do nothing more for a request."""
@@ -154,7 +163,7 @@ class Engine:
             self._queue.put_tokenised(entries)
 
     def _compute(self) -> None:
-        self._classifier.predict(["", "a few words to warm up with", "a long text " * self.max_length])
+        self._classifier.predict(["a", "a few words to warm up with", "a long text " * self.max_length])
         self.warm.set()
         while batch := self._queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()

@@ -234,6 +234,7 @@ class TextAnswer(BaseModel):
     labels: list[LabelAnswer]
     abstained: list[LabelAnswer] = Field(description="What the rule would give and is not probable enough.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
+    note: str = Field(default="", description="Why there is no label, where the text is empty or blank.")
     probabilities: dict[str, Share] = Field(default={}, description="By label id, if asked for.")
 
 

@@ -186,11 +186,13 @@ def _predictions(service: Service, answers: Sequence[Answer], request: Request, 
 def _text_answer(service: Service, answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Failure):
         return error_of(answer.kind, answer.message)
-    fields = {
+    fields: dict[str, Any] = {
         "labels": [_label(label) for label in answer.prediction.labels],
         "abstained": [_label(label) for label in answer.prediction.abstained],
         "truncated": answer.truncated,
     }
+    if answer.prediction.note is not None:
+        fields["note"] = answer.prediction.note
     if answer.probabilities is not None:
         values = answer.probabilities.round(DIGITS).astype(float).round(DIGITS).tolist()
         fields["probabilities"] = dict(zip(service.classifier.taxonomy.ids, values, strict=True))

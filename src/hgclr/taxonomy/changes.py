@@ -14,9 +14,9 @@ from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.json_files import parse_json
 from hgclr.taxonomy.tree import Taxonomy
 
-__all__ = ["Pair", "TreeChanges", "compare", "read_changes", "write_changes"]
+__all__ = ["Pair", "TreeChanges", "branches", "compare", "read_changes", "write_changes"]
 
-LISTED = 10
+LISTED = 3
 """How many labels of a kind a summary names."""
 HEADER = "old\tnew"
 REMEDY = f'begin with the line {HEADER.replace(chr(9), "<TAB>")}, or write JSON: {{"old id": ["new id"]}}'
@@ -65,19 +65,39 @@ class TreeChanges:
         return len(self.kept) < max(len(self.old), len(self.new))
 
     def summary(self) -> str:
-        """Return one line: how many labels of each kind, and the first of those that are not as they were."""
+        """Return one line: how many labels of each kind, and the first of those that are not as they were.
+
+        Of a branch that changed as a whole, its topmost label stands for all.
+        """
         old, new = self.old.ids, self.new.ids
-        kinds = {
-            "renamed": [_arrow([old[pair.old]], [new[pair.new]]) for pair in self.renamed],
-            "moved": [new[pair.new] for pair in self.moved],
-            "merged": [_arrow([old[label] for label in labels], [new[label]]) for labels, label in self.merged],
-            "split": [_arrow([old[label]], [new[label] for label in labels]) for label, labels in self.split],
-            "new": [new[label] for label in self.added],
-            "removed": [old[label] for label in self.removed],
-        }
+        kinds = [
+            ("renamed", self.renamed, [_arrow([old[one]], [new[other]]) for (one, other), _ in self.renamed_heads]),
+            ("moved", self.moved, [new[pair.new] for pair in self.moved]),
+            ("merged", self.merged, [_arrow([old[one] for one in labels], [new[it]]) for labels, it in self.merged]),
+            ("split", self.split, [_arrow([old[it]], [new[one] for one in labels]) for it, labels in self.split]),
+            ("new", self.added, [new[label] for label, _ in branches(self.new, self.added)]),
+            ("removed", self.removed, [old[label] for label, _ in branches(self.old, self.removed)]),
+        ]
         parts = [f"{len(self.kept):,} labels kept as they were"]
-        parts += [f"{len(labels):,} {kind}: {_listed(labels)}" for kind, labels in kinds.items() if labels]
+        parts += [f"{len(changed):,} {kind}: {_listed(shown)}" for kind, changed, shown in kinds if changed]
         return "; ".join(parts)
+
+    @property
+    def renamed_heads(self) -> list[tuple[Pair, int]]:
+        """The renamed labels, each with how many below it have only another id because it has."""
+        pairs = {pair.new: pair for pair in self.renamed}
+        following = {
+            pair.new
+            for pair in self.renamed
+            if self.old.names[pair.old] == self.new.names[pair.new]
+            and pairs.get(above := int(self.new.parents[pair.new])) == (int(self.old.parents[pair.old]), above)
+        }
+        heads = {label: 0 for label in pairs if label not in following}
+        for label in following:
+            while label in following:
+                label = int(self.new.parents[label])
+            heads[label] += 1
+        return [(pairs[label], below) for label, below in heads.items()]
 
     def to_json(self) -> dict[str, object]:
         """Return all changes by ids and names, in plain Python types."""
@@ -100,11 +120,23 @@ class TreeChanges:
         }
 
 
+def branches(tree: Taxonomy, labels: Iterable[int]) -> list[tuple[int, int]]:
+    """Return those of some labels whose parent is not among them, each with how many of them are below it."""
+    inside = set(labels)
+    heads = {label: 0 for label in sorted(inside) if int(tree.parents[label]) not in inside}
+    for label in inside - heads.keys():
+        while label not in heads:
+            label = int(tree.parents[label])
+        heads[label] += 1
+    return list(heads.items())
+
+
 def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] | None = None) -> TreeChanges:
     """Find out which label of one tree is which of another.
 
     A label that ``mapping`` names became what stands there, and nothing else. Any other is the label of the same id in
-    the new tree or, if there is none, the one of the same path of names, unless that comes from another label already.
+    the new tree or, if there is none, the one of the same path of names, or else of the same name below what its parent
+    became, unless that comes from another label already.
 
     Args:
         old: the tree as it was.
@@ -170,7 +202,25 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
         for label in left:
             if (same := by_path.get(old.path_names(label))) is not None:
                 targets[label] = [same]
+        _follow_parents(old, new, targets, left)
     return targets
+
+
+def _follow_parents(old: Taxonomy, new: Taxonomy, targets: list[list[int]], left: Iterable[int]) -> None:
+    """Give labels that are left the label of the same name below what their parent became, from the top down."""
+    taken = {target for became in targets for target in became}
+    free: dict[int, dict[str, list[int]]] = {}  # by new parent and name
+    for label in sorted(left, key=old.depths.__getitem__):
+        above = targets[int(old.parents[label])] if old.parents[label] >= 0 else []
+        if targets[label] or len(above) != 1:
+            continue
+        if above[0] not in free:
+            family = free[above[0]] = {}
+            for child in new.children(above[0]).tolist():
+                if child not in taken:
+                    family.setdefault(new.names[child], []).append(child)
+        if len(same := free[above[0]].get(old.names[label], [])) == 1:
+            targets[label] = [same.pop()]
 
 
 def _same_place(old: Taxonomy, new: Taxonomy, sources: Sequence[Sequence[int]], pair: Pair) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from hgclr.taxonomy.changes import Pair, TreeChanges
+from hgclr.taxonomy.tree import Taxonomy
 
 __all__ = ["Suggestions", "suggest"]
 
@@ -23,12 +24,14 @@ class Suggestions:
     """Removed and added labels that perhaps belong together, as indices into the old and the new tree.
 
     Args:
-        renamed: a removed label and an added one.
+        renamed: a removed label and an added one. Labels below it that have kept their names go with it.
+        below: how many these are, for each of the renamed.
         merged: several removed labels and an added one.
         split: a removed label and several added ones.
     """
 
     renamed: tuple[Pair, ...]
+    below: tuple[int, ...]
     merged: tuple[tuple[tuple[int, ...], int], ...]
     split: tuple[tuple[int, tuple[int, ...]], ...]
 
@@ -51,7 +54,10 @@ class Suggestions:
         """Return the suggestions by ids, in plain Python types."""
         old, new = changes.old.ids, changes.new.ids
         return {
-            "renamed": [{"old": old[pair.old], "new": new[pair.new]} for pair in self.renamed],
+            "renamed": [
+                {"old": old[pair.old], "new": new[pair.new], "below": below}
+                for pair, below in zip(self.renamed, self.below, strict=True)
+            ],
             "merged": [{"old": [old[label] for label in labels], "new": new[one]} for labels, one in self.merged],
             "split": [{"old": old[one], "new": [new[label] for label in labels]} for one, labels in self.split],
         }
@@ -62,12 +68,12 @@ def suggest(changes: TreeChanges) -> Suggestions:
 
     From the top down, below parents that are the same or perhaps the same, in this order:
 
-    - renamed: the same name, or the same children;
+    - renamed: the same name, the same children, or mostly the same names of children;
     - merged: all words of two or more removed names are in an added one; split: the other way round;
     - renamed: names that are much alike, or all words of one name in the other.
 
     Last, wherever they are: renamed, where one removed and one added label alone have a name. What could be meant in
-    several ways is left out.
+    several ways is left out. A renamed label with all below it is one suggestion.
     """
     return _Search(changes).run()
 
@@ -83,6 +89,7 @@ class _Search:
         self.renamed: dict[int, int] = {}  # new to old
         self.merged: list[tuple[tuple[int, ...], int]] = []
         self.split: list[tuple[int, tuple[int, ...]]] = []
+        self.child_names: dict[tuple[bool, int], Counter[str]] = {}
 
     def run(self) -> Suggestions:
         """Search level by level, then everywhere."""
@@ -92,11 +99,20 @@ class _Search:
             for parent in families:
                 self.among(list(self._removed_below(parent)), self._free(new.children(parent).tolist(), self.added))
         self._rename_same_names(self.removed, self.added)
-        return Suggestions(
-            tuple(sorted(Pair(before, after) for after, before in self.renamed.items())),
-            tuple(self.merged),
-            tuple(self.split),
-        )
+        below = Counter(self._head(after) for after in self.renamed)
+        heads = sorted(Pair(self.renamed[after], after) for after in below)
+        followers = tuple(below[pair.new] - 1 for pair in heads)
+        return Suggestions(tuple(heads), followers, tuple(self.merged), tuple(self.split))
+
+    def _head(self, label: int) -> int:
+        """Return the added label whose renaming explains that of another, which may be that one itself."""
+        old, new = self.changes.old, self.changes.new
+        while (origin := self.renamed.get(parent := int(new.parents[label]))) is not None:
+            before, name = self.renamed[label], new.names[label]
+            if int(old.parents[before]) != origin or name != old.names[before]:
+                break  # no more than `compare` sees by itself
+            label = parent
+        return label
 
     def among(self, removed: list[int], added: list[int]) -> None:
         """Search among the children of one parent."""
@@ -105,6 +121,7 @@ class _Search:
         if len(removed) * len(added) > COMPARED:
             return
         self._rename(removed, added, self._same_children)
+        self._rename(removed, added, self._children_of_the_same_names)
         for label in self._free(added, self.added):
             parts = [
                 one for one in self._free(removed, self.removed) if _is_part(self.old_words[one], self.new_words[label])
@@ -162,9 +179,21 @@ class _Search:
         below = {target for child in self.changes.old.children(one).tolist() for target in self.changes.targets[child]}
         return bool(below) and below == set(self.changes.new.children(other).tolist())
 
+    def _children_of_the_same_names(self, one: int, other: int) -> bool:
+        """Tell whether at least two, and half of all, names of children are those of both."""
+        first, second = self._child_names(self.changes.old, one), self._child_names(self.changes.new, other)
+        common = first.keys() & second.keys()
+        return len(common) > 1 and 2 * len(common) >= len(first.keys() | second.keys())
+
     def _contained(self, one: int, other: int) -> bool:
         first, second = self.old_words[one], self.new_words[other]
         return _is_part(first, second) or _is_part(second, first)
+
+    def _child_names(self, tree: Taxonomy, label: int) -> Counter[str]:
+        key = tree is self.changes.old, label
+        if key not in self.child_names:
+            self.child_names[key] = Counter(tree.names[child] for child in tree.children(label).tolist())
+        return self.child_names[key]
 
     @staticmethod
     def _free(labels: Iterable[int], among: set[int]) -> list[int]:

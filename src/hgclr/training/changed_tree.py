@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -17,13 +18,15 @@ from hgclr.models.changed_tree import carry_over
 from hgclr.nn.gathering import rank
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
-from hgclr.taxonomy.suggestions import suggest
+from hgclr.taxonomy.suggestions import Suggestions, suggest
 from hgclr.training.settings import RunConfig
 
 __all__ = ["changed_model", "survey"]
 
 logger = logging.getLogger(__name__)
 
+LISTED = 5
+"""Suggestions that the log names."""
 SURVEYED = 128
 """Training documents that a model reads to set the biases of new labels."""
 
@@ -51,9 +54,11 @@ def changed_model(
     changes = compare(old, tree, None if file is None else read_changes(file, old, tree))
     rates, texts = survey(documents, len(tree), run.training.seed)
     carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
-    _log(changes)
+    perhaps = suggest(changes)
+    record = run.output / "label-changes.json"
     if rank() == 0:
-        write_json(run.output / "label-changes.json", changes.to_json())
+        write_json(record, changes.to_json() | {"perhaps": perhaps.to_json(changes)})
+    _log(changes, perhaps, record)
     return carried
 
 
@@ -77,16 +82,22 @@ def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tenso
     return (counts + 0.5) / (number + 1), texts
 
 
-def _log(changes: TreeChanges) -> None:
-    """Say what became of the labels: a line in all, and one for each that starts anew."""
+def _log(changes: TreeChanges, perhaps: Suggestions, record: Path) -> None:
+    """Say what became of the labels: a line in all, one for each that starts anew, and where the rest stands."""
     if not changes:
         logger.info("the data has the model's label tree in another order")
         return
-    logger.warning("the label tree is not the one of the model: %s", changes.summary())
+    logger.warning("the label tree is not the one of the model: %s (%s has all)", changes.summary(), record)
     for label in changes.added:
         parent = int(changes.new.parents[label])
         place = "at the top" if parent < 0 else f"under {changes.new.ids[parent]!r}"
         logger.info("%r is new %s", changes.new.ids[label], place)
-    if perhaps := suggest(changes).mapping(changes):
-        listed = "; ".join(f"{before} → {' + '.join(after)}" for before, after in perhaps.items())
-        logger.warning("perhaps the same labels, which start anew unless model.label_changes says so: %s", listed)
+    if mapping := perhaps.mapping(changes):
+        listed = [f"{before} → {' + '.join(after)}" for before, after in mapping.items()]
+        more = f" and {len(listed) - LISTED:,} more" if len(listed) > LISTED else ""
+        logger.warning(
+            "perhaps the same labels, which start anew unless model.label_changes says so: %s%s;"
+            " hgclr taxonomy diff --suggestions FILE writes that file",
+            "; ".join(listed[:LISTED]),
+            more,
+        )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hgclr.errors import InputError
+from hgclr.files import check_output as check_folder
 from hgclr.files import read_json
 from hgclr.provenance import first_difference
 from hgclr.training.settings import RunConfig
@@ -40,7 +41,8 @@ def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
 
 
 def check_output(run: RunConfig) -> None:
-    """Refuse an output folder that holds a run; say how far that has come."""
+    """Refuse an output folder that cannot be written, or that holds a run; say how far that has come."""
+    check_folder(run.output)
     state = state_of(run.output)
     if state == "finished":
         raise InputError(

@@ -59,6 +59,7 @@ def tune(
     trials: int | None = None,
     seeds: Sequence[int] | None = None,
     metric: Metric = "macro_f1",
+    whole: RunConfig | None = None,
     watch: Watcher | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
@@ -80,6 +81,7 @@ def tune(
         trials: how many trials in all, those of earlier calls included; by default a grid's size.
         seeds: train every trial with each of these; by default the seed of ``run``.
         metric: the dev score to raise.
+        whole: what ``best.yaml`` is made from, where the trials have cut data or epochs; by default ``run``.
         watch: called before each run, returns what looks on; not on Ray.
         engine: ``local`` trains here, one trial after the other, ``ray`` on a cluster, several at a time; see
             :func:`~hgclr.tuning.on_ray.run_on_ray`.
@@ -113,22 +115,22 @@ def tune(
                 partial(next_trial, study, search, total),
                 workers=workers,
                 address=ray_address,
-                on_end=lambda: _write_results(study, run, about),
+                on_end=lambda: _write_results(study, run, whole or run, about),
             )
         while (trial := next_trial(study, search, total)) is not None:
             runner.run(trial)
-            _write_results(study, run, about)
+            _write_results(study, run, whole or run, about)
         best = ranked(study)
         if not best:
             reasons = {trial.user_attrs.get("reason", "given up") for trial in study.get_trials(deepcopy=False)}
             raise HGCLRError(f"no trial of {total} was trained to its end: {'; '.join(sorted(reasons))}")
-        files = _write_results(study, run, about)
+        files = _write_results(study, run, whole or run, about)
         plots, notes = draw_plots(study, search, metric, run.output)
         unscored = len(study.get_trials(deepcopy=False)) - len(best)
     return TuningResult(best, unscored, run.output / "best.yaml", [*files, *plots], notes)
 
 
-def _write_results(study: Study, run: RunConfig, about: Mapping[str, Any]) -> list[Path]:
+def _write_results(study: Study, run: RunConfig, whole: RunConfig, about: Mapping[str, Any]) -> list[Path]:
     """Write ``trials.csv``, ``tuning.json`` and, once a trial was scored, ``best.yaml`` into ``run.output``."""
     entries = [_entry(trial) for trial in study.get_trials(deepcopy=False)]
     table = io.StringIO()
@@ -148,14 +150,14 @@ def _write_results(study: Study, run: RunConfig, about: Mapping[str, Any]) -> li
     }
     files = {"trials.csv": table.getvalue(), "tuning.json": json.dumps(portable(report), indent=2) + "\n"}
     if best is not None:
-        files["best.yaml"] = _best_config(best, run, about, len(entries))
+        files["best.yaml"] = _best_config(best, run, whole, about, len(entries))
     return write_files(run.output, {name: text.encode() for name, text in files.items()})
 
 
-def _best_config(best: FrozenTrial, run: RunConfig, about: Mapping[str, Any], trials: int) -> str:
+def _best_config(best: FrozenTrial, run: RunConfig, whole: RunConfig, about: Mapping[str, Any], trials: int) -> str:
     """Return the YAML of a run with the best settings, which trains into the folder ``best``."""
     seeds = about["seeds"]
-    settings = with_parameters(run, best.params, output=run.output / "best", seed=seeds[0])
+    settings = with_parameters(whole, best.params, output=run.output / "best", seed=seeds[0])
     score = f"dev {METRICS[about['metric']]} {100 * (best.value or 0.0):.2f}"
     over = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of the seeds {', '.join(map(str, seeds))}"
     tree = yaml.safe_dump(settings.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)

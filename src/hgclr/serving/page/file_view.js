@@ -169,9 +169,10 @@ export class FileView {
   columns() {
     const answer = (row) => this.answers[row];
     const error = ["error", (row) => answer(row)?.error?.message];
+    const note = ["note", (row) => answer(row)?.note];
     if (this.table.kind === "jsonl") {
       const abstained = (row) => (answer(row)?.abstained?.length ? answer(row).abstained : undefined);
-      return [["predictions", (row) => answer(row)?.labels], ["abstained", abstained], error];
+      return [["predictions", (row) => answer(row)?.labels], ["abstained", abstained], note, error];
     }
     const join = (row, part, say) => answer(row)?.[part]?.map(say).join(";");
     const path = (label) => label.path.join(" > ");
@@ -180,7 +181,7 @@ export class FileView {
       ["paths", (row) => answer(row)?.labels && deepest(answer(row).labels).map(path).join(";")],
       ["probabilities", (row) => join(row, "labels", (label) => label.probability)],
       ["abstained", (row) => join(row, "abstained", (label) => label.id)],
-      error,
+      ["error", (row) => error[1](row) ?? note[1](row)],
     ];
   }
 
@@ -197,7 +198,7 @@ export class FileView {
     const answer = this.answers[row];
     const cell = element("td", { class: answer?.error ? "problem" : null });
     if (answer?.error) cell.append(answer.error.message);
-    else if (answer && !answer.labels.length) cell.append(element("span", { class: "quiet" }, "none"));
+    else if (answer && !answer.labels.length) cell.append(element("span", { class: "quiet" }, answer.note ?? "none"));
     for (const label of deepest(answer?.labels ?? [])) {
       const above = label.path.slice(0, -1).map((name) => `${name} › `).join("");
       cell.append(

@@ -91,9 +91,10 @@ export class TextView {
     this.shown(result, question.text);
   }
 
-  summarise({ labels, abstained = [] }) {
+  summarise({ labels, abstained = [], note }) {
     const ends = deepest(labels);
-    const none = abstained.length ? "No label is sure enough" : "No label is probable enough. The nearest are:";
+    const unsure = abstained.length ? "No label is sure enough" : "No label is probable enough. The nearest are:";
+    const none = note ? `No label: ${note}` : unsure;
     const some = labels.length ? `${count(labels.length, "label")} on ${count(ends.length, "path")}` : none;
     const words = abstained.length ? `${some}, ${abstained.length} abstained` : some;
     byId("summary").textContent = words;
