@@ -3,10 +3,11 @@
 #   docker run --publish 127.0.0.1:8000:8000 --volume ./my-int8:/model:ro hgclr
 FROM python:3.11-slim AS build
 WORKDIR /build
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY src src
 RUN python -m venv /opt/hgclr \
-    && /opt/hgclr/bin/pip install --no-cache-dir --constraint constraints.txt '.[onnx,serve]'
+    && /opt/hgclr/bin/pip install --no-cache-dir --require-hashes --requirement requirements.lock \
+    && /opt/hgclr/bin/pip install --no-cache-dir --no-deps '.[onnx,serve]'
 
 FROM python:3.11-slim
 RUN useradd --create-home --uid 10001 hgclr

@@ -8,7 +8,7 @@ TEST   := -m pytest --numprocesses 2 --dist worksteal
 DATA   ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-fast test-lowest soak check docs bench format clean
+.PHONY: help quickstart test test-fast test-lowest lock soak check docs bench format clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,11 @@ test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml
 	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/constraints.txt pyproject.toml
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
 	.venv-lowest/bin/python $(TEST) -m "not slow"
+
+lock:  ## what the container installs, by hash, into requirements.lock; after a change of constraints.txt
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet uv
+	.venv-lock/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt --extra onnx --extra serve --output-file requirements.lock pyproject.toml
 
 soak: $(VENV)/.dev  ## ten thousand damaged files of each kind, then the service under mixed load for half an hour
 	HGCLR_FUZZ_CASES=10000 HGCLR_FUZZ_SEED=$$(date +%s) $(BIN)/python -m pytest tests/robustness/test_mutated_files.py
@@ -51,7 +56,7 @@ format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the virtual environment, the site and caches
-	rm -rf $(VENV) .venv-lowest site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest .venv-lock site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -41,6 +41,17 @@ def test_the_extras_and_variables_exist() -> None:
     assert set(re.findall(r"(HGCLR_\w+)=", DOCKERFILE)) <= known
 
 
+def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> None:
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split())
+    versions = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pinned.items()}
+    entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text(encoding="utf-8").strip())
+    assert len(entries) > 20
+    for entry in entries:
+        name, version = re.match(r"([\w.-]+)==(\S+)", entry).groups()
+        assert versions[name] == version
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
+
+
 def test_hadolint_has_nothing_to_say() -> None:
     program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
     if program is None:

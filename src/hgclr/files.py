@@ -14,8 +14,9 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from hgclr.errors import InputError
 from hgclr.locks import take
@@ -218,7 +219,7 @@ def check_output(folder: Path) -> None:
         raise InputError(f"cannot be written: {os.strerror(errno.EACCES)}", path=folder)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file to read; a pipe or a device, on which a program may wait for ever, is refused at once.
 
     Raises:

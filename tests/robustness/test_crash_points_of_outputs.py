@@ -94,7 +94,8 @@ def test_a_cache_of_tokens(toy_data: Path, tokenizer, tmp_path: Path) -> None:
         # Nothing is written where the cache is whole, and so nothing is tidied: an empty folder may be left.
         assert not [path for path in place.rglob(".*/**/*") if path.is_file()]
 
-    assert len(survive_every_crash(read, check, tmp_path / "crashes", torn=True)) > 5
+    assert len(survive_every_crash(read, check, tmp_path / "crashes")) > 5
+    assert survive_every_crash(read, check, tmp_path / "torn", torn=True)
 
 
 def test_a_cache_of_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import TaskID
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hgclr.cli.console import progress_bar, standard_error
+from hgclr.cli.console import Console, progress_bar, standard_error
 from hgclr.evaluation.audit_folds import FoldWatch
 from hgclr.training.core import Plan
 

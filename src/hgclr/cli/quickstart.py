@@ -12,9 +12,9 @@ from hgclr.cli.console import quiet_libraries, standard_error
 from hgclr.errors import require_extra
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
+    from hgclr.cli.console import Console
     from hgclr.training import TrainingResult
 
 __all__ = ["quickstart"]

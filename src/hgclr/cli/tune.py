@@ -14,9 +14,9 @@ from hgclr.cli.options import Engine, RayAddress, Settings, engine_options, numb
 from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
+    from hgclr.cli.console import Console
     from hgclr.training import RunConfig
     from hgclr.tuning.search import TuningResult
     from hgclr.tuning.space import Search
