@@ -231,7 +231,13 @@ def _commit() -> tuple[str | None, bool | None]:
         return None, None
     try:
         commit, changes = (
-            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
+            subprocess.run(
+                ["git", "--no-optional-locks", "-C", str(root), *words],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
+            )
             for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         )
     except (OSError, subprocess.SubprocessError):  # no git, no commit yet, or a repository of another user
