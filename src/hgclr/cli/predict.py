@@ -230,8 +230,9 @@ def _read(
 ) -> tuple[Survey, Iterator[Chunk]]:
     """Return what is known of the texts to label, and the texts."""
     from hgclr.bulk.chunks import Survey, line_chunks, read_chunks, survey
-    from hgclr.data.readers import SUFFIXES
+    from hgclr.data.readers import SUFFIXES, limited_lines
     from hgclr.errors import InputError, require_extra
+    from hgclr.files import open_regular
 
     if source is not None and source.name.lower().endswith(SUFFIXES):
         return survey(source, text_column, strict=strict, types=types), read_chunks(source, text_column)
@@ -244,11 +245,11 @@ def _read(
     lines: Iterable[str] | Iterable[bytes] = texts
     if source is not None:
         try:
-            lines = source.open("rb")
+            lines = limited_lines(open_regular(source), source)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=source) from None
     elif not texts:
-        lines = sys.stdin.buffer
+        lines = limited_lines(sys.stdin.buffer, Path("standard input"))
         if sys.stdin.isatty():
             sys.stderr.write("one text a line; end with Ctrl-D\n")
     return Survey([text_column], 0, schema), line_chunks(lines, source or Path("standard input"), text_column)
