@@ -54,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 OTHER = {
-    "training__seed": (3, "training.seed is 2 there and 3 here"),
+    "training__seed": (4, "training.seed is 3 there and 4 here"),
     "training__learning_rate": (1e-3, "training.learning_rate is 0.03 there and 0.001 here"),
     "training__batch_size": (6, "training.batch_size is 12 there and 6 here"),
     "training__epochs": (4, "training.epochs is 3 there and 4 here"),
