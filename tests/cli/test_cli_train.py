@@ -59,7 +59,7 @@ def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) 
     assert resumed.stdout == done.stdout
     other = CliRunner().invoke(app, ["train", str(config), "--resume", "--set", "training.seed=5"])
     assert other.exit_code == 2
-    assert "holds a run with other settings: training.seed is 2 there and 5 here" in other.stderr
+    assert "holds a run with other settings: training.seed is 3 there and 5 here" in other.stderr
     assert other.stderr.count("\n") == 1
 
 
