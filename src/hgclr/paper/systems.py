@@ -199,7 +199,7 @@ class SystemRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its rows, the split it shows, the row that gains are measured from; notes, also on the paper's figures."""
+    """A table: its rows, its split, the row that gains are measured from; notes, also on the paper's figures."""
 
     key: str
     title: str
