@@ -279,6 +279,7 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
     """Return what the figures mean, and what went otherwise than planned."""
     notes = list(table.notes)
     if experiment.corpus is not None and any(line.paper for line in lines):
+        notes += table.figure_notes
         notes.append(
             f"The paper's figures: {CORPORA[experiment.corpus]}, all documents, bert-base-uncased, one seed. Where "
             f"data, encoder or budget are others, the difference from them means little; the gains over {base.title}, "
