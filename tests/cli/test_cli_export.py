@@ -94,7 +94,9 @@ def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_d
 @pytest.fixture(scope="module")
 def mean_model(untrained: Callable[..., Path], taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with mean pooling, and thresholds of its own."""
-    folder = Path(shutil.copytree(untrained("mpnet", pooling="mean"), tmp_path_factory.mktemp("export") / "mean"))
+    folder = Path(
+        shutil.copytree(untrained("mpnet", spread=0.5, pooling="mean"), tmp_path_factory.mktemp("export") / "mean")
+    )
     Decisions(taxonomy, rule="closure", thresholds=np.linspace(0.2, 0.7, 9, dtype=np.float32)).write(folder)
     return folder
 
