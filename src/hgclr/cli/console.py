@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich import console as rich_console
@@ -24,6 +24,7 @@ __all__ = [
     "find_folder",
     "is_first_rank",
     "open_classifier",
+    "print_table",
     "print_written",
     "progress_bar",
     "quiet_libraries",
@@ -65,6 +66,23 @@ def print_written(files: Iterable[Path]) -> None:
     """Name the files that a command leaves behind, on standard output."""
     for file in files:
         Console().print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table whose first row holds the headings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    if title:
+        console.print(Text(title, "bold"))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    headings, *others = rows
+    for number, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="right" if number else "left")
+    for row in others:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def progress_bar(console: Console | None = None) -> Progress:

@@ -19,10 +19,10 @@ from hgclr.estimator.labels import (
     TreeLabels,
     TreeLike,
     as_value_errors,
-    draw_tree,
     read_targets,
     read_texts,
     read_tree,
+    tree_of,
     write_targets,
 )
 from hgclr.taxonomy import Taxonomy
@@ -144,7 +144,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             _check_lengths(texts, targets)
             drawn = self.taxonomy is None
             if self.taxonomy is None:
-                taxonomy = draw_tree(targets, self.path_separator)
+                taxonomy = tree_of(targets, self.path_separator)
             else:
                 taxonomy = read_tree(self.taxonomy, self.path_separator)
             label_sets = [labels for labels, _ in TreeLabels(taxonomy, self.path_separator, drawn=drawn).find(targets)]
