@@ -14,12 +14,13 @@ import pytest
 import typer
 import yaml
 from command_pages import command_pages
-from docstrings import argument_texts, without_roles
+from docstrings import without_roles
 from outside_links import LINK, show_paths
 from setting_page import settings_page
 
 from hgclr.cli.app import app
-from hgclr.config import HGCLRConfig
+from hgclr.models import HGCLRConfig
+from hgclr.training.setting_list import argument_texts
 from hgclr.training.settings import DataSettings, ModelSettings, TrainingSettings
 from support.doc_pages import DOCS, PAGES, ROOT, name_of
 

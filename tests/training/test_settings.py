@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.config import PRESETS, HGCLRConfig, method_settings
+from hgclr.config import PRESETS, method_settings
 from hgclr.errors import InputError
+from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings, make_recipe
 

@@ -142,20 +142,30 @@ def quiet_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def find_folder(model: str) -> Path:
-    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it."""
-    from hgclr.errors import require_extra
+def find_folder(model: str, data: Path | None = None) -> Path:
+    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it.
+
+    Args:
+        model: the folder, or a hub name.
+        data: a data folder that the command will read, so that a wrong path is told before the seconds have passed.
+    """
+    from hgclr.errors import InputError, require_extra
+    from hgclr.files import recover_folder
     from hgclr.inference.loading import find_model, is_onnx
 
     folder = find_model(model)
+    if data is not None and not data.is_dir():
+        recover_folder(data)
+        if not data.is_dir():
+            raise InputError("no such data folder", path=data)
     if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model that is no ONNX folder")
         quiet_libraries()
     return folder
 
 
-def open_classifier(model: str) -> HierarchicalClassifier:
-    """Load a model for prediction, by folder or hub name."""
+def open_classifier(model: str, data: Path | None = None) -> HierarchicalClassifier:
+    """Load a model; the arguments are those of `find_folder`."""
     from hgclr.inference import HierarchicalClassifier
 
-    return HierarchicalClassifier.from_pretrained(find_folder(model))
+    return HierarchicalClassifier.from_pretrained(find_folder(model, data))

@@ -126,6 +126,7 @@ def predict(
             "texts are given both as arguments and by --input",
             remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
         )
+    _check_sources(sources or [])
     for_bulk: dict[str, Any] = {
         "engine": engine,
         "workers": workers,
@@ -223,6 +224,16 @@ def _predict_one(
             bar.advance(task, len(chunk.numbers))
     if (notes := _unlabelled(bad, blank)) and not show_tree:
         standard_error().print("; ".join(notes), soft_wrap=True, markup=False)
+
+
+def _check_sources(sources: Sequence[str]) -> None:
+    """Refuse files that are not there, before the seconds that loading a model takes."""
+    from hgclr.bulk.inputs import is_pattern
+    from hgclr.errors import InputError
+
+    for name in sources:
+        if name != "-" and not is_pattern(name) and not Path(name).exists():
+            raise InputError("no such file or folder", path=name)
 
 
 def _read(

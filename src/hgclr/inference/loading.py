@@ -6,6 +6,7 @@ others are read with, need not be installed for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ __all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "find_model", "in_memo
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
 """What is fetched: weights, graphs, tokenizers and settings; never pickles or code."""
 
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
 
 def find_model(model: str | Path) -> Path:
     """Return the folder of a model; one with a hub name is fetched first, unless it is in the cache already.
@@ -42,17 +45,19 @@ def find_model(model: str | Path) -> Path:
         recover_folder(Path(model))
     if Path(model).is_dir():
         return Path(model)
+    if not HUB_NAME.fullmatch(str(model)):
+        raise _no_model(model, "no such folder, and no name on a hub, such as owner/name")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
 
     try:
         return Path(snapshot_download(str(model), allow_patterns=WANTED))
     except (OSError, ValueError) as error:
-        reason = "no such folder, and no name on a hub" if isinstance(error, HFValidationError) else first_line(error)
-        raise InputError(
-            f"no model could be loaded from {model}: {reason}",
-            remedy="give the folder 'model' that hgclr train wrote, or a name that the hub has",
-        ) from error
+        raise _no_model(model, first_line(error)) from error
+
+
+def _no_model(model: str | Path, reason: str) -> InputError:
+    remedy = "give the folder 'model' that hgclr train wrote, or a name that the hub has"
+    return InputError(f"no model could be loaded from {model}: {reason}", remedy=remedy)
 
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
