@@ -200,6 +200,8 @@ def _columns(layout: Layout, by_split: Mapping[str, Sequence[Path]]) -> Layout:
         rows = islice((row for row in read_rows(path, (), all_columns=True) if not isinstance(row, BadRow)), SAMPLE)
         if sample := [row.values for row in rows]:
             layout = find_columns(layout, sample, path)
+    if not layout.text or not layout.labels:
+        raise _no_rows(by_split["train"][0])
     return layout
 
 
@@ -295,7 +297,11 @@ def _nothing_usable(
     for row in tables.read(paths):
         problem = row.problem or str(of_cell[row.cell])
         return InputError(f"no row can be used; the first, {row.where}: {problem}", path=paths[0])
-    return InputError("no rows", path=paths[0], remedy="a table needs a header and at least one row")
+    return _no_rows(paths[0])
+
+
+def _no_rows(path: Path) -> InputError:
+    return InputError("no rows", path=path, remedy="a table needs a header and at least one row")
 
 
 @dataclass(slots=True)
