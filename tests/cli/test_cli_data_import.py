@@ -37,12 +37,13 @@ def test_it_says_what_it_did_and_what_comes_next(table: Path, tmp_path: Path) ->
     assert result.exit_code == 0, result.output
     said = result.stdout
     assert "read 73 rows: text in 'Brief', labels in 'Thema', '>' between the names of a path" in said
+    assert "not read: 'Kanal' (--id keeps a column as the documents' ids)" in said
     assert "7 labels on 2 levels (3, 4)" in said
     assert "warning: differ only in case or spaces: 'Travel' (21) and 'travel' (10)" in said
     assert (
         f"skipped 2 rows, all in {out / 'left-out.jsonl'}:\n  {table}:63: empty text\n  {table}:64: no labels" in said
     )
-    assert "merged 1 rows into others with the same text" in said
+    assert "merged 1 row into others with the same text" in said
     assert f"Home > Garden ({table}:2), Travel > Train ({table}:62)" in said
     assert said.endswith(f"written: {out}\nnext: hgclr data check {out}\n      hgclr train {out}\n")
     content = json.loads(report.read_text(encoding="utf-8"))

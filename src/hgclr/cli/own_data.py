@@ -142,6 +142,9 @@ def _print_import(console: Console, result: ImportResult) -> None:
 
     summary, levels = result.split.summary, [len(level) for level in result.taxonomy.levels]
     say(f"read {result.rows:,} rows: {_columns(result)}")
+    if unread := ", ".join(map(repr, result.layout.unread)):
+        hint = "" if result.layout.id else " (--id keeps a column as the documents' ids)"
+        say(f"not read: {unread}{hint}")
     say(
         f"{sum(levels):,} labels on {len(levels)} level{'s' * (len(levels) > 1)}"
         + (f" ({', '.join(f'{count:,}' for count in levels)})" if len(levels) > 1 else "")
@@ -160,7 +163,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
         for line in result.left_out:
             say(f"  {line}", "yellow")
     if result.merged:
-        say(f"merged {result.merged:,} rows into others with the same text")
+        say(f"merged {result.merged:,} row{'s' * (result.merged > 1)} into others with the same text")
     if count := result.contradictions:
         say(
             f"warning: {count:,} text{'s' * (count > 1)} with different labels in different rows now"
@@ -170,7 +173,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
         for text, rows in result.first_contradictions[:CONTRADICTIONS]:
             said = ", ".join(f"{'; '.join(labels)} ({where})" for where, labels in rows)
             say(f"  {text[:WIDTH]!r}: {said}", "yellow")
-    _print_split(console, result.split)
+    _print_split(console, result.split, "")
     say(f"written: {summary.output}")
     say(f"next: hgclr data check {summary.output}\n      hgclr train {summary.output}")
 
@@ -235,11 +238,11 @@ def split(
         )
     if json_file is not None:
         write_json(json_file, result.to_json())
-    _print_split(Console(highlight=False), result)
+    _print_split(Console(highlight=False), result, f"{result.labels:,} labels")
     show_summary(result.summary)
 
 
-def _print_split(console: Console, result: SplitResult) -> None:
+def _print_split(console: Console, result: SplitResult, title: str) -> None:
     documents = result.summary.documents
     rows = [("split", "documents", "share", "labels without", "deviation")]
     for name, count in documents.items():
@@ -250,7 +253,7 @@ def _print_split(console: Console, result: SplitResult) -> None:
         else:
             continue
         rows.append((name, f"{count:,}", f"{count / sum(documents.values()):.1%}", missing, deviation))
-    print_table(console, f"{result.labels:,} labels", rows)
+    print_table(console, title, rows)
     note = "deviation: between a label's share of the split and its share of all documents, on average"
     console.print(note, style="dim", soft_wrap=True)
     if count := result.shared_texts:

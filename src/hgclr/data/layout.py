@@ -50,6 +50,7 @@ class Layout:
         id: the column with the row's own id.
         label_separator: what stands between several labels of a cell.
         path_separator: what stands between the names of a path, without the spaces around it.
+        unread: the other columns.
     """
 
     text: str = ""
@@ -58,6 +59,7 @@ class Layout:
     id: str | None = None
     label_separator: str | None = None
     path_separator: str | None = None
+    unread: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -220,7 +222,7 @@ def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Pat
         others = [column for column in free if column != layout.text]
         labels, levels = _label_columns(others, rows, path)
         layout = replace(layout, labels=labels, levels=levels)
-    return layout
+    return replace(layout, unread=tuple(column for column in columns if column not in layout.columns))
 
 
 def _text_column(columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path, *, labelled: bool) -> str:

@@ -46,7 +46,7 @@ def find_model(model: str | Path) -> Path:
     if Path(model).is_dir():
         return Path(model)
     if not HUB_NAME.fullmatch(str(model)):
-        raise _no_model(model, "no such folder, and no name on a hub, such as owner/name")
+        raise _no_model(model, "no such folder, and no name on a hub")
     from huggingface_hub import snapshot_download
 
     try:
