@@ -83,6 +83,20 @@ def test_an_empty_table_is_no_success(tmp_path: Path) -> None:
     assert (result.exit_code, "no rows" in result.stderr) == (2, True)
 
 
+def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_path: Path, make_encoder) -> None:
+    from hgclr.cli.predict import _text_column
+    from hgclr.training.preparation import new_model
+    from hgclr.training.settings import RunConfig
+
+    out, model = tmp_path / "my-data", tmp_path / "model"
+    assert run("data", "import", table, "--output", out).exit_code == 0
+    made, _, _ = new_model(RunConfig.read(out, [f"model.encoder={make_encoder('bert')}"]))
+    made.config.save_pretrained(model)
+    assert _text_column(str(model), [str(table)]) == "Brief"
+    assert _text_column(str(model), [str(out / "test.jsonl.gz")]) == "text"  # which comes first
+    assert _text_column(str(out), [str(table)]) == "text"
+
+
 def test_a_folder_that_was_split_remembers_its_columns(tmp_path: Path) -> None:
     rows = [{"body": f"text {number}", "topics": "A/A1,B" if number % 2 else "B"} for number in range(40)]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

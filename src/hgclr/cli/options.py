@@ -33,7 +33,6 @@ __all__ = [
     "Settings",
     "SkipBadRows",
     "TaxonomyFile",
-    "TextColumn",
     "Threshold",
     "engine_options",
     "number_list",
@@ -54,7 +53,6 @@ Raw = Annotated[
     bool,
     typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
 ]
-TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
 AddAncestors = Annotated[
     bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
 ]

@@ -81,21 +81,25 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
         InputError: if a separator is empty.
     """
     given = {name: value for name, value in told.items() if value is not None}
-    form = RowForm(**({} if path is None else _remembered(path / RECORD)) | given)
+    known = {field.name for field in fields(RowForm)}
+    remembered = {name: value for name, value in _remembered(path, "reading").items() if name in known}
+    form = RowForm(**remembered | given)
     if not form.label_separator or not form.path_separator:
         raise InputError("the label separator and the path separator must not be empty")
     return form
 
 
-def _remembered(record: Path) -> dict[str, Any]:
-    """Return what the folder's record says of reading its rows; a file of that name that is not ours says nothing."""
+def _remembered(path: Path | None, *keys: str) -> dict[str, Any]:
+    """Return a part of what a folder's record says; a file of that name that is not ours says nothing."""
+    if path is None:
+        return {}
     try:
-        content = read_json(record)
+        content = read_json(path / RECORD)
     except InputError:
         return {}
-    reading = content.get("reading") if isinstance(content, dict) else None
-    known = {field.name for field in fields(RowForm)}
-    return {name: value for name, value in reading.items() if name in known} if isinstance(reading, dict) else {}
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 DocumentLike = Document | Mapping[str, Any] | tuple[str, Sequence[str]]
@@ -215,6 +219,12 @@ class DataFolder:
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
         self._labels = self.form.label_reader(taxonomy)
+
+    @property
+    def source_text_column(self) -> str | None:
+        """The column that the texts stood in before ``hgclr data import``, if the folder was made by that."""
+        column = _remembered(self.path, "settings", "columns").get("text")
+        return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
         """Return the file or folder of a split.

@@ -25,7 +25,17 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "find_model", "in_memory", "is_onnx", "load"]
+__all__ = [
+    "CONFIG",
+    "GRAPH",
+    "TOKENIZER",
+    "LoadedModel",
+    "find_model",
+    "in_memory",
+    "is_onnx",
+    "load",
+    "trained_text_column",
+]
 
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
 """What is fetched: weights, graphs, tokenizers and settings; never pickles or code."""
@@ -81,6 +91,12 @@ class LoadedModel:
 def is_onnx(model: str | Path) -> bool:
     """Tell whether a model is a folder that ``hgclr export`` wrote for onnxruntime."""
     return (Path(model) / GRAPH).is_file()
+
+
+def trained_text_column(folder: Path) -> str | None:
+    """Return the column that the texts of a model's documents stood in, if they were imported from a table."""
+    column = _Fields(folder / CONFIG).values.get("text_column") if (folder / CONFIG).is_file() else None
+    return column if isinstance(column, str) else None
 
 
 def load(model: str | Path, device: str | None = None) -> LoadedModel:

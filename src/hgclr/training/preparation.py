@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import method_settings
 from hgclr.corpora.literature import other_than_literature
-from hgclr.data.folder import Document, DocumentSet, label_documents
+from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
@@ -44,6 +44,8 @@ def new_model(
     if data is None and run.model.preset != "default":
         for difference in other_than_literature(run.data.path):
             logger.warning("%s: %s", run.data.path, difference)
+    if isinstance(folder, DataFolder):
+        settings["text_column"] = folder.source_text_column
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
