@@ -247,3 +247,11 @@ def test_nothing_to_import(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         brought_in(tmp_path / "a.csv", tmp_path, layout=layout, dev=0, test=0)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_tables_are_never_replaced(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "train.csv", as_paths())
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="the output would stand in the place of the source"):
+        import_tables([path], tmp_path, stratify=False)
+    assert path.read_bytes() == before

@@ -25,6 +25,7 @@ __all__ = [
     "LabelledTexts",
     "SplitResult",
     "TextSurvey",
+    "check_place",
     "checked_shares",
     "deal",
     "deal_at_random",
@@ -218,6 +219,11 @@ def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: 
                 path=source,
                 remedy=f"--{split} 0 keeps it, or split its train file alone",
             )
+    check_place(source, output)
+
+
+def check_place(source: Path, output: Path) -> None:
+    """Refuse an output folder that would replace the source, or the folder that it is in."""
     if output.resolve() in {source.resolve(), source.resolve().parent}:
         raise InputError("the output would stand in the place of the source", path=output, remedy="name another folder")
 

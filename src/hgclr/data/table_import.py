@@ -20,7 +20,7 @@ from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, write_corpu
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators
 from hgclr.data.readers import read_rows
 from hgclr.data.rows import BadRow, RowProblem, read_text
-from hgclr.data.split import STEP, SplitResult, TextSurvey, checked_shares, deal, split_result
+from hgclr.data.split import STEP, SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
 from hgclr.data.table_labels import TableLabels, draw_labels, find_labels
 from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
@@ -121,6 +121,8 @@ def import_tables(
         MissingExtraError: if a format or ``stratify`` needs an extra that is not installed.
     """
     by_split, shares = _split_files([Path(file) for file in files], {"dev": dev, "test": test})
+    for path in (path for paths in by_split.values() for path in paths):
+        check_place(path, Path(output))
     tables = _Tables(_columns(layout or Layout(), by_split), progress)
     marks = {split: tables.marks(paths) for split, paths in by_split.items()}
     tables.layout = find_separators(tables.layout, list(tables.cells))
