@@ -56,7 +56,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         epochs, batch_size, learning_rate: None takes what suits the data and the encoder.
         max_length: tokens of a text that are read; None takes the preset's.
         settings: further settings of the method, such as ``{"contrastive_weight": 0.3}``, see
-            :class:`~hgclr.config.HGCLRConfig`.
+            :class:`~hgclr.models.HGCLRConfig`.
         precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
         validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
         decode: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has

@@ -61,7 +61,7 @@ class DataSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """The encoder, the architecture, and any choice of :class:`~hgclr.config.HGCLRConfig` on top of a preset.
+    """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
 
     Args:
         encoder: a name from ``hgclr encoders list``, a folder, a name on the hub, or ``textrcnn``.
