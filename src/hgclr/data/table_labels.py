@@ -59,9 +59,9 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
         if not isinstance(paths, RowProblem):
             counts.update(dict.fromkeys(paths, uses.get(cell, 0)))
     if not counts:
-        problem = next((each for each in paths_of_cell if isinstance(each, RowProblem)), None)
+        first = next((each for each in paths_of_cell if isinstance(each, RowProblem)), None)
         what = "no row has labels that can be used"
-        raise InputError(what if problem is None else f"{what}; the first: {problem.reason}")
+        raise InputError(what if first is None else f"{what}; the first: {first.reason}")
     spelled = merge_twins(counts) if merge else {path: path for path in counts}
     names = {name for path in counts for name in path}
     separator = next((each for each in SEPARATORS if not any(each in name for name in names)), SEPARATORS[0])
@@ -85,9 +85,9 @@ def find_labels(
     The other arguments are those of `draw_labels`.
     """
     similar: dict[str, list[int]] = {}
-    for label in range(len(tree)):
-        for key in {label_key(*tree.path_names(label)), label_key(tree.names[label])}:
-            similar.setdefault(key, []).append(label)
+    for place, name in enumerate(tree.names):
+        for key in {label_key(*tree.path_names(place)), label_key(name)}:
+            similar.setdefault(key, []).append(place)
     twins: dict[int, Counter[NamePath]] = {}
     of_cell: list[Indices | RowProblem] = []
     for cell, raw in enumerate(cells):
