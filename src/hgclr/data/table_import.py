@@ -181,10 +181,11 @@ def _split_files(
         stem = file.name.partition(".")[0].casefold()
         named = next((split for split, names in SPLIT_NAMES.items() if stem in names), "train")
         by_split[named if len(files) > 1 else "train"].append(file)
-    shares = {}
+    shares: dict[str, float] = {}
     for split, choice in wanted.items():
         if isinstance(choice, Path):
             by_split[split].append(choice)
+            choice = None
         elif by_split[split] and choice:
             raise InputError(
                 f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy="give one of them"
