@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from hgclr.config import HGCLRConfig, method_settings
+from hgclr.config import method_settings
 from hgclr.errors import InputError
+from hgclr.models import HGCLRConfig
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hgclr.config import HGCLRConfig as HGCLRConfig
     from hgclr.data import DataFolder as DataFolder
     from hgclr.decisions.settings import Decisions as Decisions
     from hgclr.decisions.tuning import calibrate as calibrate
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from hgclr.inference import evaluate as evaluate
     from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
     from hgclr.models import FlatForSequenceClassification as FlatForSequenceClassification
+    from hgclr.models import HGCLRConfig as HGCLRConfig
     from hgclr.models import HGCLRForSequenceClassification as HGCLRForSequenceClassification
     from hgclr.taxonomy import Taxonomy as Taxonomy
     from hgclr.training import HierarchicalTrainer as HierarchicalTrainer
@@ -37,7 +37,7 @@ _HOMES = {
     "Decisions": "hgclr.decisions.settings",
     "FlatForSequenceClassification": "hgclr.models",
     "HGCLRClassifier": "hgclr.estimator",
-    "HGCLRConfig": "hgclr.config",
+    "HGCLRConfig": "hgclr.models",
     "HGCLRError": "hgclr.errors",
     "HGCLRForSequenceClassification": "hgclr.models",
     "HierarchicalClassifier": "hgclr.inference",
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'hgclr' has no attribute {name!r}")
     home = _HOMES[name]
-    if home in ("hgclr.config", "hgclr.models", "hgclr.training"):
+    if home in ("hgclr.models", "hgclr.training"):
         from hgclr.errors import require_extra
 
         require_extra("torch", extra="train", capability=f"hgclr.{name}")

@@ -1,21 +1,297 @@
-"""The presets, and the method's settings with every value checked.
+"""What a user chooses of the method, typed and checked, and the presets; without torch, so that mistakes show at once.
 
-The defaults of :class:`~hgclr.models.HGCLRConfig` are the ``default`` preset, but for the pooling, which that takes
-from the encoder; ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` follows the program its authors
-released. Where the two differ is listed in ``docs/concepts/method.md``.
+Each system has its settings in a class of its own. All together they are :class:`~hgclr.models.HGCLRConfig`, the one
+class that is saved as ``config.json``: a folder of one system can then be loaded as another, and a setting's key stays
+where it is. The defaults are the ``default`` preset, but for the pooling, which that takes from the encoder; ``paper``
+follows the text of Wang et al. (ACL 2022), ``published`` the program its authors released. Where the two differ is
+listed in ``docs/concepts/method.md``.
 """
 
-import dataclasses
-import difflib
-from typing import Any
+# No "from __future__ import annotations" where settings are declared: what it makes of their types is not checked.
 
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
-from transformers import PreTrainedConfig
 
 from hgclr.errors import InputError
-from hgclr.models import HGCLRConfig
 
-__all__ = ["PRESETS", "HGCLRConfig", "method_settings"]
+__all__ = [
+    "METHOD_FIELDS",
+    "PRESETS",
+    "HGCLRSettings",
+    "HiAGMSettings",
+    "HiMatchSettings",
+    "MethodSettings",
+    "SharedSettings",
+    "method_settings",
+]
+
+RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "share": (lambda value: 0 <= value < 1, "give a share from 0 to below 1"),
+    "share or null": (lambda value: value is None or 0 <= value < 1, "give a share from 0 to below 1, or null"),
+    "part": (lambda value: value is None or 0 < value <= 1, "give a share up to 1"),
+    "probability": (lambda value: 0 < value < 1, "give a probability between 0 and 1"),
+    "positive": (lambda value: value > 0, "give a positive number"),
+    "not negative": (lambda value: value >= 0, "give 0 or more"),
+    "count": (lambda value: value >= 1, "give a whole number from 1"),
+    "count or null": (lambda value: value is None or value >= 1, "give a whole number from 1, or null"),
+}
+
+
+def check(settings: object, kind: str, *names: str) -> None:
+    """Refuse settings outside a range of :data:`RANGES`.
+
+    Raises:
+        InputError: with the setting, its value and what to give instead.
+    """
+    fits, remedy = RANGES[kind]
+    for name in names:
+        if not fits(value := getattr(settings, name)):
+            raise InputError(f"{name} is {value}", remedy=remedy)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SharedSettings:
+    """Configure what all systems share: how a text is read, and the classifier.
+
+    Args:
+        threshold: probability from which a label is predicted.
+        max_length: tokens of a text that are read, special tokens included.
+        cut_length: of these only so many from the start, so that what is cut off a long text is also the special token
+            at its end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. ``None`` cuts
+            nothing more, so that a long text ends with its special token.
+        pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
+            ``max`` takes the largest value of each feature (TextRCNN). ``auto``, for a new model only, is what the
+            encoder was trained with: see :func:`~hgclr.encoders.encoder_pooling`.
+        classifier_dropout: dropout before the linear head.
+        classifier_start: before training, the rows of a linear head on a pretrained encoder are ``random`` (the paper)
+            or point to where the encoder puts the labels' ``names``.
+        classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
+            (published), or summed over labels and averaged over documents (``document``), which depends neither on
+            the batch size nor, much, on the number of labels.
+        flat_regularisation: weight of the distance between a flat model's rows of parent and child, beside a mean
+            cross-entropy; 1e-6 in the released TextRCNN.
+        textrcnn_features: what a new TextRCNN has for each word: the features of its ``convolutions``, or the
+            ``states`` of its GRU, 150 in each direction (HTCInfoMax as released).
+    """
+
+    threshold: float = 0.5
+    max_length: int = 512
+    cut_length: int | None = None
+    pooling: Literal["auto", "cls", "mean", "max"] = "cls"
+    classifier_dropout: float = 0.1
+    classifier_start: Literal["random", "names"] = "names"
+    classification_loss: Literal["sum", "mean", "document"] = "document"
+    flat_regularisation: float = 0.0
+    textrcnn_features: Literal["convolutions", "states"] = "convolutions"
+
+    def validate_shared(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, "share", "classifier_dropout")
+        check(self, "count", "max_length")
+        check(self, "not negative", "flat_regularisation")
+        check(self, "count or null", "cut_length")
+        check(self, "probability", "threshold")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class HGCLRSettings(SharedSettings):
+    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss.
+
+    Args:
+        label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
+            over the tree's edges, or are the embeddings themselves (``none``). What the published program calls no
+            graph encoder is a ``graphormer`` without ``label_embedding``, ``spatial_encoding`` and ``edge_encoding``;
+            its ``gcn`` and ``gat`` are without ``label_embedding`` too.
+        label_embedding: add a learned vector per label to the label features.
+        name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
+            (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
+        spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
+        edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
+        edge_padding: what stands in the 15 slots of a path, of D edges, that have no edge: nothing (``zero``, as the
+            paper means it), or one scalar p, ``drawn`` from N(0, 0.02) and never trained, as in the published program
+            with the version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8)
+            more, which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c
+            get no gradient, with p < 0 to all labels but itself. It has no effect without ``edge_encoding``.
+        self_distance: the scalar for the distance of a label to itself, b_0, is ``trained`` like the others (paper), or
+            stays as it was drawn (``frozen``, published: there it is a padding row).
+        label_layers: layers of the Graphormer.
+        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
+            none, up to 8.
+        attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
+            width of one ``head`` (published).
+        attention_bias: biases in the projections of both attentions.
+        label_output_projection: project the label attention's output before the residual.
+        label_dropout: dropout in the Graphormer.
+        label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
+            the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
+            4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
+
+        positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
+            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, or
+            the text with word embeddings moved along the gradient of the classification loss, to where that is
+            larger (``adversarial``). Only ``hierarchy`` needs label features.
+        adversarial_size: length of that move, in all a text's embeddings together.
+        token_label_heads: heads of the token-label attention.
+        guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
+            softmax averaged over heads (published).
+        gumbel_temperature: temperature of the Gumbel-softmax.
+        keep_threshold: γ; a token stays in the positive sample if P_i > γ.
+        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen
+            at ``random`` it is the share of all, special tokens included: what training with other positive samples
+            logs as ``kept``.
+        keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
+        keep_special_tokens: special tokens are always kept and do not count.
+        compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
+            the paper's model, where they stay in the sequence with a zero word embedding and are attended to.
+
+        contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
+        contrastive_temperature: τ of NT-Xent.
+        negatives: the other documents of a batch count in NT-Xent ``all`` alike (the paper), only if their labels
+            are not the same (``different``), or by how far their labels are in the tree (``distance``).
+        contrastive_bias: biases in the projection head.
+        contrastive_dropout: dropouts in the projection head.
+    """
+
+    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
+    label_embedding: bool = True
+    name_embedding: Literal["layer", "words", "none"] = "layer"
+    spatial_encoding: bool = True
+    edge_encoding: bool = True
+    edge_padding: Literal["zero", "drawn"] = "zero"
+    self_distance: Literal["trained", "frozen"] = "trained"
+    label_layers: int = 1
+    label_heads: int | None = None
+    attention_scale: Literal["width", "head"] = "head"
+    attention_bias: bool = True
+    label_output_projection: bool = True
+    label_dropout: float = 0.1
+    label_span: int | None = None
+
+    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = "hierarchy"
+    adversarial_size: float = 1.0
+    token_label_heads: int = 1
+    guidance: Literal["logits", "probabilities"] = "logits"
+    gumbel_temperature: float = 1.0
+    keep_threshold: float | None = None  # γ
+    keep_fraction: float | None = 0.5
+    keep_at_least: int = 16
+    keep_special_tokens: bool = True
+    compact_positives: bool = False
+
+    contrastive_weight: float = 0.1  # λ
+    contrastive_temperature: float = 1.0  # τ
+    negatives: Literal["all", "different", "distance"] = "all"
+    contrastive_bias: bool = True
+    contrastive_dropout: float = 0.1
+
+    def validate_hgclr(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, "share", "label_dropout", "contrastive_dropout")
+        check(self, "positive", "gumbel_temperature", "contrastive_temperature")
+        check(self, "count", "label_layers", "token_label_heads")
+        check(self, "count or null", "label_heads", "label_span")
+        check(self, "not negative", "contrastive_weight", "adversarial_size")
+        check(self, "part", "keep_fraction")
+
+    def validate_hgclr_choices(self) -> None:
+        """Refuse choices that contradict each other: exactly one rule keeps tokens, label features have an input."""
+        if (self.keep_threshold is None) == (self.keep_fraction is None):
+            raise InputError(
+                f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
+                remedy="set one of them and the other to null",
+            )
+        if self.positives == "random" and self.keep_fraction is None:
+            raise InputError(
+                "positives are random and keep_fraction is None",
+                remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
+            )
+        if self.compact_positives and self.positives in ("dropout", "adversarial"):
+            raise InputError(
+                f"compact_positives is true, and positives by {self.positives} drop no tokens",
+                remedy="set compact_positives to false",
+            )
+        if not self.label_embedding and self.name_embedding == "none":
+            raise InputError(
+                "label_embedding is false and name_embedding is none, which leaves no label features",
+                remedy="set one of them otherwise",
+            )
+        if self.label_layers > 1 and self.label_encoder != "graphormer":
+            raise InputError(
+                f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}",
+                remedy="set label_layers to 1, or label_encoder to graphormer, which alone has several",
+            )
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class HiAGMSettings(SharedSettings):
+    """Configure HiAGM and what is built on it.
+
+    Args:
+        structure_encoder: HiAGM and what is built on it pass messages along the tree by a ``gcn`` or a ``tree-lstm``.
+        node_width: size of a label node there.
+        structure_dropout: dropout there.
+        feature_dropout: dropout of the features that HiAGM-TP's linear layer gives a text, and in HiMatch's joint
+            projections; ``None`` is ``classifier_dropout``.
+        label_embedding_dropout: dropout of HiAGM-LA's label embeddings.
+        recursive_regularisation: weight of the distance between the classifier's rows of parent and child.
+    """
+
+    structure_encoder: Literal["gcn", "tree-lstm"] = "gcn"
+    node_width: int = 300
+    structure_dropout: float = 0.05
+    feature_dropout: float | None = None
+    label_embedding_dropout: float = 0.0
+    recursive_regularisation: float = 1e-6
+
+    def validate_hiagm(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, "share", "structure_dropout", "label_embedding_dropout")
+        check(self, "share or null", "feature_dropout")
+        check(self, "count", "node_width")
+        check(self, "not negative", "recursive_regularisation")
+
+    @property
+    def feature_share(self) -> float:
+        """The share of features that are dropped, decided."""
+        return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class HiMatchSettings(HiAGMSettings):
+    """Configure HiMatch.
+
+    Args:
+        joint_width: size of HiMatch's joint space of texts and labels.
+        joint_normalisation: put both onto the unit sphere there, as released for BERT and not for TextRCNN.
+        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
+        label_refresh: steps after which HiMatch encodes the labels' texts anew.
+    """
+
+    joint_width: int = 200
+    joint_normalisation: bool = True
+    parent_margin: float = 0.01
+    sibling_margin: float = 0.1
+    random_margin: float = 0.2
+    label_refresh: int = 50
+
+    def validate_himatch(self) -> None:
+        """Refuse values that no model can be built from."""
+        check(self, "count", "joint_width", "label_refresh")
+
+
+@strict
+@dataclass(kw_only=True)
+class MethodSettings(HiMatchSettings, HGCLRSettings):
+    """The settings of all systems."""
+
+
+METHOD_FIELDS = {field.name: field for field in fields(MethodSettings)}
+"""What a user can choose of the method, by name."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {"pooling": "auto"},
@@ -61,13 +337,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# What a user chooses; the other fields describe the encoder and the tree and are filled in by us.
-_METHOD_FIELDS = sorted(
-    set(HGCLRConfig.__dataclass_fields__)
-    - {field.name for field in dataclasses.fields(PreTrainedConfig)}
-    - {"encoder_config", "label_parents", "label_names", "label_name_length", "special_token_ids"}
-)
-
 
 def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of ``preset`` with ``overrides`` on top, each name and value checked.
@@ -77,19 +346,20 @@ def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: unknown preset or setting (with the nearest name), or a value out of range.
     """
+    names = sorted(METHOD_FIELDS)
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", remedy=f"choose one of {', '.join(PRESETS)}")
     for name in overrides:
-        if name not in _METHOD_FIELDS:
-            near = difflib.get_close_matches(name, _METHOD_FIELDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_METHOD_FIELDS)}"
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
             raise InputError(f"unknown model setting {name!r}", remedy=hint)
     settings = PRESETS[preset] | {name: _as_float(name, value) for name, value in overrides.items()}
     for given, other in (("keep_threshold", "keep_fraction"), ("keep_fraction", "keep_threshold")):
         if overrides.get(given) is not None and other not in overrides:
             settings[other] = None
     try:
-        HGCLRConfig(**settings)
+        MethodSettings(**settings)
     except StrictDataclassError as error:
         cause = error.__cause__
         if isinstance(cause, InputError):
@@ -100,5 +370,5 @@ def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
 
 def _as_float(name: str, value: Any) -> Any:
     """Take a whole number, such as the 0 of a YAML file, where a setting is a float."""
-    wanted = HGCLRConfig.__dataclass_fields__[name].type
+    wanted = METHOD_FIELDS[name].type
     return float(value) if type(value) is int and wanted in (float, float | None) else value

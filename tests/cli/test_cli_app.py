@@ -109,7 +109,7 @@ def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (["train", "nowhere.yaml"], "nowhere.yaml: no such file or folder"),
         (["evaluate", "nowhere", "nowhere"], "no model could be loaded from nowhere"),
         (["predict", "nowhere", "text"], "no model could be loaded from nowhere"),
         (["predict", "nowhere", "text", "--input", "x"], "texts are given both as arguments and by --input"),

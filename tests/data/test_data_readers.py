@@ -288,9 +288,9 @@ def test_damaged_arrow_files(tmp_path: Path) -> None:
 def test_paths_that_are_no_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_rows(tmp_path / "a.jsonl", COLUMNS)
-    write(tmp_path / "a.xlsx", b"")
+    write(tmp_path / "a.docx", b"")
     with pytest.raises(InputError, match=r"unknown format; its name must end in \.jsonl, "):
-        read_rows(tmp_path / "a.xlsx", COLUMNS)
+        read_rows(tmp_path / "a.docx", COLUMNS)
     with pytest.raises(InputError, match=r"no state\.json"):
         read_rows(tmp_path, COLUMNS)
 

@@ -61,7 +61,7 @@ def test_it_can_be_followed(default_encoder: Path, tmp_path: Path, monkeypatch: 
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{' '.join(words)}\n{result.output}\n{result.exception}"
         run.append(words[1])
-    assert " ".join(run) == "doctor encoders taxonomy data data train predict explain calibrate evaluate export"
+    assert " ".join(run) == "doctor encoders taxonomy data data data train predict explain calibrate evaluate export"
     for left in ("runs/library/model/decisions.json", "my-report/report.html", "library-int8/model.onnx"):
         assert (folder / left).is_file()
     ask(SHELL, folder)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.config import HGCLRConfig, method_settings
+from hgclr.config import method_settings
+from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"

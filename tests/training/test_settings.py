@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.config import PRESETS, HGCLRConfig, method_settings
+from hgclr.config import PRESETS, method_settings
 from hgclr.errors import InputError
+from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings, make_recipe
 
@@ -49,7 +50,7 @@ def test_a_wrong_setting_is_named(file: Path, override: str, message: str) -> No
 
 def test_broken_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
-    with pytest.raises(InputError, match=r"broken\.yaml: cannot be read"):
+    with pytest.raises(InputError, match=r"broken\.yaml: no such file or folder"):
         RunConfig.read(path)
     path.write_text("data:\n  path: [1\nmodel: 2\n")
     with pytest.raises(InputError, match=r"broken\.yaml:3: no valid YAML"):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgclr.bulk.inputs import format_of
-from hgclr.data.readers import read_rows
+from hgclr.data.readers import read_rows, table_header
 from hgclr.data.rows import BadRow, Row, require_columns
 from hgclr.errors import InputError, require_extra
 from hgclr.inference.classifier import check_text
@@ -185,7 +182,9 @@ def survey(path: Path, text_column: str, *, strict: bool, types: bool) -> Survey
         require_extra("pyarrow", extra="parquet", capability="Parquet")
     if kind == "parquet":
         return _parquet_survey(path)
-    columns = dict.fromkeys(_header(path, "," if kind == "csv" else "\t") if kind != "jsonl" else ())
+    names = table_header(path, (text_column,)) if kind != "jsonl" else []
+    _refuse_twins(names, path)
+    columns = dict.fromkeys(names)
     schema, rows = None, 0
     for chunk in read_chunks(path, text_column):
         rows += len(chunk.numbers)
@@ -220,19 +219,6 @@ def _parquet_survey(path: Path) -> Survey:
         raise InputError(f"damaged, or no Parquet file: {error}", path=path, remedy="write it again") from None
     _refuse_twins(names, path)
     return Survey(names, rows, schema)
-
-
-def _header(path: Path, delimiter: str) -> list[str]:
-    """Return the header of a table; of one that cannot be read nothing, because reading its rows will tell why."""
-    opened = gzip.open if format_of(path).gzipped else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-            names = next((cells for cells in csv.reader(lines, delimiter=delimiter, strict=True) if cells), [])
-    except (csv.Error, OSError, EOFError, zlib.error):
-        return []
-    names = [name.strip() for name in names]
-    _refuse_twins(names, path)
-    return names
 
 
 def _refuse_twins(names: list[str], path: Path) -> None:

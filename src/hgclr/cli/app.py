@@ -23,6 +23,7 @@ from hgclr.cli import (
     quickstart,
     reproduce,
     serve,
+    settings,
     taxonomy,
     train,
     tune,
@@ -137,6 +138,7 @@ def main(
 USE, DATA, MACHINE = "Train and use", "Data", "This machine"
 app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
 app.command("train", rich_help_panel=USE)(train.train)
+app.command("settings", rich_help_panel=USE)(settings.settings)
 app.command("tune", rich_help_panel=USE)(tune.tune)
 app.command("calibrate", rich_help_panel=USE)(calibrate.calibrate)
 app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)

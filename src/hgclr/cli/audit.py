@@ -120,7 +120,7 @@ def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, sk
     from hgclr.cli.console import open_classifier, progress_bar
     from hgclr.evaluation.audit import audit as audit_split
 
-    classifier = open_classifier(model)
+    classifier = open_classifier(model, data)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:
         task = bar.add_task(split, total=None)
@@ -140,9 +140,13 @@ def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: i
 
     require_extra("torch", extra="train", capability="Training a model for each fold")
     from hgclr.cli.console import quiet_libraries
+    from hgclr.training.run_checks import check_run
+    from hgclr.training.settings import RunConfig
+
+    run = RunConfig.read(config, settings, output)
+    check_run(run)
     from hgclr.cli.progress import fold_progress
     from hgclr.evaluation.audit_folds import audit_folds
-    from hgclr.training import RunConfig
 
     quiet_libraries()
-    return audit_folds(RunConfig.read(config, settings, output), folds=folds, top=top, watch=fold_progress(folds))
+    return audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))

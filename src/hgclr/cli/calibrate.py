@@ -109,7 +109,7 @@ def calibrate(
     check_output(Path(model))
     if output is not None:
         check_output(output)
-    classifier = open_classifier(model)
+    classifier = open_classifier(model, data)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     entries = ENTRIES // ((folds or 0) + 1)
     parts: list[Outputs] = []
@@ -167,7 +167,7 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     from hgclr.decisions.tuning import Outputs
     from hgclr.evaluation.audit_folds import train_folds
     from hgclr.inference.outputs import outputs_of
-    from hgclr.training.preparation import data_folder
+    from hgclr.training.run_checks import data_folder
 
     quiet_libraries()
     folder = data_folder(run, run.data.taxonomy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich import console as rich_console
@@ -24,6 +24,7 @@ __all__ = [
     "find_folder",
     "is_first_rank",
     "open_classifier",
+    "print_table",
     "print_written",
     "progress_bar",
     "quiet_libraries",
@@ -65,6 +66,23 @@ def print_written(files: Iterable[Path]) -> None:
     """Name the files that a command leaves behind, on standard output."""
     for file in files:
         Console().print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table whose first row holds the headings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    if title:
+        console.print(Text(title, "bold"))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    headings, *others = rows
+    for number, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="right" if number else "left")
+    for row in others:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def progress_bar(console: Console | None = None) -> Progress:
@@ -124,20 +142,30 @@ def quiet_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def find_folder(model: str) -> Path:
-    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it."""
-    from hgclr.errors import require_extra
+def find_folder(model: str, data: Path | None = None) -> Path:
+    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it.
+
+    Args:
+        model: the folder, or a hub name.
+        data: a data folder that the command will read, so that a wrong path is told before the seconds have passed.
+    """
+    from hgclr.errors import InputError, require_extra
+    from hgclr.files import recover_folder
     from hgclr.inference.loading import find_model, is_onnx
 
     folder = find_model(model)
+    if data is not None and not data.is_dir():
+        recover_folder(data)
+        if not data.is_dir():
+            raise InputError("no such data folder", path=data)
     if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model that is no ONNX folder")
         quiet_libraries()
     return folder
 
 
-def open_classifier(model: str) -> HierarchicalClassifier:
-    """Load a model for prediction, by folder or hub name."""
+def open_classifier(model: str, data: Path | None = None) -> HierarchicalClassifier:
+    """Load a model; the arguments are those of `find_folder`."""
     from hgclr.inference import HierarchicalClassifier
 
-    return HierarchicalClassifier.from_pretrained(find_folder(model))
+    return HierarchicalClassifier.from_pretrained(find_folder(model, data))

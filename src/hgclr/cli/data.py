@@ -1,104 +1,28 @@
-"""``hgclr data``: prepare, split, check and describe data folders."""
+"""``hgclr data``: import, prepare, split, check and describe data folders."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli import prepare
+from hgclr.cli import own_data, prepare
+from hgclr.cli.console import Console, print_table, progress_bar, standard_error
 from hgclr.cli.options import Folder, JsonFile, Reading, SkipBadRows, TaxonomyFile, reading_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hgclr.data.check import CheckReport
-    from hgclr.data.split import SplitResult
     from hgclr.data.statistics import Statistics
 
-__all__ = ["app", "check", "split", "stats"]
+__all__ = ["app", "check", "stats"]
 
-app = typer.Typer(no_args_is_help=True, help="Prepare, split, check and describe data folders.")
+app = typer.Typer(no_args_is_help=True, help="Import, prepare, split, check and describe data folders.")
 app.add_typer(prepare.app, name="prepare")
 BAD_ROWS, LEVELS = 10, 20
 """How many bad rows, and how many levels of the tree, are listed."""
-
-
-@app.command()
-@reading_options
-def split(
-    source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A file of documents, or a data folder with a train split.")
-    ],
-    reading: Reading,
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Data folder to write; an earlier build is replaced.")],
-    dev: Annotated[
-        float, typer.Option(min=0, max=1, help="Share for development; 0 for none, or to keep the folder's own.")
-    ] = 0.1,
-    test: Annotated[
-        float, typer.Option(min=0, max=1, help="Share for testing; 0 for none, or to keep the folder's own.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Decides which text goes to which split.")] = 0,
-    stratify: Annotated[
-        bool,
-        typer.Option(
-            "--stratify/--no-stratify",
-            help="Give every label the same share in each split; slow with thousands of labels. Otherwise at random.",
-        ),
-    ] = True,
-    taxonomy: TaxonomyFile = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and record them.")
-    ] = False,
-    json_file: JsonFile = None,
-) -> None:
-    """Split your own documents into train, dev and test.
-
-    Every label gets the same share of each split, the same text is never in two splits, and every label has a document
-    in train. Rows keep all their columns; read the new folder with the same column options.
-    """
-    from hgclr.cli.console import Console, progress_bar
-    from hgclr.data.split import split_data
-
-    with progress_bar() as bar:
-        task = bar.add_task("rows", total=None)
-        result = split_data(
-            source,
-            output,
-            dev=dev,
-            test=test,
-            seed=seed,
-            stratify=stratify,
-            taxonomy=taxonomy,
-            skip_bad_rows=skip_bad_rows,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-            **asdict(reading),
-        )
-    _write_json(json_file, result.to_json())
-    _print_split(Console(highlight=False), result)
-    prepare.show_summary(result.summary)
-
-
-def _print_split(console: Console, result: SplitResult) -> None:
-    documents = result.summary.documents
-    rows = [("split", "documents", "share", "labels without", "deviation")]
-    for name, count in documents.items():
-        if name in result.deviation:
-            missing, deviation = f"{result.labels_without[name]:,}", f"{result.deviation[name]:.3%}"
-        elif count:
-            missing = deviation = "as it was"
-        else:
-            continue
-        rows.append((name, f"{count:,}", f"{count / sum(documents.values()):.1%}", missing, deviation))
-    _print_table(console, f"{result.labels:,} labels", rows)
-    note = "deviation: between a label's share of the split and its share of all documents, on average"
-    console.print(note, style="dim", soft_wrap=True)
-    if count := result.shared_texts:
-        texts = "text of the split that was kept is" if count == 1 else "texts of the splits that were kept are"
-        console.print(f"[yellow]warning:[/] {count:,} {texts} also in the others", soft_wrap=True)
+app.command("import")(own_data.import_files)
+app.command()(own_data.split)
 
 
 @app.command()
@@ -131,7 +55,6 @@ def check(
 
     Example: **hgclr data check my-data --report my-report**
     """
-    from hgclr.cli.console import Console, progress_bar, standard_error
     from hgclr.data.check import check as check_folder
 
     if report is not None:
@@ -175,7 +98,7 @@ def _print_check(console: Console, report: CheckReport) -> None:
         for name, split in report.splits.items()
     ]
     taxonomy = report.statistics.taxonomy
-    _print_table(console, f"{len(taxonomy):,} labels, depth {taxonomy.depth}", rows)
+    print_table(console, f"{len(taxonomy):,} labels, depth {taxonomy.depth}", rows)
     for found in findings(report):
         colour = {"warning": "yellow", "note": "cyan"}[found.kind]
         console.print(Text(f"{found.kind}: ", colour).append(found.text, "default"), soft_wrap=True)
@@ -238,7 +161,6 @@ def stats(
 
     Example: **hgclr data stats my-data --encoder all-MiniLM-L6-v2 --report my-report**
     """
-    from hgclr.cli.console import Console, progress_bar
     from hgclr.data.statistics import describe, statistics_json
     from hgclr.errors import InputError
 
@@ -280,7 +202,7 @@ def _print_statistics(console: Console, name: str, statistics: Statistics) -> No
     from hgclr.data.report import fact_rows, level_rows, split_rows, table1, token_rows
 
     columns = table1(statistics)
-    _print_table(console, "", [("", *(name for _, name in columns)), (name, *(value for value, _ in columns))])
+    print_table(console, "", [("", *(name for _, name in columns)), (name, *(value for value, _ in columns))])
     levels = level_rows(statistics)
     tables = [
         ("Splits: labels are those that occur, words those of a text", split_rows(statistics)),
@@ -293,7 +215,7 @@ def _print_statistics(console: Console, name: str, statistics: Statistics) -> No
         tables.insert(1, (f"Tokens of {statistics.encoder}", token_rows(statistics)))
     for title, rows in tables:
         console.print()
-        _print_table(console, title, rows)
+        print_table(console, title, rows)
     if len(levels) > LEVELS + 1:
         console.print(f"and {len(levels) - LEVELS - 1:,} more levels: --json FILE writes all of them")
     console.print()
@@ -301,23 +223,6 @@ def _print_statistics(console: Console, name: str, statistics: Statistics) -> No
     for subject, text in fact_rows(statistics):
         grid.add_row(Text(subject, "dim"), text)
     console.print(grid)
-
-
-def _print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table whose first row holds the headings."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    if title:
-        console.print(Text(title, "bold"))
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    headings, *others = rows
-    for number, heading in enumerate(headings):
-        table.add_column(Text(heading), justify="right" if number else "left")
-    for row in others:
-        table.add_row(*map(Text, row))
-    console.print(table)
 
 
 def _write_json(path: Path | None, value: object) -> None:

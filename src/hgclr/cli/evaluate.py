@@ -54,7 +54,7 @@ def evaluate(
         from hgclr.evaluation.report_plots import check_report
 
         check_report(report)
-    classifier = open_classifier(model)
+    classifier = open_classifier(model, data)
     decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
     folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with progress_bar() as bar:

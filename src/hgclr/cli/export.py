@@ -87,7 +87,7 @@ def export(
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
     """
-    from hgclr.cli.console import Console, quiet_libraries, standard_error
+    from hgclr.cli.console import Console, find_folder, standard_error
     from hgclr.cli.tables import print_scores
     from hgclr.errors import InputError, require_extra
     from hgclr.files import check_output
@@ -103,10 +103,10 @@ def export(
     else:
         for module in ("torch", "onnxscript", "onnxruntime"):
             require_extra(module, extra="export", capability="Exporting to ONNX")
+    find_folder(model, data)
     from hgclr.export.card import CardScore, read_scores, write_card
     from hgclr.inference import HierarchicalClassifier
 
-    quiet_libraries()
     console = Console(highlight=False)
     # Read and scored before anything is written, so that what cannot be read leaves nothing behind.
     recorded = [] if scores_file is None else [read_scores(scores_file)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -137,7 +138,7 @@ def figure3(
         lines = _lines(source) if source is not None else text or []
         chosen = [Document(line, ()) for line in lines]
     if labels is not None:
-        indices = _labels(labels, taxonomy, reading)
+        indices = _labels(labels, taxonomy, data, reading)
         chosen = [Document(document.text, indices) for document in chosen]
     with progress_bar() as bar:
         found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
@@ -173,14 +174,13 @@ def _lines(source: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _labels(text: str, taxonomy: Taxonomy, reading: Reading) -> tuple[int, ...]:
+def _labels(text: str, taxonomy: Taxonomy, data: Path | None, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
-    from hgclr.data.rows import LabelReader, RowProblem
+    from hgclr.data.folder import row_form
+    from hgclr.data.rows import RowProblem
 
-    reader = LabelReader(
-        taxonomy, separator=reading.label_separator, path_separator=reading.path_separator, add_ancestors=True
-    )
+    form = row_form(data, **asdict(reading) | {"add_ancestors": True})
     try:
-        return reader.read(text)
+        return form.label_reader(taxonomy).read(text)
     except RowProblem as problem:
         raise InputError(f"--labels: {problem.reason}", remedy=problem.remedy) from None

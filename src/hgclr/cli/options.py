@@ -33,7 +33,6 @@ __all__ = [
     "Settings",
     "SkipBadRows",
     "TaxonomyFile",
-    "TextColumn",
     "Threshold",
     "engine_options",
     "number_list",
@@ -54,9 +53,8 @@ Raw = Annotated[
     bool,
     typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
 ]
-TextColumn = Annotated[str, typer.Option(help="Column with the text.")]
 AddAncestors = Annotated[
-    bool, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
+    bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
 ]
 Threshold = Annotated[
     float | None,
@@ -142,13 +140,22 @@ def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a data folder: the values of the options that `reading_options` adds."""
+    """How to read a data folder: the values of the options that `reading_options` adds.
 
-    text_column: TextColumn = "text"
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "labels"
-    label_separator: Annotated[str, typer.Option(help="Separator between labels in one string, as in CSV.")] = ";"
-    path_separator: Annotated[str, typer.Option(help="Separator between the names of a label given as a path.")] = " > "
-    add_ancestors: AddAncestors = False
+    What is left out is as the folder remembers it, see `hgclr.data.folder.RowForm`.
+    """
+
+    text_column: Annotated[
+        str | None, typer.Option(help="Column with the text; default: what the folder remembers, or text.")
+    ] = None
+    label_column: Annotated[str | None, typer.Option(help="Column with the labels; likewise, or labels.")] = None
+    label_separator: Annotated[
+        str | None, typer.Option(help="Between labels that are one string, as in CSV; likewise, or ';'.")
+    ] = None
+    path_separator: Annotated[
+        str | None, typer.Option(help="Between the names of a label given as a path; likewise, or ' > '.")
+    ] = None
+    add_ancestors: AddAncestors = None
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:
         """Open a data folder to be read so; the arguments are those of `DataFolder`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, TextColumn, Threshold
+from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, Threshold
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
@@ -44,7 +44,10 @@ def predict(
             " (also .gz) or .parquet; without an ending JSON lines. In bulk: the folder of results.",
         ),
     ] = None,
-    text_column: TextColumn = "text",
+    text_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the text; default: text, or the one of the table that training data came from."),
+    ] = None,
     threshold: Threshold = None,
     decode: Decode = None,
     paths: Paths = None,
@@ -126,6 +129,8 @@ def predict(
             "texts are given both as arguments and by --input",
             remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
         )
+    _check_sources(sources or [])
+    text_column = text_column or _text_column(model, sources or [])
     for_bulk: dict[str, Any] = {
         "engine": engine,
         "workers": workers,
@@ -223,6 +228,33 @@ def _predict_one(
             bar.advance(task, len(chunk.numbers))
     if (notes := _unlabelled(bad, blank)) and not show_tree:
         standard_error().print("; ".join(notes), soft_wrap=True, markup=False)
+
+
+def _check_sources(sources: Sequence[str]) -> None:
+    """Refuse files that are not there, before the seconds that loading a model takes."""
+    from hgclr.bulk.inputs import is_pattern
+    from hgclr.errors import InputError
+
+    for name in sources:
+        if name != "-" and not is_pattern(name) and not Path(name).exists():
+            raise InputError("no such file or folder", path=name)
+
+
+def _text_column(model: str, sources: Sequence[str]) -> str:
+    """Return the text column of the first table: text, or, with a word, the one that the model's documents had."""
+    from hgclr.bulk.inputs import find_inputs
+    from hgclr.cli.console import standard_error
+    from hgclr.data.readers import SUFFIXES, read_rows
+    from hgclr.data.rows import BadRow
+    from hgclr.inference.loading import find_model, trained_text_column
+
+    for path in find_inputs([name for name in sources if name != "-"])[:1]:
+        if path.name.lower().endswith(SUFFIXES) and (known := trained_text_column(find_model(model))):
+            row = next(iter(read_rows(path, (), all_columns=True)), None)
+            if row is not None and not isinstance(row, BadRow) and "text" not in row.values and known in row.values:
+                standard_error().print(f"text column: {known!r}, as in training", markup=False, soft_wrap=True)
+                return known
+    return "text"
 
 
 def _read(

@@ -15,7 +15,7 @@ from hgclr.cli.options import AddAncestors, options_from
 if TYPE_CHECKING:
     from hgclr.data.folder_writer import CorpusSummary, Progress
 
-__all__ = ["app", "build_icd10cm_with_bar", "show_summary"]
+__all__ = ["Output", "app", "build_icd10cm_with_bar", "show_summary"]
 
 app = typer.Typer(no_args_is_help=True, help="Turn a corpus, as its publisher distributes it, into a data folder.")
 PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"

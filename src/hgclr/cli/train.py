@@ -1,4 +1,4 @@
-"""``hgclr train``: train a model from a YAML file."""
+"""``hgclr train``: train a model on a data folder, or as a YAML file says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from hgclr.cli.console import is_first_rank, quiet_libraries, standard_error
 from hgclr.cli.options import Engine, RayAddress, Settings, engine_options
-from hgclr.errors import require_extra
+from hgclr.errors import InputError, require_extra
 
 if TYPE_CHECKING:
     from hgclr.training.run import TrainingResult
@@ -21,14 +21,17 @@ __all__ = ["train"]
 
 
 def train(
-    config: Annotated[
-        Path,
-        typer.Argument(metavar="CONFIG.yaml", help="Settings: data, model, training. See the folder configs/."),
-    ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DATA|CONFIG.yaml",
+            help="A data folder, or a file of settings: data, model, training; hgclr settings lists them.",
+        ),
+    ] = None,
     settings: Settings = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of CONFIG."),
+        typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of the folder or file."),
     ] = None,
     start: Annotated[
         Path | None,
@@ -75,19 +78,22 @@ def train(
 
     The output folder then holds **model** (for hgclr predict, evaluate), **training-model** (with the label
     side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
-    """
-    require_extra("torch", extra="train", capability="Training")
-    # Before torch is imported: each rank would warn that an encoder could have parameters without gradient.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from hgclr.cli.console import Console
-    from hgclr.cli.progress import TrainingProgress
-    from hgclr.cli.tables import print_calibrated, print_scores
-    from hgclr.training import RunConfig
-    from hgclr.training import train as run_training
-    from hgclr.training.distributed import restarted
-    from hgclr.training.run_folder import check_output, check_resumed, state_of
 
-    quiet_libraries()
+    Example: **hgclr train my-data**
+
+    Example: **hgclr train my-data --set training.effort=head --output runs/quick**
+    """
+    if source is None:
+        raise InputError(
+            "nothing to train on",
+            remedy="give a data folder (hgclr data import makes one of a table) or a file of settings (hgclr settings"
+            " lists them)",
+        )
+    require_extra("torch", extra="train", capability="Training")
+    from hgclr.training.run_checks import check_run
+    from hgclr.training.run_folder import check_output, check_resumed, restarted, state_of
+    from hgclr.training.settings import RunConfig
+
     options = {
         "training.calibrate": None if calibrate is None else str(calibrate).lower(),
         "model.start": start,
@@ -95,7 +101,8 @@ def train(
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     cluster = engine_options(engine, workers, ray_address)
-    run = RunConfig.read(config, [*(settings or []), *chosen], output)
+    run = RunConfig.read(source, [*(settings or []), *chosen], output)
+    check_run(run)
     errors, resume = standard_error(), resume or restarted()
     if not resume:
         check_output(run)
@@ -104,6 +111,14 @@ def train(
         if (state := state_of(run.output)) != "stopped":
             nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
             errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
+    # Before torch is imported: each rank would warn that an encoder could have parameters without gradient.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from hgclr.cli.console import Console
+    from hgclr.cli.progress import TrainingProgress
+    from hgclr.cli.tables import print_calibrated, print_scores
+    from hgclr.training import train as run_training
+
+    quiet_libraries()
     try:
         if engine == "ray":
             from hgclr.training.on_ray import train_on_ray

@@ -101,21 +101,24 @@ def tune(
     """
     for module in ("torch", "optuna", "matplotlib"):
         require_extra(module, extra="tune", capability="Tuning")
+    from hgclr.files import check_output
+    from hgclr.training.run_checks import check_run
+    from hgclr.training.settings import RunConfig
+
+    run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
+    uncut = [setting for setting in settings or () if setting.partition("=")[0].strip() not in CUTS]
+    whole = RunConfig.read(config, uncut, run.output)
+    check_run(run)
+    check_output(run.output)
     import matplotlib as mpl
     import optuna
 
     from hgclr.cli.console import Console
-    from hgclr.files import check_output
-    from hgclr.training import RunConfig
     from hgclr.tuning.search import tune as search_settings
 
     quiet_libraries()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mpl.use("agg")
-    run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
-    uncut = [setting for setting in settings or () if setting.partition("=")[0].strip() not in CUTS]
-    whole = RunConfig.read(config, uncut, run.output)
-    check_output(run.output)
     search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
     cluster = engine_options(engine, workers, ray_address)
     result = search_settings(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import zlib
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree.ElementTree import ParseError
-from zipfile import BadZipFile
 
 from hgclr.data.folder_writer import Progress
 from hgclr.data.readers import good_json_rows
-from hgclr.errors import InputError, require_extra
+from hgclr.data.sheets import sheet_rows
+from hgclr.errors import InputError
 
 __all__ = ["JSON", "Abstract", "TableRow", "compare_with_literature", "find_files", "read_json_lines", "read_table"]
 
@@ -32,19 +29,6 @@ GIT_BLOBS = {
 }
 """What git calls the content of the files with which the literature's figures were made."""
 COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
-DAMAGE = (
-    BadZipFile,
-    EOFError,
-    zlib.error,
-    ParseError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What openpyxl and the unpacking beneath it raise over a file that is no workbook, or only part of one."""
 
 
 def find_files(source: Path) -> tuple[Path, ...]:
@@ -210,35 +194,8 @@ def _whole_number(column: str, cell: str, path: Path, number: int) -> int:
 
 def _spreadsheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
     """Yield the cells of the first sheet's rows, and how many rows the sheet says it has, without the header."""
-    require_extra("openpyxl", extra="data", capability="Reading Data.xlsx")
-    from openpyxl import load_workbook
-
-    number = 0
-    try:
-        with closing(load_workbook(path, read_only=True, data_only=True)) as workbook:
-            sheet = workbook.worksheets[0]
-            total = sheet.max_row - 1 if sheet.max_row else None
-            sheet.reset_dimensions()  # programs write wrong ones, and openpyxl would cut the rows to them
-            for values in sheet.iter_rows(values_only=True):
-                number += 1
-                cells = [_cell_text(value) for value in values]
-                while len(cells) > len(COLUMNS) and not cells[-1].strip():
-                    cells.pop()
-                # A sheet does not store the empty cells at the end of a row.
-                yield cells + [""] * (len(COLUMNS) - len(cells)), total
-    except DAMAGE as error:
-        # The parser reads ahead of the rows that it hands out, so the place is not exact.
-        place = f" somewhere after row {number}" if number else ""
-        raise InputError(
-            f"damaged, truncated or no XLSX file{place}: {error}", path=path, remedy="copy it again from its source"
-        ) from None
-
-
-def _cell_text(value: object) -> str:
-    """Return what a cell of a sheet shows; whole numbers may be stored as 3.0."""
-    if value is None:
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    for cells, total in sheet_rows(path):
+        yield cells + [""] * (len(COLUMNS) - len(cells)), total - 1 if total else None
 
 
 def _text_rows(path: Path) -> Iterator[tuple[list[str], None]]:

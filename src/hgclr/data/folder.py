@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from hgclr.data.folder_writer import RECORD
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.errors import InputError
-from hgclr.files import recover_folder
+from hgclr.files import read_json, recover_folder
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "Document",
     "DocumentLike",
     "DocumentSet",
+    "RowForm",
     "label_documents",
     "label_texts",
     "read_documents",
+    "row_form",
     "taxonomy_files",
 ]
 
@@ -40,6 +43,63 @@ class Document:
 
     text: str
     labels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
+
+    Args:
+        text_column: the column with the text.
+        label_column: the column with the labels: a list of strings, or one string.
+        label_separator: what stands between labels where they are one string, as in CSV.
+        path_separator: what stands between the names of a label given as a path.
+        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
+            error.
+    """
+
+    text_column: str = "text"
+    label_column: str = "labels"
+    label_separator: str = ";"
+    path_separator: str = " > "
+    add_ancestors: bool = False
+
+    def label_reader(self, taxonomy: Taxonomy) -> LabelReader:
+        """Return what reads the cells with labels."""
+        return LabelReader(
+            taxonomy,
+            separator=self.label_separator,
+            path_separator=self.path_separator,
+            add_ancestors=self.add_ancestors,
+        )
+
+
+def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
+    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, else by the defaults.
+
+    Raises:
+        InputError: if a separator is empty.
+    """
+    given = {name: value for name, value in told.items() if value is not None}
+    known = {field.name for field in fields(RowForm)}
+    remembered = {name: value for name, value in _remembered(path, "reading").items() if name in known}
+    form = RowForm(**remembered | given)
+    if not form.label_separator or not form.path_separator:
+        raise InputError("the label separator and the path separator must not be empty")
+    return form
+
+
+def _remembered(path: Path | None, *keys: str) -> dict[str, Any]:
+    """Return a part of what a folder's record says; a file of that name that is not ours says nothing."""
+    if path is None:
+        return {}
+    try:
+        content = read_json(path / RECORD)
+    except InputError:
+        return {}
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 DocumentLike = Document | Mapping[str, Any] | tuple[str, Sequence[str]]
@@ -110,12 +170,8 @@ class DataFolder:
     Args:
         path: the folder.
         taxonomy: the label tree or its file, if it is not the one in the folder.
-        text_column: the column with the text.
-        label_column: the column with the labels: a list of strings, or one string.
-        label_separator: what stands between labels where they are one string, as in CSV.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
-            error.
+        text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read, see `RowForm`;
+            what is left out is as the folder remembers it.
         skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
         needs_documents: refuse a folder with a label tree and no split.
 
@@ -128,11 +184,11 @@ class DataFolder:
         path: str | Path,
         *,
         taxonomy: Taxonomy | str | Path | None = None,
-        text_column: str = "text",
-        label_column: str = "labels",
-        label_separator: str = ";",
-        path_separator: str = " > ",
-        add_ancestors: bool = False,
+        text_column: str | None = None,
+        label_column: str | None = None,
+        label_separator: str | None = None,
+        path_separator: str | None = None,
+        add_ancestors: bool | None = None,
         skip_bad_rows: bool = False,
         needs_documents: bool = True,
     ) -> None:
@@ -141,11 +197,15 @@ class DataFolder:
             recover_folder(self.path)
         if not self.path.is_dir():
             raise InputError("no such data folder", path=self.path)
-        if not label_separator or not path_separator:
-            raise InputError("the label separator and the path separator must not be empty")
-        self.text_column, self.label_column = text_column, label_column
-        self.label_separator, self.path_separator = label_separator, path_separator
-        self.add_ancestors, self.skip_bad_rows = add_ancestors, skip_bad_rows
+        self.form = row_form(
+            self.path,
+            text_column=text_column,
+            label_column=label_column,
+            label_separator=label_separator,
+            path_separator=path_separator,
+            add_ancestors=add_ancestors,
+        )
+        self.skip_bad_rows = skip_bad_rows
         self.splits = _find_splits(self.path)
         if needs_documents and not self.splits:
             raise InputError(
@@ -156,11 +216,15 @@ class DataFolder:
             )
         if not isinstance(taxonomy, Taxonomy):
             file = _find_taxonomy(self.path) if taxonomy is None else Path(taxonomy)
-            taxonomy = Taxonomy.read(file, separator=path_separator)
+            taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
-        self._labels = LabelReader(
-            taxonomy, separator=label_separator, path_separator=path_separator, add_ancestors=add_ancestors
-        )
+        self._labels = self.form.label_reader(taxonomy)
+
+    @property
+    def source_text_column(self) -> str | None:
+        """The column that the texts stood in before ``hgclr data import``, if the folder was made by that."""
+        column = _remembered(self.path, "settings", "columns").get("text")
+        return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
         """Return the file or folder of a split.
@@ -175,13 +239,13 @@ class DataFolder:
     def scan(self, split: str) -> Iterator[Document | BadRow]:
         """Yield every row of a split, as a document or as a bad row, whatever ``skip_bad_rows`` says."""
         path = self.split_path(split)
-        for row in read_rows(path, (self.text_column, self.label_column)):
+        for row in read_rows(path, (self.form.text_column, self.form.label_column)):
             if isinstance(row, BadRow):
                 yield row
                 continue
             try:
-                text = read_text(row.values[self.text_column])
-                document = Document(text, self._labels.read(row.values[self.label_column]))
+                text = read_text(row.values[self.form.text_column])
+                document = Document(text, self._labels.read(row.values[self.form.label_column]))
             except RowProblem as problem:
                 yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
             else:

@@ -21,8 +21,8 @@ __all__ = ["RECORD", "CorpusSummary", "CorpusWriter", "Progress", "write_corpus"
 Progress = Callable[[int, int | None], None]
 """Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
 SPLITS = ("train", "dev", "test")
-TAXONOMY, RECORD, LEFT_OUT = "taxonomy.json", "corpus.json", "left-out.jsonl"
-FILES = {TAXONOMY, RECORD, LEFT_OUT, *(f"{split}.jsonl.gz" for split in SPLITS)}
+TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS = "taxonomy.json", "corpus.json", "left-out.jsonl", "contradictions.jsonl"
+FILES = {TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS, *(f"{split}.jsonl.gz" for split in SPLITS)}
 
 
 @dataclass(slots=True)
@@ -61,12 +61,19 @@ class CorpusWriter:
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1
 
+    def contradict(self, text: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Record a text that stands in several rows with different labels: the place of each, and its labels."""
+        listed = [{"where": where, "labels": list(labels)} for where, labels in rows]
+        self._write(CONTRADICTIONS, {"text": text, "rows": listed})
+
     def _write(self, stream: str, row: Mapping[str, Any]) -> None:
         self._streams[stream].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
 @contextmanager
-def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object]) -> Iterator[CorpusWriter]:
+def write_corpus(
+    output: str | Path, *, name: str, settings: Mapping[str, object], reading: Mapping[str, object] | None = None
+) -> Iterator[CorpusWriter]:
     """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and what was done in ``corpus.json``.
 
     The documents that were left out are in ``left-out.jsonl`` with their places and reasons, if there are any. The same
@@ -77,6 +84,7 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: what the user chose.
+        reading: how rows are to be read, see `hgclr.data.folder.RowForm`, if not by the defaults.
     """
     output = Path(output)
     _check_replaceable(output)
@@ -84,7 +92,9 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         summary = CorpusSummary(output)
         with ExitStack() as stack:
             # No time stamp and no name inside: the same input gives the same bytes.
-            streams: dict[str, BufferedIOBase] = {LEFT_OUT: stack.enter_context((folder / LEFT_OUT).open("wb"))}
+            streams: dict[str, BufferedIOBase] = {
+                name: stack.enter_context((folder / name).open("wb")) for name in (LEFT_OUT, CONTRADICTIONS)
+            }
             for split in SPLITS:
                 raw = stack.enter_context((folder / f"{split}.jsonl.gz").open("wb"))
                 streams[split] = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
@@ -95,14 +105,16 @@ def write_corpus(output: str | Path, *, name: str, settings: Mapping[str, object
         for split in SPLITS:
             if not summary.documents[split]:
                 (folder / f"{split}.jsonl.gz").unlink()
-        if not summary.left_out:
-            (folder / LEFT_OUT).unlink()
+        for side in (LEFT_OUT, CONTRADICTIONS):
+            if not (folder / side).stat().st_size:
+                (folder / side).unlink()
         if writer.taxonomy is None:
             raise RuntimeError("a corpus needs its taxonomy")
         writer.taxonomy.write(folder / TAXONOMY)
         record = {
             "corpus": name,
             "settings": {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()},
+            **({} if reading is None else {"reading": dict(reading)}),
             "labels": len(writer.taxonomy),
             "documents": summary.documents,
             "left_out": dict(summary.left_out),

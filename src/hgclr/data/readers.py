@@ -1,4 +1,4 @@
-"""Stream rows from JSON lines, CSV, TSV (gzipped or not), Parquet, and Hugging Face ``datasets`` folders."""
+"""Stream rows from JSON lines, CSV, TSV (gzipped or not), Parquet, Excel, and Hugging Face ``datasets`` folders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from hgclr.data.rows import BadRow, Row, require_columns
+from hgclr.data.sheets import sheet_rows
 from hgclr.errors import InputError, first_line, refuse_broken, require_extra
 from hgclr.files import open_regular, read_json
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
+    "EXCEL",
     "SUFFIXES",
     "byte_lines",
     "good_json_rows",
@@ -29,10 +31,16 @@ __all__ = [
     "json_rows",
     "limited_lines",
     "read_rows",
+    "table_header",
     "table_rows",
 ]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+EXCEL = ".xlsx"
+DELIMITERS = {"csv": ",;\t|", "tsv": "\t,;|"}
+"""What may stand between the cells of a table; the first, unless the header has more cells with another one."""
+HEADER_LINES = 20
+"""Lines that a header may span, in which its delimiter is looked for."""
 LONGEST_CELL = 2**24
 """Characters a table cell may have. Python's own limit, 131,072, is less than a long document has; with no
 limit, a quote that is never closed would pull the rest of the file into memory."""
@@ -56,14 +64,15 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
     A row that is broken while the next one can still be found comes as a `BadRow`.
 
     Args:
-        path: a file whose name ends as in `SUFFIXES`, or the folder of a ``datasets`` split.
+        path: a file whose name ends as in `SUFFIXES` or in `EXCEL`, of which the first sheet is read; or the folder of
+            a ``datasets`` split.
         columns: the columns every row must have.
         all_columns: read the other columns, too, of formats that can leave them out.
 
     Raises:
         InputError: if the file itself cannot be used: missing, damaged, unknown format, or a table without
             one of the columns.
-        MissingExtraError: if Parquet or ``datasets`` support is not installed.
+        MissingExtraError: if Parquet, Excel or ``datasets`` support is not installed.
     """
     path = Path(path)
     if path.is_dir():
@@ -77,14 +86,15 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
     if not path.is_file():
         raise InputError("no such file", path=path)
     name = path.name.lower()
-    if not name.endswith(SUFFIXES):
-        raise InputError("unknown format", path=path, remedy="its name must end in " + ", ".join(SUFFIXES))
+    if not name.endswith((*SUFFIXES, EXCEL)):
+        raise InputError("unknown format", path=path, remedy=f"its name must end in {', '.join((*SUFFIXES, EXCEL))}")
     if name.endswith(".parquet"):
         return _parquet_rows(path, columns, all_columns)
-    kind = name.removesuffix(".gz").rpartition(".")[2]
-    if kind == "jsonl":
+    if name.endswith(EXCEL):
+        return _excel_rows(path, columns)
+    if name.removesuffix(".gz").endswith(".jsonl"):
         return json_rows(byte_lines(path), path, columns)
-    return table_rows(_text_lines(path), path, columns, delimiter="," if kind == "csv" else "\t")
+    return _table_file_rows(path, columns)
 
 
 def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
@@ -184,6 +194,41 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
             yield Row(number, dict(zip(header, cells, strict=True)))
 
 
+def _table_file_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
+    """Yield the rows of a CSV or TSV file, whatever stands between its cells."""
+    lines = _text_lines(path)
+    head = list(islice(lines, HEADER_LINES))
+    delimiter, _ = _header(head, path, columns)
+    yield from table_rows(chain(head, lines), path, columns, delimiter=delimiter)
+
+
+def table_header(path: Path, columns: Sequence[str]) -> list[str]:
+    """Return the header of a CSV or TSV file; of one that cannot be read nothing: reading its rows will tell why."""
+    try:
+        return _header(list(islice(_text_lines(path), HEADER_LINES)), path, columns)[1]
+    except InputError:
+        return []
+
+
+def _header(head: Sequence[str], path: Path, columns: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what stands between the cells of a table, and its header.
+
+    The delimiter is the one with which the header has all the columns asked for, and then most cells.
+    """
+    best: tuple[tuple[bool, int], str, list[str]] | None = None
+    for delimiter in DELIMITERS[path.name.lower().removesuffix(".gz").rpartition(".")[2]]:
+        try:
+            cells = next((cells for cells in csv.reader(head, delimiter=delimiter, strict=True) if cells), [])
+        except csv.Error:
+            cells = []
+        names = [cell.strip() for cell in cells]
+        fit = (set(columns) <= set(names), len(names))
+        if best is None or fit > best[0]:
+            best = fit, delimiter, names
+    assert best is not None
+    return best[1:]
+
+
 def _encoding_problem(cells: Sequence[str]) -> str | None:
     """Name the first byte that was not UTF-8, if any."""
     for place, cell in enumerate(cells, 1):
@@ -258,6 +303,22 @@ def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iter
         for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
             yield from _rows(batch, path, first, {})
             first += batch.num_rows
+
+
+def _excel_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
+    """Yield the rows of the first sheet, below a header; empty rows are no rows."""
+    header: list[str] | None = None
+    for number, (cells, _) in enumerate(sheet_rows(path), 1):
+        if not cells:
+            continue
+        if header is None:
+            header = [cell.strip() for cell in cells]
+            require_columns(header, columns, path=path, line=number)
+        elif len(cells) > len(header):
+            reason = f"too many columns: the row has {len(cells)} cells, the header {len(header)}"
+            yield BadRow(path, number, reason, cells, "give the column a heading")
+        else:
+            yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
 
 
 def _dataset_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:

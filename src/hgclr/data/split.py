@@ -6,14 +6,14 @@ import datetime
 import logging
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, empty_split
+from hgclr.data.folder import DataFolder, empty_split, row_form
 from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
@@ -24,12 +24,17 @@ from hgclr.taxonomy import Taxonomy
 __all__ = [
     "LabelledTexts",
     "SplitResult",
+    "TextSurvey",
+    "check_place",
+    "checked_shares",
+    "deal",
     "deal_at_random",
     "deal_evenly",
     "find_tree",
     "give_train_every_label",
     "only_file",
     "split_data",
+    "split_result",
 ]
 
 logger = logging.getLogger(__name__)
@@ -87,20 +92,20 @@ def split_data(
     seed: int = 0,
     stratify: bool = True,
     taxonomy: str | Path | None = None,
-    text_column: str = "text",
-    label_column: str = "labels",
-    label_separator: str = ";",
-    path_separator: str = " > ",
-    add_ancestors: bool = False,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    label_separator: str | None = None,
+    path_separator: str | None = None,
+    add_ancestors: bool | None = None,
     skip_bad_rows: bool = False,
     progress: Progress | None = None,
 ) -> SplitResult:
     """Write a data folder whose splits are drawn from one file, or from the train split of a data folder.
 
-    Rows stay as they are, with all their columns, in their order; the new folder is read with the same options as the
-    source. Texts that are the same, as `hgclr.data.check.check` sees it, go to the same split, with the labels of
-    all of them; so the shares are shares of different texts. Every label that occurs has a document in train. The same
-    source, shares and seed give the same splits.
+    Rows stay as they are, with all their columns, in their order; the new folder remembers how it is read. Texts that
+    are the same, as `hgclr.data.check.check` sees it, go to the same split, with the labels of all of them; so the
+    shares are shares of different texts. Every label that occurs has a document in train. The same source, shares and
+    seed give the same splits.
 
     Args:
         source: a file of documents, or a data folder.
@@ -110,11 +115,8 @@ def split_data(
         seed: decides the split.
         stratify: give every label the same share in each split; otherwise deal out at random.
         taxonomy: the label tree, if it is not the one beside the documents.
-        text_column: the column with the text.
-        label_column: the column with the labels.
-        label_separator: what stands between labels that are one string.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: rows name only their deepest labels.
+        text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read; what is left out
+            is as for `DataFolder`.
         skip_bad_rows: leave out and record rows that cannot be used, instead of stopping at the first.
         progress: called with the number of rows read, twice over, and with the number to read once that is known.
 
@@ -124,29 +126,29 @@ def split_data(
         MissingExtraError: if ``stratify`` is asked for and the ``data`` extra is not installed.
     """
     source, output = Path(source), Path(output)
-    shares = _checked_shares(dev, test)
-    if not label_separator or not path_separator:
-        raise InputError("the label separator and the path separator must not be empty")
-    files, tree = _find_files(source, taxonomy, path_separator)
+    shares = checked_shares(dev, test)
+    form = row_form(
+        source,
+        text_column=text_column,
+        label_column=label_column,
+        label_separator=label_separator,
+        path_separator=path_separator,
+        add_ancestors=add_ancestors,
+    )
+    files, tree = _find_files(source, taxonomy, form.path_separator)
     _check_files(source, output, files, shares)
-    labels = LabelReader(tree, separator=label_separator, path_separator=path_separator, add_ancestors=add_ancestors)
-    rows = _Rows(labels, text_column, label_column, progress)
+    rows = _Rows(form.label_reader(tree), form.text_column, form.label_column, progress)
     surveys = {split: _survey(path, rows.read(path), skip_bad_rows=skip_bad_rows) for split, path in files.items()}
-    dealt = _deal(surveys["train"], shares, seed=seed, stratify=stratify, path=files["train"])
+    dealt = deal(surveys["train"], shares, seed=seed, stratify=stratify, path=files["train"])
     settings = {
         "source": source,
         "dev": dev,
         "test": test,
         "seed": seed,
         "stratify": stratify,
-        "text_column": text_column,
-        "label_column": label_column,
-        "label_separator": label_separator,
-        "path_separator": path_separator,
-        "add_ancestors": add_ancestors,
     }
     rows.total = 2 * rows.done
-    with write_corpus(output, name="split", settings=settings) as writer:
+    with write_corpus(output, name="split", settings=settings, reading=asdict(form)) as writer:
         writer.taxonomy = tree
         for split, path in files.items():
             targets = iter(dealt.tolist())
@@ -156,10 +158,10 @@ def split_data(
                 else:
                     target = SPLITS[next(targets)] if split == "train" else split
                     writer.add_row(target, row.values)
-    return _result(writer.summary, surveys, dealt)
+    return split_result(writer.summary, surveys, dealt)
 
 
-def _checked_shares(dev: float, test: float) -> NDArray[np.float64]:
+def checked_shares(dev: float, test: float) -> NDArray[np.float64]:
     """Refuse shares that leave nothing for training or draw nothing."""
     if min(dev, test) < 0 or dev + test >= 1:
         raise InputError(
@@ -217,6 +219,11 @@ def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: 
                 path=source,
                 remedy=f"--{split} 0 keeps it, or split its train file alone",
             )
+    check_place(source, output)
+
+
+def check_place(source: Path, output: Path) -> None:
+    """Refuse an output folder that would replace the source, or the folder that it is in."""
     if output.resolve() in {source.resolve(), source.resolve().parent}:
         raise InputError("the output would stand in the place of the source", path=output, remedy="name another folder")
 
@@ -284,12 +291,18 @@ def _plain(value: object, column: str) -> object:
 
 
 @dataclass(slots=True)
-class _Survey:
+class TextSurvey:
     """The texts and labels of all good rows of a file, in their order."""
 
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     flat: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, text: int, labels: Sequence[int]) -> None:
+        """Note a row: the hash of its text, and the indices of its labels."""
+        self.hashes.append(text)
+        self.counts.append(len(labels))
+        self.flat.extend(labels)
 
     @property
     def texts(self) -> NDArray[np.uint64]:
@@ -303,14 +316,12 @@ class _Survey:
         return rows, np.frombuffer(self.flat, dtype=np.int64)
 
 
-def _survey(path: Path, rows: Iterator[SplitRow | BadRow], *, skip_bad_rows: bool) -> _Survey:
-    survey = _Survey()
+def _survey(path: Path, rows: Iterator[SplitRow | BadRow], *, skip_bad_rows: bool) -> TextSurvey:
+    survey = TextSurvey()
     bad = 0
     for row in rows:
         if isinstance(row, SplitRow):
-            survey.hashes.append(text_hash(row.text))
-            survey.counts.append(len(row.labels))
-            survey.flat.extend(row.labels)
+            survey.add(text_hash(row.text), row.labels)
         elif skip_bad_rows:
             bad += 1
         else:
@@ -320,7 +331,9 @@ def _survey(path: Path, rows: Iterator[SplitRow | BadRow], *, skip_bad_rows: boo
     return survey
 
 
-def _deal(survey: _Survey, shares: NDArray[np.float64], *, seed: int, stratify: bool, path: Path) -> NDArray[np.int64]:
+def deal(
+    survey: TextSurvey, shares: NDArray[np.float64], *, seed: int, stratify: bool, path: Path
+) -> NDArray[np.int64]:
     """Return the place in `SPLITS` of each row; rows of the same text have the same."""
     texts, text_of_row = np.unique(survey.texts, return_inverse=True)
     rows, labels = survey.pairs
@@ -421,7 +434,7 @@ def give_train_every_label(pairs: LabelledTexts, dealt: NDArray[np.int64]) -> No
             dealt[own[0]] = TRAIN
 
 
-def _result(summary: CorpusSummary, surveys: Mapping[str, _Survey], dealt: NDArray[np.int64]) -> SplitResult:
+def split_result(summary: CorpusSummary, surveys: Mapping[str, TextSurvey], dealt: NDArray[np.int64]) -> SplitResult:
     """Return how the labels came out."""
     rows, labels = surveys["train"].pairs
     used, label = np.unique(labels, return_inverse=True)

@@ -134,9 +134,9 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
     settings = {
         "format": FORMAT,
         "taxonomy": [taxonomy.ids, taxonomy.names, taxonomy.parents.tolist()],
-        "columns": [folder.text_column, folder.label_column],
-        "separators": [folder.label_separator, folder.path_separator],
-        "add_ancestors": folder.add_ancestors,
+        "columns": [folder.form.text_column, folder.form.label_column],
+        "separators": [folder.form.label_separator, folder.form.path_separator],
+        "add_ancestors": folder.form.add_ancestors,
         "skip_bad_rows": folder.skip_bad_rows,
         "tokenizer": backend.to_str(),  # holds the maximum length
         "sample": sample,

@@ -19,10 +19,10 @@ from hgclr.estimator.labels import (
     TreeLabels,
     TreeLike,
     as_value_errors,
-    draw_tree,
     read_targets,
     read_texts,
     read_tree,
+    tree_of,
     write_targets,
 )
 from hgclr.taxonomy import Taxonomy
@@ -56,7 +56,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         epochs, batch_size, learning_rate: None takes what suits the data and the encoder.
         max_length: tokens of a text that are read; None takes the preset's.
         settings: further settings of the method, such as ``{"contrastive_weight": 0.3}``, see
-            :class:`~hgclr.config.HGCLRConfig`.
+            :class:`~hgclr.models.HGCLRConfig`.
         precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
         validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
         decode: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
@@ -144,7 +144,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             _check_lengths(texts, targets)
             drawn = self.taxonomy is None
             if self.taxonomy is None:
-                taxonomy = draw_tree(targets, self.path_separator)
+                taxonomy = tree_of(targets, self.path_separator)
             else:
                 taxonomy = read_tree(self.taxonomy, self.path_separator)
             label_sets = [labels for labels, _ in TreeLabels(taxonomy, self.path_separator, drawn=drawn).find(targets)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,20 +20,24 @@ from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.json_files import read_json
+from hgclr.taxonomy.paths import NamePath, check_names, draw_tree, near_twins
 
 __all__ = [
     "Form",
     "Targets",
     "TreeLabels",
     "as_value_errors",
-    "draw_tree",
     "label_matrix",
     "label_tree",
     "read_targets",
     "read_texts",
     "read_tree",
+    "tree_of",
     "write_targets",
 ]
+
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -217,7 +223,7 @@ def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
         ('law', 'science', 'science > physics')
     """
     with as_value_errors():
-        return draw_tree(read_targets(y), path_separator)
+        return tree_of(read_targets(y), path_separator)
 
 
 def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> NDArray[np.int64]:
@@ -269,8 +275,10 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
     return Taxonomy(*read_json(Source(text), separator))
 
 
-def draw_tree(targets: Targets, separator: str) -> Taxonomy:
-    """Return the tree of all prefixes of the paths, in the order of their names; a label's id is its path.
+def tree_of(targets: Targets, separator: str) -> Taxonomy:
+    """Return the tree of all beginnings of the paths, see :func:`~hgclr.taxonomy.paths.draw_tree`.
+
+    Labels that differ only in case or spaces are labels of their own, with a warning.
 
     Raises:
         InputError: if a name is empty, has space around it or holds the separator, or there is no path at all.
@@ -280,22 +288,16 @@ def draw_tree(targets: Targets, separator: str) -> Taxonomy:
             "y is an indicator matrix, which does not tell the tree",
             remedy="give taxonomy, in the order of the columns",
         )
-    paths: set[tuple[str, ...]] = set()
-    seen: set[Label] = set()
-    for row, labels in enumerate(targets.content):
-        for label in set(labels) - seen:
-            seen.add(label)
-            names = _names(row, label, separator)
-            paths.update(names[:depth] for depth in range(1, len(names) + 1))
-    if not paths:
+    counts = Counter(label for labels in targets.content for label in labels)
+    if not counts:
         raise InputError("y has no label", remedy="give each document at least one")
-    ordered = sorted(paths)
-    index = {path: place for place, path in enumerate(ordered)}
-    return Taxonomy(
-        [separator.join(path) for path in ordered],
-        [index.get(path[:-1], -1) for path in ordered],
-        [path[-1] for path in ordered],
-    )
+    first = {label: row for row, labels in reversed(list(enumerate(targets.content))) for label in labels}
+    paths: Counter[NamePath] = Counter()
+    for label, count in counts.items():
+        paths[_names(first[label], label, separator)] += count
+    for twins in near_twins(paths):
+        logger.warning("labels that differ only in case or spaces: %s", twins.summary(separator))
+    return draw_tree(paths, separator)
 
 
 class TreeLabels:
@@ -379,17 +381,11 @@ class TreeLabels:
             )
 
 
-def _names(row: int, label: Label, separator: str) -> tuple[str, ...]:
+def _names(row: int, label: Label, separator: str) -> NamePath:
     """Return the names on a path."""
-    if not separator:
-        raise InputError("path_separator is empty", remedy="use for example ' > '")
-    names = label if isinstance(label, tuple) else tuple(label.split(separator))
-    for name in names:
-        if name != name.strip() or not name:
-            what = "an empty name" if not name.strip() else f"a name with space around it, {name!r}"
-            raise InputError(
-                f"y[{row}]: the path {label!r} has {what}", remedy=f"the names are set apart by {separator!r}"
-            )
-        if separator in name:
-            raise InputError(f"y[{row}]: the name {name!r} holds {separator!r}", remedy="give another path_separator")
+    names = label if isinstance(label, tuple) else tuple(label.split(separator)) if separator else (label,)
+    try:
+        check_names(names, separator)
+    except InputError as error:
+        raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
     return names

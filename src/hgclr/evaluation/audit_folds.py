@@ -19,7 +19,7 @@ from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows,
 from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
-from hgclr.training.preparation import check_splits, data_folder
+from hgclr.training.run_checks import check_splits, data_folder
 
 __all__ = ["FoldWatch", "audit_folds", "fold_data", "fold_run", "train_folds"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
+from hgclr.data.rows import BadRow, BadRowLog, RowProblem, read_text
 from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
 
@@ -66,21 +66,16 @@ def labelled_rows(
     Raises:
         InputError: at a bad row, unless rows may be skipped; if the file is damaged.
     """
-    labels = LabelReader(
-        folder.taxonomy,
-        separator=folder.label_separator,
-        path_separator=folder.path_separator,
-        add_ancestors=folder.add_ancestors,
-    )
+    labels = folder.form.label_reader(folder.taxonomy)
     path = folder.split_path(split)
-    own = folder.text_column, folder.label_column
+    own = folder.form.text_column, folder.form.label_column
     for row in read_rows(path, own, all_columns=all_columns):
         if isinstance(row, BadRow):
             bad = row
         else:
             try:
-                text = read_text(row.values[folder.text_column])
-                found = labels.read(row.values[folder.label_column])
+                text = read_text(row.values[folder.form.text_column])
+                found = labels.read(row.values[folder.form.label_column])
                 others = {name: cell for name, cell in row.values.items() if name not in own} if all_columns else {}
                 yield LabelledRow(row.number, text, found, others)
                 continue

@@ -153,7 +153,7 @@ class HierarchicalClassifier:
         taxonomy: the label tree, in the order of the logits.
         pad_token: id of the padding token.
         max_length: tokens of a text that are read.
-        cut_length: how many of them are, special tokens at the end not spared; see ``HierarchicalConfig``.
+        cut_length: how many of them are, special tokens at the end not spared; see ``SharedSettings``.
         decisions: how to decide, unless told otherwise: calibration, decoding rule, thresholds.
     """
 

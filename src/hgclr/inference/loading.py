@@ -6,6 +6,7 @@ others are read with, need not be installed for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,22 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["CONFIG", "GRAPH", "TOKENIZER", "LoadedModel", "find_model", "in_memory", "is_onnx", "load"]
+__all__ = [
+    "CONFIG",
+    "GRAPH",
+    "TOKENIZER",
+    "LoadedModel",
+    "find_model",
+    "in_memory",
+    "is_onnx",
+    "load",
+    "trained_text_column",
+]
 
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
 """What is fetched: weights, graphs, tokenizers and settings; never pickles or code."""
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def find_model(model: str | Path) -> Path:
@@ -42,17 +55,19 @@ def find_model(model: str | Path) -> Path:
         recover_folder(Path(model))
     if Path(model).is_dir():
         return Path(model)
+    if not HUB_NAME.fullmatch(str(model)):
+        raise _no_model(model, "no such folder, and no name on a hub")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
 
     try:
         return Path(snapshot_download(str(model), allow_patterns=WANTED))
     except (OSError, ValueError) as error:
-        reason = "no such folder, and no name on a hub" if isinstance(error, HFValidationError) else first_line(error)
-        raise InputError(
-            f"no model could be loaded from {model}: {reason}",
-            remedy="give the folder 'model' that hgclr train wrote, or a name that the hub has",
-        ) from error
+        raise _no_model(model, first_line(error)) from error
+
+
+def _no_model(model: str | Path, reason: str) -> InputError:
+    remedy = "give the folder 'model' that hgclr train wrote, or a name that the hub has"
+    return InputError(f"no model could be loaded from {model}: {reason}", remedy=remedy)
 
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
@@ -76,6 +91,12 @@ class LoadedModel:
 def is_onnx(model: str | Path) -> bool:
     """Tell whether a model is a folder that ``hgclr export`` wrote for onnxruntime."""
     return (Path(model) / GRAPH).is_file()
+
+
+def trained_text_column(folder: Path) -> str | None:
+    """Return the column that the texts of a model's documents stood in, if they were imported from a table."""
+    column = _Fields(folder / CONFIG).values.get("text_column") if (folder / CONFIG).is_file() else None
+    return column if isinstance(column, str) else None
 
 
 def load(model: str | Path, device: str | None = None) -> LoadedModel:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
 from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.hgclr import HGCLRForSequenceClassification, HGCLRSettings
+from hgclr.models.hgclr import HGCLRForSequenceClassification
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
-from hgclr.models.himatch import HiMatchForSequenceClassification, HiMatchSettings
+from hgclr.models.himatch import HiMatchForSequenceClassification
 from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.sentence_transformers import MODULES, from_modules
@@ -41,18 +41,6 @@ ARCHITECTURES: dict[str, type[HierarchicalPreTrainedModel]] = {
     "htcinfomax": HTCInfoMaxForSequenceClassification,
     "himatch": HiMatchForSequenceClassification,
 }
-
-
-@strict
-class HGCLRConfig(HiMatchSettings, HGCLRSettings):
-    """Configure a hierarchical text classifier: the settings of all systems, typed, checked and saved with the model.
-
-    Example:
-        >>> from hgclr.config import PRESETS
-        >>> config = HGCLRConfig(**PRESETS["paper"] | {"keep_threshold": 0.01})
-        >>> config.guidance
-        'logits'
-    """
 
 
 for _model in ARCHITECTURES.values():

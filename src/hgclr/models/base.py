@@ -25,7 +25,7 @@ from transformers.utils.generic import ModelOutput
 from hgclr.encoders import encoder_pooling
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
-from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.pretrained import load_from_encoder
 from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows, LabelSized
@@ -97,8 +97,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     A system is a subclass in a file of its own and a line in ``ARCHITECTURES``. It adds its layers, the last of them a
     linear layer ``classifier`` with K outputs, calls ``post_init`` and implements ``forward(input_ids, attention_mask,
-    labels=None)``. Settings of its own stand beside it, in a subclass of ``HierarchicalConfig`` by which it annotates
-    ``config`` and which ``HGCLRConfig`` inherits. It overrides what is different with it:
+    labels=None)``. Settings of its own are a class in ``hgclr.config``, which ``HGCLRConfig`` inherits. It overrides
+    what is different with it:
 
     - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
     - :meth:`prepare`: what it takes from the training set before the first step;
@@ -106,7 +106,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     - :meth:`state_bytes`, :meth:`batch_bytes`, ``less_memory``: what training takes, and how to make it less.
     """
 
-    config: HierarchicalConfig
+    config: HGCLRConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
@@ -129,7 +129,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
             parts = rf"^({'|'.join(cls.training_parts)})\b"
             cls.deployed_class._keys_to_ignore_on_load_unexpected = [*known, parts]
 
-    def __init__(self, config: HierarchicalConfig) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         if config.pooling == "auto":
             raise InputError("pooling is auto, which only a new model can be", remedy="set it to cls, mean or max")
@@ -169,7 +169,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         if settings.get("pooling") == "auto":
             settings["pooling"] = "cls"
         config_class: Any = cls.config_class
-        config: HierarchicalConfig = config_class(encoder_config=encoder_config, **settings)
+        config: HGCLRConfig = config_class(encoder_config=encoder_config, **settings)
         config.set_taxonomy(taxonomy)
         config.problem_type = "multi_label_classification"
         config.special_token_ids = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.label_names import name_directions, name_vectors
 from hgclr.taxonomy.changes import TreeChanges
 
@@ -27,7 +27,7 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
         torch.Size([2, 141])
     """
 
-    def __init__(self, config: HierarchicalConfig) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         self.classifier = nn.Linear(config.text_encoder.hidden_size, config.label_count)  # W_c, b_c
         self.post_init()

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from transformers import initialization as init
 
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
-from hgclr.models.configuration import HierarchicalConfig, check
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.label_names import is_special, name_embeddings, name_tokens
 from hgclr.models.pretrained import load_pretrained, load_weights
@@ -32,144 +32,12 @@ from hgclr.nn.positive_samples import (
 )
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRForSequenceClassification", "HGCLRSettings", "load_training_model"]
+__all__ = ["HGCLRForSequenceClassification", "load_training_model"]
 
 logger = logging.getLogger(__name__)
 HEADS = 8
 """Attention heads between labels in the paper, and at most, where the text encoder has none of its own."""
 REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
-
-
-class HGCLRSettings(HierarchicalConfig):
-    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss.
-
-    Args:
-        label_name_length: tokens in the longest label name, the width of the stored name tokens.
-
-        label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
-            over the tree's edges, or are the embeddings themselves (``none``). What the published program calls no
-            graph encoder is a ``graphormer`` without ``label_embedding``, ``spatial_encoding`` and ``edge_encoding``;
-            its ``gcn`` and ``gat`` are without ``label_embedding`` too.
-        label_embedding: add a learned vector per label to the label features.
-        name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
-            (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
-        spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
-        edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
-        edge_padding: what stands in the 15 slots of a path, of D edges, that have no edge: nothing (``zero``, as the
-            paper means it), or one scalar p, ``drawn`` from N(0, 0.02) and never trained, as in the published program
-            with the version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8)
-            more, which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c
-            get no gradient, with p < 0 to all labels but itself. It has no effect without ``edge_encoding``.
-        self_distance: the scalar for the distance of a label to itself, b_0, is ``trained`` like the others (paper), or
-            stays as it was drawn (``frozen``, published: there it is a padding row).
-        label_layers: layers of the Graphormer.
-        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
-            none, up to 8.
-        attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
-            width of one ``head`` (published).
-        attention_bias: biases in the projections of both attentions.
-        label_output_projection: project the label attention's output before the residual.
-        label_dropout: dropout in the Graphormer.
-        label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
-            the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
-            4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
-
-        positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
-            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, or
-            the text with word embeddings moved along the gradient of the classification loss, to where that is
-            larger (``adversarial``). Only ``hierarchy`` needs label features.
-        adversarial_size: length of that move, in all a text's embeddings together.
-        token_label_heads: heads of the token-label attention.
-        guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
-            softmax averaged over heads (published).
-        gumbel_temperature: temperature of the Gumbel-softmax.
-        keep_threshold: γ; a token stays in the positive sample if P_i > γ.
-        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen
-            at ``random`` it is the share of all, special tokens included: what training with other positive samples
-            logs as ``kept``.
-        keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
-        keep_special_tokens: special tokens are always kept and do not count.
-        compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
-            the paper's model, where they stay in the sequence with a zero word embedding and are attended to.
-
-        contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
-        contrastive_temperature: τ of NT-Xent.
-        negatives: the other documents of a batch count in NT-Xent ``all`` alike (the paper), only if their labels
-            are not the same (``different``), or by how far their labels are in the tree (``distance``).
-        contrastive_bias: biases in the projection head.
-        contrastive_dropout: dropouts in the projection head.
-    """
-
-    label_name_length: int = 0
-
-    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
-    label_embedding: bool = True
-    name_embedding: Literal["layer", "words", "none"] = "layer"
-    spatial_encoding: bool = True
-    edge_encoding: bool = True
-    edge_padding: Literal["zero", "drawn"] = "zero"
-    self_distance: Literal["trained", "frozen"] = "trained"
-    label_layers: int = 1
-    label_heads: int | None = None
-    attention_scale: Literal["width", "head"] = "head"
-    attention_bias: bool = True
-    label_output_projection: bool = True
-    label_dropout: float = 0.1
-    label_span: int | None = None
-
-    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = "hierarchy"
-    adversarial_size: float = 1.0
-    token_label_heads: int = 1
-    guidance: Literal["logits", "probabilities"] = "logits"
-    gumbel_temperature: float = 1.0
-    keep_threshold: float | None = None  # γ
-    keep_fraction: float | None = 0.5
-    keep_at_least: int = 16
-    keep_special_tokens: bool = True
-    compact_positives: bool = False
-
-    contrastive_weight: float = 0.1  # λ
-    contrastive_temperature: float = 1.0  # τ
-    negatives: Literal["all", "different", "distance"] = "all"
-    contrastive_bias: bool = True
-    contrastive_dropout: float = 0.1
-
-    def validate_hgclr(self) -> None:
-        """Refuse values that no model can be built from."""
-        check(self, "share", "label_dropout", "contrastive_dropout")
-        check(self, "positive", "gumbel_temperature", "contrastive_temperature")
-        check(self, "count", "label_layers", "token_label_heads")
-        check(self, "count or null", "label_heads", "label_span")
-        check(self, "not negative", "contrastive_weight", "adversarial_size")
-        check(self, "part", "keep_fraction")
-
-    def validate_hgclr_choices(self) -> None:
-        """Refuse choices that contradict each other: exactly one rule keeps tokens, label features have an input."""
-        if (self.keep_threshold is None) == (self.keep_fraction is None):
-            raise InputError(
-                f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
-                remedy="set one of them and the other to null",
-            )
-        if self.positives == "random" and self.keep_fraction is None:
-            raise InputError(
-                "positives are random and keep_fraction is None",
-                remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
-            )
-        if self.compact_positives and self.positives in ("dropout", "adversarial"):
-            raise InputError(
-                f"compact_positives is true, and positives by {self.positives} drop no tokens",
-                remedy="set compact_positives to false",
-            )
-        if not self.label_embedding and self.name_embedding == "none":
-            raise InputError(
-                "label_embedding is false and name_embedding is none, which leaves no label features",
-                remedy="set one of them otherwise",
-            )
-        if self.label_layers > 1 and self.label_encoder != "graphormer":
-            raise InputError(
-                f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}",
-                remedy="set label_layers to 1, or label_encoder to graphormer, which alone has several",
-            )
 
 
 class HGCLRForSequenceClassification(FlatForSequenceClassification):
@@ -185,12 +53,12 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     :class:`~hgclr.models.flat.FlatForSequenceClassification`.
     """
 
-    config: HGCLRSettings
+    config: HGCLRConfig
     deployed_class = FlatForSequenceClassification
     training_parts = ("label_encoder", "token_label_attention", "projection", "name_tokens")
     name_tokens: Tensor | None
 
-    def __init__(self, config: HGCLRSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         guided = config.positives == "hierarchy"
         if guided:
@@ -379,9 +247,9 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
             entries["name_tokens"] = rows.tokens(self.name_tokens, names)
         return entries
 
-    def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> HGCLRSettings:
+    def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> HGCLRConfig:
         """Return the configuration for another label tree, with room for its labels' names, (K', T)."""
-        config: HGCLRSettings = super().changed_config(taxonomy, names)
+        config: HGCLRConfig = super().changed_config(taxonomy, names)
         known = 0 if self.name_tokens is None else self.name_tokens.shape[1]
         config.label_name_length = max(known, names.shape[1])
         return config
@@ -392,7 +260,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         return texts + NUMBER * 20 * self.config.label_count * int(self.config.text_encoder.hidden_size)
 
 
-def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
+def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
     """Return the label encoder, whose features are ``width`` wide; raises an InputError if heads do not divide it."""
     tree, own = config.taxonomy, config.label_embedding
     if config.label_encoder == "none":
@@ -430,7 +298,7 @@ def make_label_encoder(config: HGCLRSettings, width: int) -> LabelEmbedding:
     return graphormer
 
 
-def make_token_label_attention(config: HGCLRSettings, width: int) -> TokenLabelAttention:
+def make_token_label_attention(config: HGCLRConfig, width: int) -> TokenLabelAttention:
     """Return the attention between word embeddings and label features, both ``width`` wide."""
     _check_heads("token_label_heads", config.token_label_heads, width)
     return TokenLabelAttention(

@@ -4,14 +4,14 @@ Text propagation (TP) sends what a linear layer makes of the text along the edge
 (LA) sends label embeddings along them and lets each label look for its part of the text.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import HierarchicalConfig, check
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
@@ -24,47 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "HiAGMLAForSequenceClassification",
     "HiAGMPreTrainedModel",
-    "HiAGMSettings",
     "HiAGMTPForSequenceClassification",
     "edge_prior",
     "structure_encoder",
 ]
 
 
-class HiAGMSettings(HierarchicalConfig):
-    """Configure HiAGM and what is built on it.
-
-    Args:
-        structure_encoder: HiAGM and what is built on it pass messages along the tree by a ``gcn`` or a ``tree-lstm``.
-        node_width: size of a label node there.
-        structure_dropout: dropout there.
-        feature_dropout: dropout of the features that HiAGM-TP's linear layer gives a text, and in HiMatch's joint
-            projections; ``None`` is ``classifier_dropout``.
-        label_embedding_dropout: dropout of HiAGM-LA's label embeddings.
-        recursive_regularisation: weight of the distance between the classifier's rows of parent and child.
-    """
-
-    structure_encoder: Literal["gcn", "tree-lstm"] = "gcn"
-    node_width: int = 300
-    structure_dropout: float = 0.05
-    feature_dropout: float | None = None
-    label_embedding_dropout: float = 0.0
-    recursive_regularisation: float = 1e-6
-
-    def validate_hiagm(self) -> None:
-        """Refuse values that no model can be built from."""
-        check(self, "share", "structure_dropout", "label_embedding_dropout")
-        check(self, "share or null", "feature_dropout")
-        check(self, "count", "node_width")
-        check(self, "not negative", "recursive_regularisation")
-
-    @property
-    def feature_share(self) -> float:
-        """The share of features that are dropped, decided."""
-        return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
-
-
-def structure_encoder(config: HiAGMSettings, width: int) -> HierarchyGCN | BiTreeLSTM:
+def structure_encoder(config: HGCLRConfig, width: int) -> HierarchyGCN | BiTreeLSTM:
     """Return a new structure encoder for nodes of a width."""
     kinds: dict[str, type[HierarchyGCN | BiTreeLSTM]] = {"gcn": HierarchyGCN, "tree-lstm": BiTreeLSTM}
     return kinds[config.structure_encoder](config.taxonomy, width, dropout=config.structure_dropout)
@@ -80,11 +46,11 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
     A classifier that sums up K d features moves far in a step: it takes the encoder's learning rate, not ten times it.
     """
 
-    config: HiAGMSettings
+    config: HGCLRConfig
     head_rate = 1.0
     less_memory = "lower model.node_width, or choose hgclr, which grows with the number of labels, not with its square"
 
-    def __init__(self, config: HiAGMSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         self.structure = structure_encoder(config, config.node_width)
         self.classifier = nn.Linear(config.label_count * config.node_width, config.label_count)
@@ -143,7 +109,7 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
     """Propagate the text through the tree (HiAGM-TP): a linear layer gives every label a feature of the text."""
 
-    def __init__(self, config: HiAGMSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         self.transformation = nn.Linear(config.text_encoder.hidden_size, config.label_count * config.node_width)
         self.feature_dropout = nn.Dropout(config.feature_share)
@@ -169,7 +135,7 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
 class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
     """Let every label attend to the text (HiAGM-LA): its feature is the part of the text that it looks at."""
 
-    def __init__(self, config: HiAGMSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         self.label_embedding = nn.Embedding(config.label_count, config.node_width)
         self.label_dropout = nn.Dropout(config.label_embedding_dropout)

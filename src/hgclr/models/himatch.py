@@ -13,8 +13,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.models.base import HierarchicalOutput
-from hgclr.models.configuration import check
-from hgclr.models.hiagm import HiAGMSettings, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
+from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.hiagm import HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.models.label_names import label_words, name_blocks, name_tokens
 from hgclr.nn.draws import drawn_for_labels, uniform
 from hgclr.nn.label_rows import LabelRows
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Drawn",
     "HiMatchForSequenceClassification",
-    "HiMatchSettings",
     "JointProjection",
     "distances",
     "draw_labels",
@@ -36,28 +35,6 @@ __all__ = [
 
 LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
-
-
-class HiMatchSettings(HiAGMSettings):
-    """Configure HiMatch.
-
-    Args:
-        joint_width: size of HiMatch's joint space of texts and labels.
-        joint_normalisation: put both onto the unit sphere there, as released for BERT and not for TextRCNN.
-        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
-        label_refresh: steps after which HiMatch encodes the labels' texts anew.
-    """
-
-    joint_width: int = 200
-    joint_normalisation: bool = True
-    parent_margin: float = 0.01
-    sibling_margin: float = 0.1
-    random_margin: float = 0.2
-    label_refresh: int = 50
-
-    def validate_himatch(self) -> None:
-        """Refuse values that no model can be built from."""
-        check(self, "count", "joint_width", "label_refresh")
 
 
 class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
@@ -73,14 +50,14 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
     count of batches are saved, so that a run that was stopped goes on as if it had not been.
     """
 
-    config: HiMatchSettings
+    config: HGCLRConfig
     deployed_class = HiAGMTPForSequenceClassification
     training_parts = ("label_structure", "label_joint", "text_joint", "label_tokens", "label_vectors", "batches")
     label_tokens: Tensor
     label_vectors: Tensor
     batches: Tensor
 
-    def __init__(self, config: HiMatchSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         labels, hidden, joint = config.label_count, config.text_encoder.hidden_size, config.joint_width
         self.label_structure = structure_encoder(config, hidden)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hgclr.models.base import HierarchicalOutput, token_mean
-from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMSettings
+from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.hiagm import HiAGMLAForSequenceClassification
 from hgclr.nn.draws import documents_of_batch
 from hgclr.nn.gathering import gather, rank
 from hgclr.nn.label_rows import LabelRows, LabelSized
@@ -42,7 +43,7 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
     deployed_class = HiAGMLAForSequenceClassification
     training_parts = ("label_projection", "text_discriminator", "prior_discriminator", "information_gate")
 
-    def __init__(self, config: HiAGMSettings) -> None:
+    def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         width = config.node_width
         self.label_projection = nn.Linear(width, width, bias=False)

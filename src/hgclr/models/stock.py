@@ -22,7 +22,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from hgclr.models.base import HierarchicalPreTrainedModel
-from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_weights
 
@@ -118,7 +118,7 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     return model
 
 
-def label_fields(config: HierarchicalConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
+def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
     """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`."""
     ours = {name: getattr(config, name) for name in OURS}
     if shift is not None:

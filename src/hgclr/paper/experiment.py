@@ -11,8 +11,9 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from hgclr.config import HGCLRConfig, method_settings
+from hgclr.config import method_settings
 from hgclr.errors import InputError
+from hgclr.models import HGCLRConfig
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
 from hgclr.provenance import first_difference
 from hgclr.training import RunConfig

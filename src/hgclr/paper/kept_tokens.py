@@ -24,8 +24,7 @@ from hgclr.taxonomy import Taxonomy
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from hgclr.models import HGCLRForSequenceClassification
-    from hgclr.models.hgclr import HGCLRSettings
+    from hgclr.models import HGCLRConfig, HGCLRForSequenceClassification
 
 __all__ = ["KeptTokens", "Piece", "keep_rule", "keep_tokens", "load_training_model", "some_documents"]
 
@@ -214,7 +213,7 @@ def load_training_model(
     return training_model.load_training_model(folder, **rule), load_tokenizer(str(folder))
 
 
-def keep_rule(config: HGCLRSettings) -> str:
+def keep_rule(config: HGCLRConfig) -> str:
     """Return in words which tokens a positive sample keeps."""
     if config.keep_threshold is not None:
         rule = f"tokens with a probability above {config.keep_threshold:g}"

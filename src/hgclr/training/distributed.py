@@ -29,7 +29,6 @@ __all__ = [
     "from_first_rank",
     "on_first_rank",
     "process_group",
-    "restarted",
     "share_weights",
 ]
 
@@ -61,11 +60,6 @@ def process_group() -> Iterator[None]:
         raise HGCLRError(f"rank {rank()} lost another one: {str(error).splitlines()[0]}") from error
     finally:
         torch.distributed.destroy_process_group()
-
-
-def restarted() -> bool:
-    """Return whether torchrun has started this run before, and a process of it has died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 @contextmanager

@@ -12,29 +12,26 @@ import datasets
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hgclr.config import HGCLRConfig, method_settings
+from hgclr.config import method_settings
 from hgclr.corpora.literature import other_than_literature
-from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents, taxonomy_files
+from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
 from hgclr.nn.gathering import rank
-from hgclr.taxonomy import Taxonomy
 from hgclr.training.changed_tree import changed_model
+from hgclr.training.run_checks import Data, check_splits, check_word_vectors, data_folder, has_own_tree
 from hgclr.training.settings import RunConfig
 
-__all__ = ["check_splits", "data_folder", "hold_out", "new_model", "started_model", "tokenize_all"]
+__all__ = ["hold_out", "new_model", "started_model", "tokenize_all"]
 
 logger = logging.getLogger(__name__)
-
-
-Data = DataFolder | DocumentSet
 
 
 def new_model(
@@ -47,6 +44,8 @@ def new_model(
     if data is None and run.model.preset != "default":
         for difference in other_than_literature(run.data.path):
             logger.warning("%s: %s", run.data.path, difference)
+    if isinstance(folder, DataFolder):
+        settings["text_column"] = folder.source_text_column
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
@@ -127,18 +126,10 @@ def started_model(
             )
         model = load_weights(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
-    own_tree = run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
-    folder = data or data_folder(run, run.data.taxonomy if own_tree else known)
+    folder = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
     if folder.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
     return model, tokenizer, folder
-
-
-def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
-    """Open the data folder as the settings say."""
-    ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
-    documents = run.training.effort != "names"
-    return DataFolder(run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours))
 
 
 def tokenize_all(
@@ -178,27 +169,3 @@ def tokenize_all(
 def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
     """Divide documents into ``train`` and ``test``, the share to hold out; which ones, only number and seed decide."""
     return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
-
-
-def check_splits(run: RunConfig, folder: Data) -> None:
-    """Refuse data without a split that training needs; from the label tree alone it needs none."""
-    if run.training.effort == "names":
-        return
-    if "train" not in folder.splits:
-        raise InputError("there is no train split", path=run.data.path, remedy="add train.jsonl")
-    if "dev" not in folder.splits and run.data.dev_share is None:
-        raise InputError(
-            "there is no dev split to select the best epoch on",
-            path=run.data.path,
-            remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
-        )
-
-
-def check_word_vectors(run: RunConfig) -> None:
-    """Refuse word vectors for an encoder that has its own."""
-    if run.model.word_vectors is not None and (run.model.encoder != TEXTRCNN or run.model.start is not None):
-        encoder = "a model to train on from" if run.model.start is not None else run.model.encoder
-        raise InputError(
-            f"model.word_vectors is given, but {encoder} has its own word embeddings",
-            remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
-        )

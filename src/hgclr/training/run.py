@@ -22,7 +22,7 @@ from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import save
 from hgclr.nn.gathering import rank
 from hgclr.training.core import Fitted, Plan, fit
-from hgclr.training.distributed import first_rank_first, on_first_rank, process_group, restarted
+from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
 from hgclr.training.preparation import new_model, started_model, tokenize_all
 from hgclr.training.run_folder import (
     CONFIG,
@@ -34,6 +34,7 @@ from hgclr.training.run_folder import (
     check_documents,
     check_output,
     check_resumed,
+    restarted,
     state_of,
 )
 from hgclr.training.settings import RunConfig

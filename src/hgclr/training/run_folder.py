@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ __all__ = [
     "check_documents",
     "check_output",
     "check_resumed",
+    "restarted",
     "state_of",
 ]
 
@@ -110,3 +112,8 @@ def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) 
             path=run.output,
             remedy="give the same data, or another --output",
         )
+
+
+def restarted() -> bool:
+    """Return whether torchrun has started this run before, and a process of it has died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

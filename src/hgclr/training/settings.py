@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from hgclr.config import method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, write_files
@@ -24,15 +25,29 @@ class _Section(BaseModel):
 
 
 class DataSettings(_Section):
-    """Where the documents are and how their labels are written; see :class:`~hgclr.data.folder.DataFolder`."""
+    """Where the documents are and how they are read; see :class:`~hgclr.data.folder.DataFolder`.
+
+    Args:
+        path: the data folder.
+        taxonomy: the file of the label tree, if it is not in the folder.
+        text_column: the column with the text; by default what the folder remembers, or ``text``.
+        label_column: the column with the labels; by default what the folder remembers, or ``labels``.
+        label_separator: what stands between labels where they are one string, as in CSV; by default what the folder
+            remembers, or ``;``.
+        path_separator: what stands between the names of a label given as a path; by default what the folder remembers,
+            or ``>`` with a space on either side.
+        add_ancestors: add the ancestors of every label, where rows name only the deepest; by default what the folder
+            remembers, or not.
+        skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
+    """
 
     path: Path
     taxonomy: Path | None = None
-    text_column: str = "text"
-    label_column: str = "labels"
-    label_separator: str = ";"
-    path_separator: str = " > "
-    add_ancestors: bool = False
+    text_column: str | None = None
+    label_column: str | None = None
+    label_separator: str | None = None
+    path_separator: str | None = None
+    add_ancestors: bool | None = None
     skip_bad_rows: bool = False
     limit: int | None = Field(None, ge=1, description="train on a random sample of this many documents")
     dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
@@ -46,7 +61,7 @@ class DataSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """The encoder, the architecture, and any choice of :class:`~hgclr.config.HGCLRConfig` on top of a preset.
+    """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
 
     Args:
         encoder: a name from ``hgclr encoders list``, a folder, a name on the hub, or ``textrcnn``.
@@ -98,18 +113,19 @@ class TrainingSettings(_Section):
             vectors of the encoder as it comes, in a fraction of the time; ``full`` trains all of it.
         calibrate: tune decisions on dev at the end and save them with the model; by default in the preset ``default``
             and in no other, and never after the effort ``names``.
-        recipe: where the settings that are left out come from.
+        recipe: where settings that have no default and are left out come from.
         epochs: how often to go through the documents at most.
-        batch_size: documents of a batch, those of all processes together; the others in it are a document's negatives.
+        batch_size: documents of a batch, those of all processes together; to the contrastive loss, the others in it are
+            a document's negatives.
         batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
             and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
         gradient_accumulation: batches whose gradients are summed up before a step.
-        learning_rate: that of the encoder.
-        head_learning_rate: that of the layers on top of it.
+        learning_rate: learning rate of the encoder.
+        head_learning_rate: learning rate of the layers on top of the encoder.
         schedule: after warm-up the rates fall to 0 (``linear``) or stay (``constant``).
-        weight_decay: that of AdamW; biases and norms have none.
+        weight_decay: weight decay of AdamW; biases and norms have none.
         base_rate_bias: start the head's bias at the log odds of the labels in train.
-        patience_metrics: the dev scores of which one must rise in that time.
+        patience_metrics: the dev scores of which one must rise within ``patience`` epochs.
         seed: decides everything that is random.
         precision: what to compute in; ``auto`` is bf16 where a trial shows that this machine runs it faster. In the
             presets ``paper`` and ``published`` it is fp32 unless it is set.
@@ -125,10 +141,14 @@ class TrainingSettings(_Section):
     gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float | None = Field(None, gt=0)
     head_learning_rate: float | None = Field(None, gt=0)
-    warmup: float | None = Field(None, ge=0, description="below 1 a share of all steps, from 1 a number of steps")
+    warmup: float | None = Field(
+        None, ge=0, description="steps over which the rates rise: below 1 a share of all steps, from 1 a number of them"
+    )
     schedule: Literal["linear", "constant"] | None = None
     weight_decay: float | None = Field(None, ge=0)
-    max_gradient_norm: float | None = Field(None, ge=0, description="0 turns clipping off")
+    max_gradient_norm: float | None = Field(
+        None, ge=0, description="length to which gradients are cut; 0 turns that off"
+    )
     base_rate_bias: bool | None = None
     patience: int = Field(6, ge=1, description="epochs without a better dev score before training stops")
     patience_metrics: list[Literal["macro_f1", "micro_f1"]] = Field(["macro_f1"], min_length=1)
@@ -188,12 +208,15 @@ class RunConfig(_Section):
 
     @classmethod
     def read(cls, path: str | Path, overrides: list[str] | None = None, output: str | Path | None = None) -> RunConfig:
-        """Read a YAML file and put ``key=value`` overrides such as ``training.seed=3`` on top.
+        """Read a YAML file, or take a data folder, and put ``key=value`` overrides such as ``training.seed=3`` on top.
 
         Raises:
             InputError: if the file cannot be read, a setting is unknown, or a value does not fit.
         """
         path = Path(path)
+        if path.is_dir():
+            tree = {"data": {"path": str(path)}, "output": str(output or Path("runs") / path.resolve().name)}
+            return cls.build(tree, overrides or [])
         tree = read_yaml(path)
         if not isinstance(tree, dict):
             raise InputError("expected the sections data, model, training", path=path)
@@ -212,9 +235,13 @@ class RunConfig(_Section):
         for override in overrides:
             _override(tree, override)
         try:
-            return cls.model_validate(tree)
+            run = cls.model_validate(tree)
+            method_settings(run.model.preset, run.model.overrides)
         except ValidationError as error:
             raise InputError(_first_problem(error), path=path) from None
+        except InputError as error:
+            raise InputError(error.what, path=path, remedy=error.remedy) from None
+        return run
 
     def write(self, path: str | Path) -> None:
         """Write the settings as YAML, readable by :meth:`read`, whole or not at all."""
@@ -233,8 +260,12 @@ def read_yaml(path: Path) -> Any:
     """
     try:
         text = read_bytes(path).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", path=path) from error
+    except FileNotFoundError:
+        raise InputError("no such file or folder", path=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason}", path=path, remedy="save the file as UTF-8") from error
 
     def refusal(error: BaseException) -> InputError:
         mark = getattr(error, "problem_mark", None)

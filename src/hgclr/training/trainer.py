@@ -35,7 +35,7 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
-from hgclr.models.configuration import HierarchicalConfig
+from hgclr.models.configuration import HGCLRConfig
 from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.nn.draws import drawn_for
 from hgclr.nn.gathering import total, world_size
@@ -223,7 +223,7 @@ class StreamingScores:
 
 
 def as_tokens(
-    documents: Documents | None, config: HierarchicalConfig, tokenizer: PreTrainedTokenizerBase | None
+    documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> datasets.Dataset | None:
     """Return documents as token ids, unless they are that already.
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from hgclr.config import HGCLRConfig, method_settings
+from hgclr.config import method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
+from hgclr.models import HGCLRConfig
 from hgclr.models.base import load_encoder_config, new_encoder
 from hgclr.models.pretrained import load_pretrained
 from hgclr.models.textrcnn import TextRCNNConfig

@@ -1,0 +1,95 @@
+"""Columns and separators of tables: found where they can be told, asked for where they cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hgclr.data.layout import Layout, Whole, find_columns, find_separators
+from hgclr.errors import InputError
+
+HERE = Path("table.csv")
+TEXTS = [f"this is the long text of letter {number}, and no other" for number in range(6)]
+
+
+def columns_of(layout: Layout | None = None, **columns: list[object]) -> tuple[str, tuple[str, ...], bool, str | None]:
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    found = find_columns(layout or Layout(), rows, HERE)
+    return found.text, found.labels, found.levels, found.id
+
+
+def test_columns_are_known_by_name_or_content() -> None:
+    topics = ["A > B", "A > C", "A > B"] * 2
+    assert columns_of(text=TEXTS, labels=topics) == ("text", ("labels",), False, None)
+    assert columns_of(ID=list(range(6)), body=TEXTS, thing=topics) == ("body", ("thing",), False, "ID")
+    assert columns_of(body=TEXTS, channel=["web", "mail"] * 3, thing=topics) == ("body", ("thing",), False, None)
+    assert columns_of(body=TEXTS, channel=["web", "mail"] * 3, Topic=["x", "y"] * 3)[1] == ("Topic",)
+
+
+def test_numbered_columns_are_levels_if_a_name_has_one_parent() -> None:
+    levels = {"Level 2": ["B", "C", ""] * 2, "Level 1": ["A", "A", "D"] * 2}
+    assert columns_of(body=TEXTS, **levels) == ("body", ("Level 1", "Level 2"), True, None)
+    tags = {"tag1": ["x", "y", "x", "z", "z", "y"], "tag2": ["y", "x", "z", "x", "y", "z"]}
+    assert columns_of(body=TEXTS, **tags) == ("body", ("tag1", "tag2"), False, None)
+
+
+def test_what_was_told_is_kept() -> None:
+    told = Layout(text="a", labels=("b", "c"), levels=True, id="d")
+    assert columns_of(told, a=["x"] * 6, b=["1"] * 6, c=["2"] * 6, d=["3"] * 6, text=TEXTS) == (
+        "a",
+        ("b", "c"),
+        True,
+        "d",
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"title": TEXTS, "body": TEXTS, "labels": ["A"] * 6}, r"several columns may hold the text: .*'title'.*--text"),
+        (
+            {"body": TEXTS, "one": ["A", "B"] * 3, "two": ["C", "D"] * 3},
+            r"several columns .* labels: 'one', 'two'; .*--labels",
+        ),
+        ({"body": TEXTS}, r"no column is left for the labels; .*--levels A,B,C"),
+    ],
+)
+def test_doubt_is_told(columns: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        columns_of(**columns)
+
+
+def test_a_column_that_is_not_there() -> None:
+    with pytest.raises(InputError, match=r"table.csv: no column 'txt'; the columns are 'text', 'labels'"):
+        columns_of(Layout(text="txt"), text=TEXTS, labels=["A"] * 6)
+
+
+@pytest.mark.parametrize(
+    ("cells", "between", "sign"),
+    [
+        (["A > B", "A>C"], None, ">"),
+        (["A > B; C > D", "E"], ";", ">"),
+        (["A > B|C > D", "E"], "|", ">"),
+        (["A > B, C > D", "E"], ",", ">"),
+        (["A > B, big", "C"], None, ">"),  # a comma within a name
+        (["A|B", "A|C", "D|E"], None, "|"),  # every name is on one level
+        (["Drama|Crime", "Crime|Drama", "Drama"], "|", None),  # and here it is not
+        (["Audio/Video", "Books", "Games"], None, None),  # a name with a slash
+        (["Goods/Audio", "Goods/Books", "Food/Tea"], None, "/"),
+        (["plain", "names"], None, None),
+    ],
+)
+def test_separators(cells: list[str], between: str | None, sign: str | None) -> None:
+    found = find_separators(Layout(), [(cell,) for cell in cells])
+    assert (found.label_separator, found.path_separator) == (between, sign)
+
+
+def test_members_of_lists_hold_one_label_each() -> None:
+    found = find_separators(Layout(), [(Whole("fever; unspecified"), Whole("cough"))])
+    assert (found.label_separator, found.path_separator) == (None, None)
+
+
+def test_separators_that_were_told() -> None:
+    found = find_separators(Layout(label_separator=",", path_separator=" . "), [("A . B, C",)])
+    assert (found.label_separator, found.path_separator) == (",", ".")

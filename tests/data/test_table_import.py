@@ -1,0 +1,257 @@
+"""Tables of one's own become data folders: every format and every way to write labels gives the same folder."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hgclr.data import DataFolder
+from hgclr.data.layout import Layout
+from hgclr.data.table_import import ImportResult, import_tables
+from hgclr.errors import InputError
+from hgclr.taxonomy import Taxonomy
+
+PATHS = [("Home", "Garden"), ("Home", "Kitchen", "Oven"), ("Travel", "Train"), ("Travel",)]
+ROWS = [(f"a letter about matter number {number}, with, a comma", PATHS[number % len(PATHS)]) for number in range(48)]
+IDS = {"Home", "Home > Garden", "Home > Kitchen", "Home > Kitchen > Oven", "Travel", "Travel > Train"}
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[object]], *, delimiter: str = ",", encoding: str = "utf-8") -> Path:
+    with path.open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    return path
+
+
+def as_paths(separator: str = " > ") -> list[list[object]]:
+    return [
+        ["No", "Letter", "Desk"],
+        *([number, text, separator.join(path)] for number, (text, path) in enumerate(ROWS)),
+    ]
+
+
+def documents(folder: Path) -> dict[str, set[str]]:
+    """The labels of each text, read by the data folder's own reader."""
+    data = DataFolder(folder)
+    return {
+        document.text: {data.taxonomy.path_name(label) for label in document.labels}
+        for split in data.splits
+        for document in data.documents(split)
+    }
+
+
+def expected() -> dict[str, set[str]]:
+    return {text: {" > ".join(path[:depth]) for depth in range(1, len(path) + 1)} for text, path in ROWS}
+
+
+def brought_in(path: Path | Sequence[Path], folder: Path, **options: object) -> ImportResult:
+    paths = [path] if isinstance(path, Path) else path
+    return import_tables(paths, folder / "out", **{"stratify": False, **options})
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_any_delimiter_with_and_without_a_mark(tmp_path: Path, delimiter: str, encoding: str) -> None:
+    path = write_csv(tmp_path / "letters.csv", as_paths(), delimiter=delimiter, encoding=encoding)
+    result = brought_in(path, tmp_path)
+    assert (result.layout.text, result.layout.labels, result.layout.path_separator) == ("Letter", ("Desk",), ">")
+    assert documents(tmp_path / "out") == expected()
+    assert set(result.taxonomy.ids) == IDS
+
+
+def as_excel(folder: Path) -> Path:
+    workbook = pytest.importorskip("openpyxl").Workbook()
+    for row in as_paths():
+        workbook.active.append(row)
+    workbook.save(folder / "letters.xlsx")
+    return folder / "letters.xlsx"
+
+
+def as_json_lines(folder: Path) -> Path:
+    path = folder / "letters.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"letter": text, "labels": [list(names)]}) + "\n" for text, names in ROWS)
+    return path
+
+
+def as_parquet(folder: Path) -> Path:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"letter": [text for text, _ in ROWS], "labels": [[" > ".join(names)] for _, names in ROWS]}
+    parquet.write_table(pyarrow.table(columns), folder / "letters.parquet")
+    return folder / "letters.parquet"
+
+
+def as_levels(folder: Path) -> Path:
+    rows = [[text, *names, *[""] * (3 - len(names))] for text, names in ROWS]
+    return write_csv(folder / "letters.csv", [["letter", "Level 1", "Level 2", "Level 3"], *rows])
+
+
+def as_several_columns(folder: Path) -> Path:
+    rows = [[text, "/".join(names), "Travel" if names[0] == "Travel" else ""] for text, names in ROWS]
+    return write_csv(folder / "letters.csv", [["letter", "first desk", "second desk"], *rows])
+
+
+@pytest.mark.parametrize("write", [as_excel, as_json_lines, as_parquet, as_levels])
+def test_any_format(tmp_path: Path, write) -> None:
+    brought_in(write(tmp_path), tmp_path)
+    assert documents(tmp_path / "out") == expected()
+
+
+def test_several_columns_of_labels(tmp_path: Path) -> None:
+    layout = Layout(labels=("first desk", "second desk"), path_separator="/")
+    brought_in(as_several_columns(tmp_path), tmp_path, layout=layout)
+    assert documents(tmp_path / "out") == expected()
+
+
+@pytest.mark.parametrize("sign", [">", " / ", "/", " -> ", "::", " » ", "\\"])
+def test_what_stands_between_names_is_found(tmp_path: Path, sign: str) -> None:
+    result = brought_in(write_csv(tmp_path / "letters.csv", as_paths(sign)), tmp_path)
+    assert result.layout.path_separator == sign.strip()
+    assert documents(tmp_path / "out") == expected()
+
+
+@pytest.mark.parametrize("between", [";", "|", ", ", "\n"])
+def test_several_paths_in_a_cell(tmp_path: Path, between: str) -> None:
+    rows = [[text, between.join([" > ".join(names), "Other > Urgent"])] for text, names in ROWS if len(names) > 1]
+    brought_in(write_csv(tmp_path / "letters.csv", [["text", "desks"], *rows]), tmp_path)
+    found = documents(tmp_path / "out")
+    assert found == {text: expected()[text] | {"Other", "Other > Urgent"} for text, _ in rows}
+
+
+def test_names_with_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "tree.txt").write_text("Home > Garden\nHome > Kitchen > Oven\nTravel > Train\n", encoding="utf-8")
+    rows = [[text, names[-1]] for text, names in ROWS]
+    path = write_csv(tmp_path / "letters.csv", [["text", "desk"], *rows, ["a lost letter", "Cellar"]])
+    result = brought_in(path, tmp_path, taxonomy=tmp_path / "tree.txt")
+    assert documents(tmp_path / "out") == expected()
+    assert result.taxonomy == Taxonomy.read(tmp_path / "tree.txt")
+    assert [line.partition(": ")[0] for line in result.left_out] == [f"{path}:{len(rows) + 2}"]
+
+
+def test_names_that_hold_the_usual_separator(tmp_path: Path) -> None:
+    rows = [[text, "/".join(["a > b", *names])] for text, names in ROWS]
+    result = brought_in(
+        write_csv(tmp_path / "letters.csv", [["text", "desk"], *rows]), tmp_path, layout=Layout(path_separator="/")
+    )
+    assert result.taxonomy.names[int(result.taxonomy.levels[0][0])] == "a > b"
+    assert sum(1 for _ in DataFolder(tmp_path / "out").documents("train")) > 30
+
+
+TWINS = [
+    *(("mind", "Mental Processes > Memory") for _ in range(3)),
+    *(("mind", "mental  Processes>Memory") for _ in range(2)),
+    *(("body", "Health > Sport") for _ in range(5)),
+]
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_near_twins_are_told_and_merged_when_asked(tmp_path: Path, merge: bool) -> None:
+    rows = [[f"{word} {number}", label] for number, (word, label) in enumerate(TWINS)]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
+    result = brought_in(path, tmp_path, merge=merge, dev=0, test=0)
+    assert [twins.paths for twins in result.twins] == [((("Mental Processes",), 3), (("mental  Processes",), 2))]
+    tops = [result.taxonomy.names[label] for label in result.taxonomy.levels[0]]
+    assert tops == (["Health", "Mental Processes"] if merge else ["Health", "Mental Processes", "mental  Processes"])
+    labels = documents(tmp_path / "out")["mind 4"]
+    top = "Mental Processes" if merge else "mental  Processes"
+    assert labels == {top, f"{top} > Memory"}
+
+
+def test_near_twins_of_a_tree_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "tree.txt").write_text("Mental Processes > Memory\n", encoding="utf-8")
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], ["a", "memory"], ["b", "Memory"], ["c", "MEMORY"]])
+    options = {"taxonomy": tmp_path / "tree.txt", "dev": 0, "test": 0}
+    apart = brought_in(path, tmp_path, **options)
+    assert (len(apart.left_out), sorted(documents(tmp_path / "out"))) == (2, ["b"])
+    assert [path for path, _ in apart.twins[0].paths] == [("Mental Processes", "Memory"), ("memory",), ("MEMORY",)]
+    brought_in(path, tmp_path, merge=True, **options)
+    assert sorted(documents(tmp_path / "out")) == ["a", "b", "c"]
+
+
+def test_rows_with_one_text_become_one_document(tmp_path: Path) -> None:
+    head = [["text", "labels"], ["the same", "A > B"], ["other", "C"]]
+    rows = [["The  SAME", "A > D"], ["other", "C"], ["third", "C"], ["the same", "A > B"]]
+    path = write_csv(tmp_path / "a.csv", [*head, *rows])
+    result = brought_in(path, tmp_path, dev=0, test=0)
+    assert documents(tmp_path / "out") == {"the same": {"A", "A > B", "A > D"}, "other": {"C"}, "third": {"C"}}
+    assert (result.rows, result.merged, result.contradictions) == (6, 3, 1)
+    (line,) = (tmp_path / "out" / "contradictions.jsonl").read_text(encoding="utf-8").splitlines()
+    places = [
+        {"where": f"{path}:{number}", "labels": [label]} for number, label in ((2, "A > B"), (4, "A > D"), (7, "A > B"))
+    ]
+    assert json.loads(line) == {"text": "the same", "rows": places}
+
+
+def test_what_cannot_be_used_is_left_out_with_its_place(tmp_path: Path) -> None:
+    rows = [["", "A > B"], ["no label", ""], ["hole", "A > > B"], ["good\nin two lines", "A > B"], ["too", "A", "many"]]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
+    result = brought_in(path, tmp_path, dev=0, test=0)
+    reasons = [(2, "empty text"), (3, "no labels"), (4, "an empty name in the path 'A > > B'"), (7, "too many columns")]
+    assert [
+        line[: len(f"{path}:{number}: {reason}")]
+        for line, (number, reason) in zip(result.left_out, reasons, strict=True)
+    ] == [f"{path}:{number}: {reason}" for number, reason in reasons]
+    left_out = (tmp_path / "out" / "left-out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["where"] for line in left_out] == [f"{path}:{number}" for number, _ in reasons]
+    assert list(documents(tmp_path / "out")) == ["good\nin two lines"]
+
+
+def test_splits_are_drawn_by_label(tmp_path: Path) -> None:
+    pytest.importorskip("iterstrat")
+    rows = [[f"text {number}", f"Top > {number % 4}"] for number in range(80)]
+    result = brought_in(write_csv(tmp_path / "a.csv", [["text", "labels"], *rows]), tmp_path, stratify=True)
+    assert result.split.summary.documents == {"train": 64, "dev": 8, "test": 8}
+    data = DataFolder(tmp_path / "out")
+    for split, count in (("dev", 2), ("test", 2), ("train", 16)):
+        labels = [document.labels[-1] for document in data.documents(split)]
+        assert {label: labels.count(label) for label in set(labels)} == dict.fromkeys(range(1, 5), count)
+
+
+def test_files_may_be_the_splits(tmp_path: Path) -> None:
+    files = []
+    for name, rows in (("train", ROWS[:30]), ("valid", ROWS[30:40]), ("test", ROWS[38:])):
+        content = [["text", "labels"], *([text, " > ".join(path)] for text, path in rows)]
+        files.append(write_csv(tmp_path / f"{name}.csv", content))
+    result = brought_in(files, tmp_path)
+    assert result.split.summary.documents == {"train": 30, "dev": 10, "test": 10}
+    other = brought_in(files[0], tmp_path, test=files[2], dev=0.1)
+    assert other.split.summary.documents == {"train": 27, "dev": 3, "test": 10}
+    with pytest.raises(InputError, match="a share for test is given as well as a file"):
+        brought_in(files, tmp_path, test=0.1)
+
+
+def test_ids_are_kept(tmp_path: Path) -> None:
+    rows = [[f"K-{number}", text, " > ".join(path)] for number, (text, path) in enumerate(ROWS)]
+    path = write_csv(tmp_path / "a.csv", [["Key", "text", "labels"], *rows])
+    brought_in(path, tmp_path, layout=Layout(id="Key"), dev=0, test=0)
+    with gzip.open(tmp_path / "out" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
+        assert {row["id"]: row["text"] for row in map(json.loads, lines)} == {key: text for key, text, _ in rows}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no rows"),
+        ("text,labels\n", "no rows"),
+        ("text,labels\n,A\nb,\n", r"no row can be used; the first, .*a.csv:2: empty text"),
+        ("text,labels\nb,>\n", "no row has labels that can be used; the first: an empty name"),
+    ],
+)
+def test_nothing_to_import(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(content, encoding="utf-8")
+    layout = Layout(text="text", labels=("labels",), path_separator=">") if content else None
+    with pytest.raises(InputError, match=message):
+        brought_in(tmp_path / "a.csv", tmp_path, layout=layout, dev=0, test=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_tables_are_never_replaced(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "train.csv", as_paths())
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="the output would stand in the place of the source"):
+        import_tables([path], tmp_path, stratify=False)
+    assert path.read_bytes() == before
