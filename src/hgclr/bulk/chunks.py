@@ -85,7 +85,7 @@ def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         yield _chunk(some, path, text_column)
 
 
-def line_chunks(lines: Iterable[str] | Iterable[bytes], path: Path, text_column: str) -> Iterator[Chunk]:
+def line_chunks(lines: Iterable[str | bytes], path: Path, text_column: str) -> Iterator[Chunk]:
     """Yield texts, or the lines of a file as bytes, as a table with that one column; ``path`` is for messages."""
 
     def rows() -> Iterator[Row | BadRow]:

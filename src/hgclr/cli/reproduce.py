@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -204,7 +205,7 @@ def table1(
     with progress_bar() as bar:
         for corpus, folder in folders.items():
             task = bar.add_task(corpus, total=None)
-            lines[corpus] = count_corpus(corpus, folder, lambda rows, task=task: bar.advance(task, rows))
+            lines[corpus] = count_corpus(corpus, folder, partial(bar.advance, task))
     head, *rows = figure_cells(lines)
     print_table(Console(), head, rows)
     for corpus, line in lines.items():

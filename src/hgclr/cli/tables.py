@@ -180,7 +180,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     lines = [*score_lines(comparison), *level_lines(comparison)]
     for place, name in enumerate(comparison.names[1:]):
         others = [line.others[place] for line in lines]
-        rows = [
+        rows: list[list[str | Text]] = [
             [line.name, line.first, other.value, Text(other.difference, colours[other.verdict]), other.p_value]
             for line, other in zip(lines, others, strict=True)
         ]

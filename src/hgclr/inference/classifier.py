@@ -261,12 +261,12 @@ class HierarchicalClassifier:
         return str(address)
 
     @overload  # a text is a sequence of texts, too
-    def predict(self, texts: str, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
+    def predict(self, texts: str, **options: Any) -> Prediction: ...
 
     @overload
     def predict(self, texts: Sequence[str], **options: Any) -> list[Prediction]: ...
 
-    def predict(
+    def predict(  # type: ignore[misc]
         self,
         texts: str | Sequence[str],
         *,
@@ -312,7 +312,8 @@ class HierarchicalClassifier:
         """
         blocks = list(self.probabilities(texts))
         if isinstance(texts, str):
-            return blocks[0][0]
+            row: NDArray[np.float32] = blocks[0][0]
+            return row
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.taxonomy)), dtype=np.float32)
 
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:

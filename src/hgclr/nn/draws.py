@@ -80,7 +80,7 @@ def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, ()))
 
 
-def document_seeds(rows: int, seed: int) -> list[Seed] | None:
+def document_seeds(rows: int, seed: int) -> list[tuple[int, ...]] | None:
     """Return a seed for each of the rows of a batch, or None if they are not its documents'."""
     if _documents is None or rows not in (len(_documents), 2 * len(_documents)):
         return None

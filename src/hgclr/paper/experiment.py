@@ -173,7 +173,7 @@ class Experiment:
         own = system.published if preset == "published" and system.published is not None else system.model
         model = {**self.released(system), **base["model"], **own}
         if model.get("architecture") == "hgclr":
-            model = {**PRESETS_BY_CORPUS.get((preset, self.corpus), {}), **model}
+            model = {**PRESETS_BY_CORPUS.get((preset, self.corpus or ""), {}), **model}
         recipe = self.recipe_of(system)
         training = {**PATIENCE.get(preset, {}), **recipe, **base["training"], **system.training}
         training |= {**self._length(system, base["training"], recipe, seed), "seed": seed}
@@ -198,7 +198,7 @@ class Experiment:
 
     def released(self, system: System) -> dict[str, Any]:
         """Return the model settings that a system has of its authors: under the paper's presets, else none."""
-        return {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus, {})}
+        return {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus or "", {})}
 
     def recipe_of(self, system: System) -> Mapping[str, Any]:
         """Return what a system's own paper says of training, where the recipe is that of papers."""

@@ -162,8 +162,10 @@ def training_time(runs: Runs) -> dict[str, Spread | None]:
     Runs made before CPU time was noted have none, and then neither has the row.
     """
     whole = [run for run in runs.values() if not run["resumed"]]
-    times = {name: [run.get(name) for run in whole] for name in ("seconds", "cpu_seconds")}
-    return {name: None if None in values else Spread.of(values) for name, values in times.items()}
+    return {
+        name: Spread.of([run[name] for run in whole]) if all(name in run for run in whole) else None
+        for name in ("seconds", "cpu_seconds")
+    }
 
 
 def _line(
@@ -181,7 +183,7 @@ def _line(
     ours, gain = _scores_and_gains(runs, base_runs, split, tuned=False)
     tuned, tuned_gain = _scores_and_gains(runs, base_runs, split, tuned=True)
     paper, base_paper = (
-        dict(zip(AVERAGES, each.paper[corpus], strict=True)) if each is not None and corpus in each.paper else None
+        dict(zip(AVERAGES, each.paper[str(corpus)], strict=True)) if each and corpus in each.paper else None
         for each in (row, base)
     )
     first = next(iter(runs.values()), None)

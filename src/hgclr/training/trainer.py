@@ -372,7 +372,10 @@ class HierarchicalTrainer(Trainer):
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
+        prepared: DataLoader[Any] = prepare_data_loader(
+            loader, self.args.device, num_processes=1, process_index=0, put_on_device=True
+        )
+        return prepared
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
