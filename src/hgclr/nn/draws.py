@@ -103,7 +103,7 @@ class _Bits:
 
     def __init__(self) -> None:
         self._generator = np.random.SFC64(0)
-        self._state: dict[str, Any] = dict(self._generator.state)
+        self._state: Any = dict(self._generator.state)
 
     def words(self, count: int, seed: Seed) -> NDArray[np.uint64]:
         """Return the first words of a seed's stream."""
