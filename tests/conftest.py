@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,17 +50,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(autouse=True)
-def _own_log() -> Iterator[None]:
-    """Put back what a command has set: the commands of other tests run in the same process."""
-    logger = logging.getLogger("hgclr")
-    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
-    yield
-    logger.handlers, logger.propagate, logger.disabled = handlers, propagate, False
-    logger.setLevel(level)
-    for name, other in logging.root.manager.loggerDict.items():  # a server's configuration may turn them off
-        if name.startswith("hgclr.") and isinstance(other, logging.Logger):
-            other.disabled, other.propagate = False, True
-            other.setLevel(logging.NOTSET)
+def _own_log() -> None:
+    """Undo what commands have set: those of other tests, and of fixtures of whole files, run in the same process."""
+    ours = [name for name in logging.root.manager.loggerDict if name == "hgclr" or name.startswith("hgclr.")]
+    for logger in map(logging.getLogger, ours):
+        logger.disabled, logger.propagate = False, True  # a server's configuration may turn them off
+        logger.handlers.clear()
+        logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

@@ -296,10 +296,12 @@ METHOD_FIELDS = {field.name: field for field in fields(MethodSettings)}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {"pooling": "auto"},
     "paper": {
+        "cut_length": None,
         "pooling": "cls",
         "classifier_start": "random",
         "name_embedding": "words",
         "label_heads": 8,
+        "self_distance": "trained",
         "attention_scale": "width",
         "attention_bias": False,
         "label_output_projection": False,

@@ -112,7 +112,7 @@ def test_folds_audit_train(config: Path, tmp_path: Path) -> None:
         (["model", "data", "--folds", "2"], "with --folds, model and data come from the configuration"),
         (["--folds", "2", "--config", "x.yaml", "--text-column", "body"], "model and data come from the configuration"),
         (["--folds", "2", "--config", "x.yaml", "--split", "dev"], "--folds audits train, not dev"),
-        (["--folds", "2", "--config", "x.yaml"], "x.yaml: cannot be read"),
+        (["--folds", "2", "--config", "x.yaml"], "x.yaml: no such file or folder"),
         (["nowhere", "data"], "no model could be loaded from nowhere"),
         (["model", "data", "--output", "file"], "file: the output is a file; give a folder"),
     ],

@@ -22,6 +22,7 @@ from hgclr.cli.doctor import HealthCheck
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 from hgclr.errors import InputError
 from hgclr.hardware import Probe
+from support.tiny_encoder import put_into_cache
 
 app = typer.Typer()
 app.command()(doctor.doctor)
@@ -332,10 +333,7 @@ def test_an_index_that_takes_too_long(python: Callable[[str], None], monkeypatch
 
 
 def test_encoders_in_the_cache(cache: Path) -> None:
-    for file in ("source.json", *ENCODERS[DEFAULT_ENCODER].sha256):
-        path = cache / "encoders" / DEFAULT_ENCODER / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+    put_into_cache(cache, DEFAULT_ENCODER)
     expected = HealthCheck("packaged encoders", "ok", f"{DEFAULT_ENCODER} in the cache")
     assert doctor._encoders(index_answers=False) == expected
 

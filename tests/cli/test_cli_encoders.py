@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from hgclr import encoders
 from hgclr.cli.encoders import app
-from hgclr.encoders import ENCODERS, PackagedEncoder
+from hgclr.encoders import PackagedEncoder
 from hgclr.errors import InputError
+from support.tiny_encoder import put_into_cache
 
 
 @pytest.fixture(autouse=True)
@@ -17,14 +18,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "150")
     return tmp_path / "cache"
-
-
-def put_into_cache(cache: Path, name: str) -> Path:
-    folder = cache / "encoders" / name
-    folder.mkdir(parents=True)
-    for file in ("source.json", *ENCODERS[name].sha256):
-        (folder / file).write_text("")
-    return folder
 
 
 def test_list_shows_size_licence_and_what_is_cached(cache: Path) -> None:

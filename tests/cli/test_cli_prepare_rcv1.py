@@ -84,7 +84,10 @@ def test_bad_input_is_one_line_and_exit_code_2(disks: Path, tmp_path: Path) -> N
     archive.write_bytes(archive.read_bytes()[:-40])
     result = run("--source", disks, "--output", tmp_path / "data")
     assert result.exit_code == 2
-    assert result.stderr == f"error: {archive}: truncated or not a zip file; copy it from the disk again\n"
+    assert (
+        result.stderr
+        == f"error: {archive}: truncated or not a zip file: File is not a zip file; copy it from the disk again\n"
+    )
     assert not (tmp_path / "data").exists()
 
 

@@ -95,7 +95,7 @@ def test_what_cuts_the_trials_is_not_in_the_best(config: Path, tmp_path: Path) -
         (["--grid", "--lambdas", "a,b"], "--lambdas 'a,b' is no list of numbers; write for example --lambdas .05,.1"),
         (["--grid", "--seeds", "1.5"], "--seeds '1.5' is no list of whole numbers; write for example --seeds 1,2"),
         (["--grid", "--seeds", "1,1"], "the seeds are [1, 1]; give each seed once"),
-        (["--trials", 3, "--space", "x.yaml"], "x.yaml: cannot be read"),
+        (["--trials", 3, "--space", "x.yaml"], "x.yaml: no such file or folder"),
         (["--grid", "--set", "model.architecture=flat"], "'flat' has neither lambda nor gamma"),
     ],
 )

@@ -61,7 +61,10 @@ def test_a_truncated_archive_is_found_before_any_work(tmp_path: Path) -> None:
     path = tmp_path / "19960820.zip"
     write_zip(path, "1newsML.xml", "2newsML.xml")
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"19960820\.zip: truncated or not a zip file; copy it from the disk again"):
+    with pytest.raises(
+        InputError,
+        match=r"19960820\.zip: truncated or not a zip file: File is not a zip file; copy it from the disk again",
+    ):
         find_disks(tmp_path)
 
 

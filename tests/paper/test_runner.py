@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,7 @@ def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment
         return 0.8, 0.6
 
     training.score = score
+    plan = replace(plan, corpus="wos")
     summary = reproduce(TABLES["table5"], [1], plan)
     reasons = {line.key: line.refused.get(1) for line in summary.lines}
     assert reasons == {

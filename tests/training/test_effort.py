@@ -118,7 +118,7 @@ def test_a_head_is_fitted_and_the_encoder_stays(encoder: str, toy_data: Path, tm
     names = train(make_run(encoder, toy_data, tmp_path / "names", training={"effort": "names"}))
     assert result.metrics["tuned"]["test"]["micro"]["f1"] > names.metrics["tuned"]["test"]["micro"]["f1"] + 0.2
     assert not (tmp_path / "run" / "checkpoints").exists()
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="holds a finished run"):
         train(make_run(encoder, toy_data, tmp_path / "run", training={"effort": "head"}))
 
 

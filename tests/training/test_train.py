@@ -224,10 +224,5 @@ def test_the_run_file_is_plain_yaml(encoder: str, toy_data: Path, tmp_path: Path
     assert tree["model"]["keep_fraction"] == 0.4
     assert tree["data"] == {
         "path": str(toy_data),
-        "text_column": "text",
-        "label_column": "labels",
-        "label_separator": ";",
-        "path_separator": " > ",
-        "add_ancestors": False,
         "skip_bad_rows": False,
     }

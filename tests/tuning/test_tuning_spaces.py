@@ -169,7 +169,7 @@ def test_a_bad_file_is_refused_with_the_key(tmp_path: Path, text: str, message: 
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.yaml: cannot be read"):
+    with pytest.raises(InputError, match=r"none\.yaml: no such file or folder"):
         read_space(tmp_path / "none.yaml", make_run())
 
 

@@ -189,9 +189,7 @@ def table1(
 
     Example: **hgclr reproduce table1 --wos data/wos --nyt data/nyt --rcv1 data/rcv1 --output runs/paper**
     """
-    from rich.console import Console
-
-    from hgclr.cli.console import progress_bar
+    from hgclr.cli.console import Console, progress_bar
     from hgclr.cli.tables import print_table
     from hgclr.files import check_output
     from hgclr.paper.corpora_table import count_corpus, figure_cells, write_table1

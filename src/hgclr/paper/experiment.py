@@ -198,7 +198,9 @@ class Experiment:
 
     def released(self, system: System) -> dict[str, Any]:
         """Return the model settings that a system has of its authors: under the paper's presets, else none."""
-        return {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus or "", {})}
+        return (
+            {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus or "wos", {})}
+        )
 
     def recipe_of(self, system: System) -> Mapping[str, Any]:
         """Return what a system's own paper says of training, where the recipe is that of papers."""
