@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig
 
 from hgclr.config import method_settings
+from hgclr.data.folder import RowForm, row_form
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
@@ -265,8 +266,10 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     The choices of the method are listed with what the preset made of them, for a preset may change.
     """
     sections = run.model_dump(mode="json", exclude={"output"})
+    told = {field.name: getattr(run.data, field.name) for field in fields(RowForm)}
+    form = asdict(row_form(run.data.path, **told))
     settings: dict[str, Any] = {
-        "data": sections["data"] | {"label_documents": run.uses_label_documents},
+        "data": sections["data"] | form | {"label_documents": run.uses_label_documents},
         "training": sections["training"] | {"calibrate": run.tunes_decisions},
     }
     if system.classical is not None:
