@@ -281,6 +281,7 @@ def test_what_does_not_fit_is_refused(tokenizer, taxonomy) -> None:
         make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, compact_positives=True)
 
 
+@pytest.mark.slow
 def test_the_onnx_graph_gives_torchs_logits_for_any_length(tokenizer, taxonomy, tmp_path: Path) -> None:
     model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
     for weight in model.parameters():

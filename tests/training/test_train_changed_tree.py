@@ -93,6 +93,7 @@ def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
     assert len(written["kept"]) == 8
 
 
+@pytest.mark.slow
 def test_the_same_tree_goes_the_old_way(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
     expected = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"]).state_dict()
     without = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "no-tree", lambda _: True, same)
