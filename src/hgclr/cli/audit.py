@@ -38,7 +38,7 @@ def audit(
         typer.Option(
             metavar="DIR",
             help="Write audit.html to look at, audit.csv to fill in and audit.json. With --folds it also holds the"
-            " models; default there: runs/, the name of CONFIG and -audit.",
+            " models; default there: runs/NAME-audit, where NAME is that of CONFIG.",
         ),
     ] = None,
     csv_file: Annotated[
@@ -50,8 +50,8 @@ def audit(
         int | None,
         typer.Option(
             min=2,
-            help="Audit train: divide it into so many folds, train a model on all but one, audit that one, and so on."
-            " An audit that was interrupted goes on where it was.",
+            help="Audit train: divide it into this many folds, train a model on all but one, audit that one, and so on."
+            " An interrupted audit continues where it stopped.",
         ),
     ] = None,
     config: Annotated[

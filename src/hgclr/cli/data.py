@@ -39,7 +39,7 @@ def check(
         ),
     ] = None,
     json_file: JsonFile = None,
-    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Bad rows are no failure.")] = False,
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Do not fail because of bad rows.")] = False,
     bad_rows: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write every bad row with its reason here (JSON lines)."),
@@ -48,7 +48,7 @@ def check(
 ) -> None:
     """Read every row of a data folder and report what is in it and what is wrong with it.
 
-    Looks for rows that cannot be used, texts that stand several times, within a split, across splits and with different
+    Looks for rows that cannot be used, texts that occur several times within a split, across splits or with different
     labels, labels without a training document, and branches of the tree that no document uses.
 
     Exit code 2 if a split is empty or, unless --skip-bad-rows is given, if a row is bad.
@@ -127,13 +127,13 @@ def stats(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Count this encoder's tokens as well as words, and tell how many texts are longer than it reads:"
+            help="Count this encoder's tokens as well as words, and report how many texts are longer than it reads:"
             " a name as for training, or a folder with its tokenizer. Nothing is downloaded.",
         ),
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(min=1, help="Tell also how many texts have more tokens than this. Needs --encoder."),
+        typer.Option(min=1, help="Also report how many texts have more tokens than this. Needs --encoder."),
     ] = None,
     report: Annotated[
         Path | None,
@@ -154,10 +154,10 @@ def stats(
     skip_bad_rows: SkipBadRows = False,
     taxonomy: TaxonomyFile = None,
 ) -> None:
-    """Describe a data folder in numbers, first of all as the paper's Table 1 does.
+    """Describe a data folder in numbers, beginning with the paper's Table 1.
 
     **|Y|** is the number of labels, **Avg(|y|)** the mean number of labels of a document, ancestors counted.
-    A word is what stands between white space.
+    Words are separated by white space.
 
     Example: **hgclr data stats my-data --encoder all-MiniLM-L6-v2 --report my-report**
     """

@@ -44,7 +44,7 @@ def export(
             " with rounding."
         ),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; it must be new or empty.")],
     reading: Reading,
     data: Annotated[
         Path | None,
@@ -70,7 +70,7 @@ def export(
             "--scores",
             metavar="FILE",
             help="Scores for the model card: what hgclr evaluate wrote with --json, or the report.json of --report."
-            " Those in the metrics.json of training are found by themselves.",
+            " Those in training's metrics.json are found automatically.",
         ),
     ] = None,
     licence: Annotated[
@@ -81,8 +81,8 @@ def export(
     """Write a trained model for others: for transformers or sentence-transformers alone, or for onnxruntime, where
     torch need not be installed.
 
-    The output folder takes the model's place in hgclr predict and evaluate. It is held against the model before it is
-    written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON and
+    The output folder takes the model's place in hgclr predict and evaluate. It is checked against the model before
+    it is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON and
     a model card (README.md), and a manifest.json by which hgclr tells whether the files are those that were written.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
@@ -220,7 +220,7 @@ def import_published(
             metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: folder or name."
         ),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; a new or empty folder.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; it must be new or empty.")],
 ) -> None:
     """Turn a checkpoint of the authors' published program into a model of ours.
 

@@ -32,7 +32,7 @@ def predict(
             "--input",
             metavar="FILE",
             help="Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column,"
-            " any other name: one text a line. '-' or nothing: lines from standard input."
+            " any other name: one text per line. '-' or nothing: lines from standard input."
             " In bulk: files (repeat the option), folders, or a pattern in quotes: 'part-*.parquet'.",
         ),
     ] = None,
@@ -86,7 +86,7 @@ def predict(
         int | None,
         typer.Option(
             min=1,
-            help="How many processes label, each with the model in memory; default: one for each core or GPU.",
+            help="Number of processes, each with the model in memory; default: one per core or GPU.",
             rich_help_panel=BULK,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def predict(
         bool,
         typer.Option(
             "--overwrite",
-            help="Label everything anew; without it a run goes on where an earlier one was stopped.",
+            help="Label everything again; otherwise a run continues where an earlier one stopped.",
             rich_help_panel=BULK,
         ),
     ] = False,

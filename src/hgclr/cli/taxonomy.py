@@ -42,7 +42,7 @@ app = typer.Typer(
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.", show_default=False)]
 Format = Annotated[FileFormat, typer.Option("--format", help="The file's format; auto looks at the content.")]
-Separator = Annotated[str, typer.Option(help="What stands between the names of a path.")]
+Separator = Annotated[str, typer.Option(help="Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """How many levels are counted, labels drawn, cells of a table that name no label and changes of a kind listed."""
 GUIDES = 16

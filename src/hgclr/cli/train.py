@@ -38,8 +38,8 @@ def train(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="Train on from this training-model, with its encoder. Where the data's label tree is another, labels"
-            " that are in both keep their weights, and new ones start from their names and parents.",
+            help="Continue training from this training-model, with its encoder. If the data has another label tree,"
+            " labels that are in both keep their weights, and new ones start from their names and parents.",
         ),
     ] = None,
     changes: Annotated[
@@ -54,11 +54,11 @@ def train(
         typer.Option(
             "--calibrate/--no-calibrate",
             help="Tune decisions (rule, thresholds, probabilities) on dev at the end and save them with the model."
-            " By default in the preset default and in no other.",
+            " On by default in the preset 'default' only.",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in the output folder.")
+        bool, typer.Option("--resume", help="Continue from the newest complete checkpoint in the output folder.")
     ] = False,
     engine: Annotated[
         Engine, typer.Option(help="local trains in this process, or in those of torchrun; ray on Ray Train.")
