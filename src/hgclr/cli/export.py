@@ -82,8 +82,8 @@ def export(
     torch need not be installed.
 
     The output folder takes the model's place in hgclr predict and evaluate. It is checked against the model before
-    it is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON and
-    a model card (README.md), and a manifest.json by which hgclr tells whether the files are those that were written.
+    it is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX,
+    JSON and a model card (README.md), and a manifest.json by which hgclr tells whether the files are those written.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
     """
