@@ -163,7 +163,7 @@ def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> None:
+def test_a_missing_extra_is_one_line_with_the_pip_command(toy_data: Path, tmp_path: Path) -> None:
     """A finder that hides torch stands for an installation without the train extra."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util\n"
@@ -172,7 +172,7 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(tmp_path: Path) -> Non
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     (model := tmp_path / "model").mkdir()
-    for command in (["train", "x.yaml"], ["predict", model, "text"], ["evaluate", model, "data"], ["quickstart"]):
+    for command in (["train", "x.yaml"], ["predict", model, "text"], ["evaluate", model, toy_data], ["quickstart"]):
         done = subprocess.run([*HGCLR, *command], capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 2, done.stderr
         (line,) = done.stderr.splitlines()
