@@ -183,3 +183,12 @@ def test_the_version_is_the_packages() -> None:
     from importlib.metadata import version
 
     assert run("--version").stdout == f"hgclr {version('hgclr')}\n"
+
+
+@pytest.mark.parametrize("command", [("train",), ("predict",), ("evaluate",), ("taxonomy",), ("data", "check")])
+def test_help_shows_no_markup_and_no_type_of_a_flag(command: tuple[str, ...]) -> None:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "<bool>" not in result.output
+    assert "**" not in result.output
+    assert "``" not in result.output

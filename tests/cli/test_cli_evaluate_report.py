@@ -63,3 +63,15 @@ def test_a_report_cannot_take_the_place_of_a_file(model: Path, toy_data: Path, t
     assert result.exit_code == 2
     assert result.stderr == f"error: {tmp_path / 'file'}: the output is a file; give a folder\n"
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_limit_scores_the_same_sample_each_time(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    scores = []
+    for number in range(2):
+        result = run(model, toy_data, "--limit", 5, "--json", tmp_path / f"{number}.json")
+        assert result.exit_code == 0, result.output
+        assert "5 of the 24 documents of test are looked at, a random sample" in " ".join(result.output.split())
+        assert "5 documents" in result.stdout
+        scores.append(json.loads((tmp_path / f"{number}.json").read_text())["scores"])
+    assert scores[0] == scores[1]
+    assert run(model, toy_data, "--limit", 0).exit_code == 2
