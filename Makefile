@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two workers, each with a half of the files in order, so that what a file sets up is set up once.
-TEST   := -m pytest --numprocesses 2 --dist worksteal
+TEST   := -m pytest --numprocesses 2 --dist loadfile
 # The benchmark sets, which are not part of the project.
 DATA   ?= ../shared/data
 
