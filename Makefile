@@ -19,7 +19,7 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 test: $(VENV)/.dev  ## the whole test suite
 	$(BIN)/python $(TEST)
 
-test-fast: $(VENV)/.dev  ## the suite without what takes long (under three minutes)
+test-fast: $(VENV)/.dev  ## the suite without what takes long
 	$(BIN)/python $(TEST) -m "not slow"
 
 test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml allows, in .venv-lowest
