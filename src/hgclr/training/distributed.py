@@ -51,7 +51,7 @@ def process_group() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or torch.distributed.is_initialized():
         yield
         return
-    PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
+    PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE, **_meeting_place())
     try:
         yield
     except RuntimeError as error:
@@ -60,6 +60,19 @@ def process_group() -> Iterator[None]:
         raise HGCLRError(f"rank {rank()} lost another one: {str(error).splitlines()[0]}") from error
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _meeting_place() -> dict[str, Any]:
+    """Return what keeps the processes that torchrun has started anew from meeting those that they replace.
+
+    All attempts of a node use one store of addresses (torch 2.13), and an old address is as good as a new one there.
+    Nodes count their attempts apart: with several of them docs/how-to/distributed.md names the switch for torchrun.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    if attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1":
+        return {}
+    store, number, size = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
+    return {"store": torch.distributed.PrefixStore(f"attempt {attempt}", store), "rank": number, "world_size": size}
 
 
 @contextmanager
