@@ -38,9 +38,9 @@ def bars(axes: Axes, rates: dict[str, dict[str, float]], title: str, unit: str) 
 
 
 def training(result: dict[str, Any]) -> pyplot.Figure:
-    """Draw documents a second in training."""
-    figure, axes = pyplot.subplots(figsize=(7, 2.3))
-    bars(axes, result["documents_per_second"], "Training, abstracts, batch 12", "documents a second")
+    """Draw documents a CPU second in training."""
+    figure, axes = pyplot.subplots(figsize=(7, 2.6))
+    bars(axes, result["documents_per_cpu_second"], "Training, abstracts, batch 12", "documents a CPU second")
     return figure
 
 
