@@ -121,7 +121,7 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
         drawn = [tokens[int(i)] for i in random.choice(len(tokens), BATCH, replace=False)]
         lengths += [len(row["input_ids"]) for row in drawn]
         peak = matrix_product()
-        given = dict.fromkeys(trainers, [collate(drawn)])
+        given = {name: [collate(drawn)] for name in trainers}
         given |= {PUBLISHED: [pad_to_512(drawn, labels, pad)], BY_LENGTH: similar}
         work = {name: partial(train, given[name]) for name, train in trainers.items()}
         seconds = one_round(work, time.process_time)
