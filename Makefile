@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 TEST   := -m pytest --numprocesses 2 --dist loadfile
 # The benchmark sets, which are not part of the project.
 DATA   ?= ../shared/data
+# The tests start many processes: each would compile our sources anew where the environment says not to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-fast test-lowest lock soak check docs bench format clean

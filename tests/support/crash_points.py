@@ -156,7 +156,11 @@ def _absolute(name: str | bytes | os.PathLike[str], folder: object) -> Path:
 def _contents(folder: Path) -> dict[Path, bytes | Path | None]:
     """Return all that is in a folder: files with what is in them, links with where they lead, folders."""
     return {
-        path.relative_to(folder): path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        path.relative_to(folder): path.readlink()
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
         for path in folder.rglob("*")
     }
 
