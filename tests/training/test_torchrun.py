@@ -63,7 +63,9 @@ def check_weights(output: Path, expected: Path) -> None:
 
 
 def train_together(rank: int, ranks: int, folder: Path, config: Path) -> None:
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    """Train as one of several, with what torchrun would say in the environment."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": 29500}
+    os.environ |= {"MASTER_ADDR": "localhost", **{name: str(number) for name, number in numbers.items()}}
     train(RunConfig.read(config, output=folder / "together"))
 
 

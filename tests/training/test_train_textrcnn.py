@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +13,12 @@ from transformers import AutoTokenizer
 
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
+from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import new_model, started_model, tokenize_all
+from support.crash_points import run_forked
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -65,8 +65,8 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
         texts = ["a lens and a prism", "", "nonsense"]
         exported = tmp_path / "exported"
         # In a process of its own: torch traces a GRU only once in a process.
-        command = [sys.executable, "-c", "from hgclr.cli.app import app; app()", "export", str(result.model)]
-        subprocess.run([*command, "--to", "onnx", "--output", str(exported)], check=True, capture_output=True)
+        log = tmp_path / "log"
+        assert run_forked(lambda: export_onnx(result.model, exported), log) == 0, log.read_text()
         found = HierarchicalClassifier.from_pretrained(exported).predict_proba(texts)
         np.testing.assert_allclose(found, classifier.predict_proba(texts), atol=1e-5)
     config = json.loads((result.model / "config.json").read_text())
