@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,14 @@ TREE = {
     "tennis": "sports",
     "rowing": "sports",
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that are slow as a whole: of two workers, the one with the last file decides the end."""
+    tests, slow = Counter(item.path for item in items), Counter[Path]()
+    slow.update(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path] / tests[item.path])
 
 
 @pytest.fixture(autouse=True)

@@ -94,6 +94,7 @@ def put_a_model_on(taxonomy, folder: Path) -> None:
     FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "name", "mutate"),
     [
@@ -118,6 +119,7 @@ def test_models(models: Path, tmp_path: Path, form: str, name: str, mutate: Muta
     survives(model, name, mutate, predict, tmp_path / "cases", CASES_OF_MODELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mutate"),
     [
