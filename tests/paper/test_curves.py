@@ -149,10 +149,14 @@ def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, tra
     assert len(training.runs) == 1  # the first size, where nothing is in the way, was not begun
 
 
-@pytest.mark.slow
-def test_the_plot_is_a_plot_of_every_panel(plan: Experiment, training: PretendedTraining) -> None:
+def test_the_plot_is_a_plot_of_every_panel(
+    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [row.system for row in TABLES["systems"].rows if row.system not in ("tfidf", "hiclass")]
-    made = run_curves([20, 30], [1, 2], plan, rows=rows)
+    with monkeypatch.context() as undrawn:
+        undrawn.setattr(curves, "draw_curves", lambda *_: b"")
+        run_curves([20, 30], [1, 2], plan, rows=rows)
+    made = run_curves([20, 30], [1, 2], plan, rows=rows)  # nothing is run again, and all is drawn at once
     picture = (plan.output / "curves.svg").read_text(encoding="utf-8")
     assert picture.count('id="axes_') == len(made.panels) == 4
     assert draw_curves(made, "svg").decode() == picture  # the same figures give the same file
