@@ -13,12 +13,10 @@ from transformers import AutoTokenizer
 
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError
-from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import new_model, started_model, tokenize_all
-from support.crash_points import run_forked
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -61,14 +59,6 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     classifier = HierarchicalClassifier.from_pretrained(result.model)
     (prediction,) = classifier.predict(["The LENS of a prism, mirror and nonsense"], decode="closure")
     assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
-    if architecture == "flat":
-        texts = ["a lens and a prism", "", "nonsense"]
-        exported = tmp_path / "exported"
-        # In a process of its own: torch traces a GRU only once in a process.
-        log = tmp_path / "log"
-        assert run_forked(lambda: export_onnx(result.model, exported), log) == 0, log.read_text()
-        found = HierarchicalClassifier.from_pretrained(exported).predict_proba(texts)
-        np.testing.assert_allclose(found, classifier.predict_proba(texts), atol=1e-5)
     config = json.loads((result.model / "config.json").read_text())
     assert (config["pooling"], config["max_length"]) == ("max", 256)
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
