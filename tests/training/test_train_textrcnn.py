@@ -17,6 +17,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import new_model, started_model, tokenize_all
+from support.learned import StopWhenLearned
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -53,7 +54,7 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
     (data / "test.jsonl.gz").unlink()
     run = make_run(data, tmp_path / "run", {"architecture": architecture}, epochs=25, patience=25)
-    result = train(run)
+    result = train(run, callbacks=[StopWhenLearned()])
     assert result.metrics["dev"]["micro"]["f1"] > 0.95
     assert result.metrics["recipe"]["head_learning_rate"] == result.metrics["recipe"]["learning_rate"]
     classifier = HierarchicalClassifier.from_pretrained(result.model)
