@@ -34,7 +34,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> PretendedTraining:
 
 @pytest.fixture
 def _no_plot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plot, drawn anew after every size, takes longer than everything else here."""
+    """The plot, drawn anew after every run, takes longer than everything else here."""
     monkeypatch.setattr(curves, "draw_curves", lambda *_: b"")
 
 
