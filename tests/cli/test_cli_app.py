@@ -100,7 +100,7 @@ def test_a_bad_row_leaves_no_half_written_output(trained: Path, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
     command = f"yes 'the lens' | head -n 20000 | '{sys.executable}' -m hgclr predict {trained / 'model'} | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout)["text"] == "the lens"
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
