@@ -149,6 +149,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, tra
     assert len(training.runs) == 1  # the first size, where nothing is in the way, was not begun
 
 
+@pytest.mark.slow
 def test_the_plot_is_a_plot_of_every_panel(
     plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
