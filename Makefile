@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two workers, each with a half of the files in order, so that what a file sets up is set up once.
-TEST   := -m pytest --numprocesses 2 --dist loadfile
+# Two workers that take file by file, so that what a file sets up is set up once, in the order of tests/conftest.py.
+TEST   := -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # The benchmark sets, which are not part of the project.
 DATA   ?= ../shared/data
+# The tests start many processes: each would compile our sources anew where the environment says not to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-fast test-lowest lock soak check docs bench format clean

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -170,9 +171,9 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = TOKENS, rounds: int 
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_untrained(encoder, taxonomy, Path(scratch, "model"), pooling="mean")
         network = FlatForSequenceClassification.from_pretrained(folder).eval()
-    sessions = {}
+    traced, sessions = onnx_ir.to_proto(trace(network)).SerializeToString(), {}
     for name, rewrite in REWRITES.items():
-        model = trace(network)
+        model = onnx_ir.from_proto(onnx.ModelProto.FromString(traced))
         rewrite(model)
         sessions[name] = session(model, fused_norms="SkipLayer" in name)
     result: dict[str, Any] = {"forms": {}}

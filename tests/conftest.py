@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,14 @@ TREE = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that are slow as a whole: of two workers, the one with the last file decides the end."""
+    tests, slow = Counter(item.path for item in items), Counter[Path]()
+    slow.update(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path] / tests[item.path])
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the tests out of the user's cache."""
@@ -68,18 +77,25 @@ def _traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("hgclr.export.onnx.trace", traced_once)
 
 
-@pytest.fixture
-def pace() -> float:
-    """How many times as long as where limits of CPU seconds were set a fixed piece of work takes here and now.
+@pytest.fixture(scope="session")
+def in_time() -> Callable[[float, float], bool]:
+    """Return a function that tells whether work took at most so many CPU seconds, as the machine is here and now.
 
-    Two tests at a time on the two halves of one core, or cold caches, make everything slower, and memory most.
+    Two tests at a time on the two halves of one core, or cold caches, make everything slower, and memory most. Where
+    the limit is not kept, a fixed piece of work tells how many times as long everything takes as where it was set.
     """
-    best = float("inf")
-    for _ in range(3):
-        started = time.process_time()
-        sorted({str(number): [number] for number in range(300_000)})
-        best = min(best, time.process_time() - started)
-    return max(1.0, best / 0.15)
+
+    def in_time(seconds: float, limit: float) -> bool:
+        if seconds < limit:
+            return True
+        best = float("inf")
+        for _ in range(3):
+            started = time.process_time()
+            sorted({str(number): [number] for number in range(300_000)})
+            best = min(best, time.process_time() - started)
+        return seconds < limit * best / 0.15
+
+    return in_time
 
 
 @pytest.fixture(scope="session")

@@ -57,3 +57,18 @@ def test_every_deletion_of_a_folder_is_an_event(tmp_path: Path) -> None:
 def test_work_that_fails_by_itself_is_no_crash(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"work failed by itself\n(?s:.)*FileNotFoundError"):
         survive_every_crash(lambda place: (place / "none").unlink(), both_or_the_first, tmp_path)
+
+
+def test_what_an_event_leaves_as_it_was_is_checked_once(tmp_path: Path) -> None:
+    def write(place: Path) -> None:
+        for text in ("one", "two"):
+            (place / "folder").mkdir(exist_ok=True)
+            (place / "folder").mkdir(exist_ok=True)
+            (place / "folder" / "file").write_text(text)
+
+    def check(place: Path) -> None:
+        with (tmp_path / "checked").open("a") as log:
+            log.write(f"{[path.name if path.is_dir() else path.read_text() for path in sorted(place.rglob('*'))]}\n")
+
+    assert len(survive_every_crash(write, check, tmp_path / "crashes")) == 6
+    assert (tmp_path / "checked").read_text().splitlines() == ["[]", "['folder']", "['folder', 'one']"]

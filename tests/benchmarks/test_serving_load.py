@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 import serving_client
 import serving_load
+from support.bulk_cases import write_model
 
 
 class Answering:
@@ -93,11 +92,9 @@ def test_a_service_that_is_gone_is_counted_as_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_run_on_a_real_service(
-    untrained: Callable[..., Path], toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_run_on_a_real_service(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
-    shutil.copytree(untrained(max_length=16), tmp_path / "tiny")
+    write_model(tmp_path / "tiny")  # whose processes need not import torch
     monkeypatch.setattr(sys, "argv", ["serving_load.py", "--model", "tiny"])
     result = serving_load.run(
         tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=1.0

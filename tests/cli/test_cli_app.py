@@ -29,7 +29,7 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
     config.write_text(
         f"data:\n  path: {toy_data}\n"
         f"model:\n  encoder: {make_encoder('bert')}\n"
-        "training:\n  epochs: 40\n  patience: 40\n  learning_rate: 3.0e-3\n  precision: fp32\n"
+        "training:\n  epochs: 20\n  patience: 20\n  learning_rate: 3.0e-3\n  precision: fp32\n"
     )
     result = run("train", config, "--output", folder / "run", "--set", "training.seed=5")
     assert result.exit_code == 0, result.output
@@ -100,7 +100,7 @@ def test_a_bad_row_leaves_no_half_written_output(trained: Path, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
     command = f"yes 'the lens' | head -n 20000 | '{sys.executable}' -m hgclr predict {trained / 'model'} | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout)["text"] == "the lens"
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
@@ -145,7 +145,7 @@ def test_every_command_explains_itself(arguments: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
+def test_help_is_instant_and_loads_nothing_heavy(in_time) -> None:
     code = (
         "import sys\n"
         "from hgclr.cli.app import app\n"
@@ -159,7 +159,7 @@ def test_help_is_instant_and_loads_nothing_heavy(pace: float) -> None:
         after = os.times()  # CPU time, not the wall clock: other tests run beside this one
         seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
-    assert min(seconds) < 0.5 * pace
+    assert in_time(min(seconds), 0.5)
 
 
 @pytest.mark.slow

@@ -115,28 +115,32 @@ def test_every_row_of_systems_has_both_columns(make_encoder, toy_data: Path, tmp
 
 
 @pytest.mark.slow
-def test_curves_are_run_drawn_and_gone_on_with(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+def test_curves_are_run_drawn_and_gone_on_with(
+    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     words = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", out, "--seeds", "1,2"]
-    words += ["--budget", "length=16,epochs=1,test=12", "--sizes", "12,24,all", "--rows", "tfidf,hiclass,head,default"]
+    words += ["--budget", "length=16,epochs=1,test=12", "--sizes", "12,all", "--rows", "tfidf,hiclass,default"]
     words += ["--set", "model.label_heads=4"]
-    result = run("curves", *words)
+    with monkeypatch.context() as undrawn:  # after every run, which takes longer than the run
+        undrawn.setattr("hgclr.paper.curves.draw_curves", lambda *_: b"")
+        result = run("curves", *words)
     assert result.exit_code == 0, result.output
     assert "missing: TF-IDF + hiclass, per parent node, 12 documents, seed 1: hiclass gives a text one" in result.output
     content = json.loads((out / "curves.json").read_text())
     seeds = {key: [point["seeds"] for point in points] for key, points in content["points"].items()}
-    assert seeds == {"hiclass": [], **{key: [[1, 2], [1, 2], [1]] for key in ("tfidf", "head", "default")}}
-    assert [point["documents"] for point in content["points"]["default"][:2]] == [12, 24]
+    assert seeds == {"hiclass": [], **{key: [[1, 2], [1]] for key in ("tfidf", "default")}}
+    assert content["points"]["default"][0]["documents"] == 12
     assert content["panels"]["macro"] == "all labels"
     assert "level 2" in content["panels"]
     for point in content["points"]["default"]:
         assert all(0 <= spread["mean"] <= 100 for each in point["scores"].values() for spread in each.values())
-    assert (out / "curves.svg").read_text().count('id="axes_') == len(content["panels"])
     assert str(tmp_path) not in (out / "curves.json").read_text() + (out / "curves.md").read_text()
 
     again = run("curves", *words)
     assert again.exit_code == 0
     assert "epoch" not in again.stderr
+    assert (out / "curves.svg").read_text().count('id="axes_') == len(content["panels"])
 
 
 @pytest.mark.slow

@@ -283,7 +283,7 @@ print(max(used) - used[4])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to measure memory")
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_memory_stays_flat(folder: Path, tmp_path: Path, form: str) -> None:
-    texts = [f"atom {number} " + "x" * 1500 for number in range(40_000)]  # 60 MB, quick to tokenise
+    texts = [f"atom {number} " + "x" * 1500 for number in range(20_000)]  # 30 MB, quick to tokenise
     if form == "jsonl":
         write_rows(folder, texts)
     else:

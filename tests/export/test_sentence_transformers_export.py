@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +18,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HiAGMTPForSequenceClassification
+from support.fresh_process import fresh_processes
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]
 
@@ -48,14 +46,18 @@ print(json.dumps({
 """
 
 
-def in_library(folder: Path, *save_to: Path) -> dict:
-    command = [sys.executable, "-c", ENCODE, str(folder), json.dumps(TEXTS), *map(str, save_to)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1"}
-    )
-    assert done.returncode == 0, done.stderr
-    assert "LOAD REPORT" not in done.stderr  # no weights are missing, none too many
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def in_library() -> Iterator[Callable[..., dict]]:
+    """Return a function that tells what the library makes of a folder, and may let it save that."""
+    with fresh_processes("sentence_transformers") as processes:
+
+        def in_library(folder: Path, *save_to: Path) -> dict:
+            done = processes.run(ENCODE, folder, json.dumps(TEXTS), *save_to)
+            assert done.returncode == 0, done.stderr
+            assert "LOAD REPORT" not in done.stderr  # no weights are missing, none too many
+            return json.loads(done.stdout.splitlines()[-1])
+
+        yield in_library
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def logits_of(folder: Path) -> np.ndarray:
     ("kind", "pooling"), [("bert", "mean"), ("bert", "cls"), ("bert", "max"), ("mpnet", "mean"), ("distilbert", "mean")]
 )
 def test_the_library_gives_our_logits_where_there_is_no_hgclr(
-    make_model, taxonomy, tmp_path: Path, kind: str, pooling: str
+    make_model, in_library, taxonomy, tmp_path: Path, kind: str, pooling: str
 ) -> None:
     model = make_model(kind, pooling)
     result = export_sentence_transformers(model, tmp_path / "st", texts=TEXTS)
@@ -94,7 +96,9 @@ def test_the_library_gives_our_logits_where_there_is_no_hgclr(
 
 
 @pytest.mark.slow
-def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_model, tmp_path: Path) -> None:
+def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(
+    make_model, in_library, tmp_path: Path
+) -> None:
     model = make_model("mpnet")
     before = HierarchicalClassifier.from_pretrained(model)
     before.decisions.changed(rule="closure", threshold=0.3).write(model)
@@ -110,7 +114,7 @@ def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(make_m
 
 
 @pytest.mark.slow
-def test_with_folded_thresholds_a_logit_above_0_decides(make_model, taxonomy, tmp_path: Path) -> None:
+def test_with_folded_thresholds_a_logit_above_0_decides(make_model, in_library, taxonomy, tmp_path: Path) -> None:
     model = make_model()
     thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)
     Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5))).write(model)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +20,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
+from support.fresh_process import fresh_processes
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
 
@@ -45,13 +43,17 @@ print(json.dumps({"class": name, "answers": answers, "hgclr": "hgclr" in sys.mod
 """
 
 
-def in_pipeline(folder: Path, *, hgclr: str) -> dict:
-    command = [sys.executable, "-c", PIPELINE, str(folder), json.dumps(TEXTS), hgclr]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1"}
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def in_pipeline() -> Iterator[Callable[..., dict]]:
+    """Return a function that tells what the library's pipeline makes of a folder."""
+    with fresh_processes("transformers.pipelines", "torch") as processes:
+
+        def in_pipeline(folder: Path, *, hgclr: str) -> dict:
+            done = processes.run(PIPELINE, folder, json.dumps(TEXTS), hgclr)
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout.splitlines()[-1])
+
+        yield in_pipeline
 
 
 @pytest.fixture
@@ -67,7 +69,9 @@ def make_model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPath
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("bert", "Bert"), ("roberta", "Roberta")])
-def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_path: Path, kind: str, name) -> None:
+def test_it_predicts_the_same_where_there_is_no_hgclr(
+    make_model, in_pipeline, taxonomy, tmp_path: Path, kind: str, name: str
+) -> None:
     model = make_model(kind)
     result = export_stock(model, tmp_path / "stock", texts=TEXTS)
     assert (result.class_name, result.own_class) == (f"{name}ForSequenceClassification", None)
@@ -83,7 +87,7 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(make_model, taxonomy, tmp_
 
 
 @pytest.mark.slow
-def test_without_an_exact_form_our_own_class_is_written(make_model, taxonomy, tmp_path: Path) -> None:
+def test_without_an_exact_form_our_own_class_is_written(make_model, in_pipeline, taxonomy, tmp_path: Path) -> None:
     model = make_model("distilbert")
     result = export_stock(model, tmp_path / "own")
     assert result.class_name == "FlatForSequenceClassification"
@@ -113,7 +117,7 @@ def calibrated(taxonomy) -> Decisions:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
-    make_model, taxonomy, tmp_path: Path, kind: str
+    make_model, in_pipeline, taxonomy, tmp_path: Path, kind: str
 ) -> None:
     model = make_model(kind)
     calibrated(taxonomy).write(model)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hgclr.export.onnx import export_onnx
 from hgclr.models.base import save
 from support.toy import make_model
@@ -31,6 +33,7 @@ print(json.dumps({"tried": tried, "onnxruntime": "onnxruntime" in sys.modules}))
 """
 
 
+@pytest.mark.slow
 def test_predicting_with_onnxruntime_tries_no_connection_and_leaves_no_number(
     make_encoder, taxonomy, tmp_path: Path
 ) -> None:

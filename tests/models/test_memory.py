@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from hgclr.models import ARCHITECTURES, memory
 from hgclr.models.memory import check_batch, check_parameters, need_of
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from support.fresh_process import FreshProcesses, fresh_processes
 
 BERT_BASE = AutoConfig.for_model("bert")  # 768 wide, 12 layers, 30,522 words
 
@@ -165,13 +165,21 @@ print(json.dumps([high_water() - before, need_of(model, batch_size=batch, length
 """
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[FreshProcesses]:
+    with fresh_processes("transformers", "hgclr.training.trainer") as processes:
+        yield processes
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process its peak")
 @pytest.mark.parametrize(
     ("kind", "labels", "batch", "length"), [("flat", 50, 16, 128), ("hiagm-tp", 400, 16, 32), ("hiagm-la", 300, 16, 64)]
 )
-def test_the_estimate_is_near_the_measured_peak(kind: str, labels: int, batch: int, length: int) -> None:
-    command = [sys.executable, "-c", _STEPS, kind, str(labels), str(batch), str(length)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+def test_the_estimate_is_near_the_measured_peak(
+    processes: FreshProcesses, kind: str, labels: int, batch: int, length: int
+) -> None:
+    done = processes.run(_STEPS, kind, labels, batch, length)
+    assert done.returncode == 0, done.stderr
     measured, estimated = json.loads(done.stdout.splitlines()[-1])
     assert estimated == pytest.approx(measured, rel=0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import networkx
 import numpy as np
@@ -16,31 +17,30 @@ from hgclr.taxonomy import Taxonomy
 from support.toy import random_tree
 
 
-def graph_of(tree: Taxonomy) -> networkx.Graph:
+@cache
+def edges_between(parents: tuple[int, ...]) -> list[list[int]]:
+    """The edges, named by their lower labels, on the path that networkx finds between any two labels, (K · K)."""
     graph = networkx.Graph()
-    for child, parent in enumerate(tree.parents.tolist()):
+    for child, parent in enumerate(parents):
         graph.add_edge(child, "root" if parent < 0 else parent, edge=child)
-    return graph
+    pairs = itertools.product(range(len(parents)), repeat=2)
+    paths = (networkx.shortest_path(graph, *pair) for pair in pairs)
+    return [[graph.edges[step]["edge"] for step in itertools.pairwise(path)] for path in paths]
 
 
 def bias_by_loops(module: TreeAttention) -> torch.Tensor:
     """b_φ(i,j) plus the mean edge weight on the path that networkx finds, (K, K)."""
-    tree = module.taxonomy
-    graph = graph_of(tree)
     rows = []
-    for i in range(len(tree)):
-        for j in range(len(tree)):
-            path = networkx.shortest_path(graph, i, j)
-            edges = [graph.edges[pair]["edge"] for pair in itertools.pairwise(path)]
-            value = torch.zeros((), dtype=torch.float64)
-            if module.spatial is not None:
-                value = value + module.spatial[len(edges)]
-            if module.edge is not None and edges:
-                value = value + sum(module.edge[e] for e in edges) / len(edges)
-            if module.padding is not None:
-                value = value + max(0, 15 - len(edges)) * module.padding / (len(edges) + 1e-8)
-            rows.append(value)
-    return torch.stack(rows).view(len(tree), len(tree))
+    for edges in edges_between(tuple(module.taxonomy.parents.tolist())):
+        value = torch.zeros((), dtype=torch.float64)
+        if module.spatial is not None:
+            value = value + module.spatial[len(edges)]
+        if module.edge is not None and edges:
+            value = value + module.edge[edges].sum() / len(edges)
+        if module.padding is not None:
+            value = value + max(0, 15 - len(edges)) * module.padding / (len(edges) + 1e-8)
+        rows.append(value)
+    return torch.stack(rows).view(len(module.taxonomy), len(module.taxonomy))
 
 
 def neighbours_by_loops(tree: Taxonomy, span: int) -> torch.Tensor:

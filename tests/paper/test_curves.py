@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.paper import runner
+from hgclr.paper import curves, runner
 from hgclr.paper.curves import ROWS, parse_sizes, run_curves
 from hgclr.paper.curves_figure import LOOKS, draw_curves
 from hgclr.paper.experiment import Budget, Experiment
@@ -33,6 +33,12 @@ def training(monkeypatch: pytest.MonkeyPatch) -> PretendedTraining:
 
 
 @pytest.fixture
+def _no_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plot, drawn anew after every run, takes longer than everything else here."""
+    monkeypatch.setattr(curves, "draw_curves", lambda *_: b"")
+
+
+@pytest.fixture
 def plan(toy_data: Path, tmp_path: Path) -> Experiment:
     return Experiment(data=toy_data, encoder="e", output=tmp_path / "out", budget=Budget(length=16, test=7))
 
@@ -51,7 +57,7 @@ def test_sizes_are_read_in_order_and_mistakes_refused() -> None:
             parse_sizes(text)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_no_plot")
 def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, 5000, 5001, None], [4, 2], plan, rows=["flat", "default"])
     made = [(run.output.relative_to(plan.output).as_posix(), run.data.limit) for run in training.runs]
@@ -67,7 +73,7 @@ def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training:
     assert len(training.runs) == len(made)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_no_plot")
 def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, None], [1, 3], plan, rows=["flat", "names"], command="hgclr reproduce curves …")
     content = json.loads((plan.output / "curves.json").read_text(encoding="utf-8"))
@@ -93,7 +99,7 @@ def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -
     assert str(plan.output.parent) not in json.dumps(content)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_no_plot")
 def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, None], [1, 3], plan, rows=["flat", "names"])
     text = (plan.output / "curves.md").read_text(encoding="utf-8")
@@ -111,7 +117,7 @@ def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, trainin
     assert "Missing" not in tables
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_no_plot")
 def test_what_is_missing_is_named_and_not_drawn(plan: Experiment, training: PretendedTraining) -> None:
     def refusing(run: RunConfig) -> tuple[float, float]:
         if run.output.name == "flat-2" and run.data.limit == 30:
@@ -122,14 +128,15 @@ def test_what_is_missing_is_named_and_not_drawn(plan: Experiment, training: Pret
 
     seen: list[list[str]] = []
     training.score = refusing
-    curves = run_curves([20, 30, None], [1, 2], plan, rows=["flat", "default"])
-    assert curves.missing == ["flat, 30 documents, seed 2: it needs 11 GB"]
-    assert [point.seeds for point in curves.points["flat"]] == [[1, 2], [1], [1]]
+    made = run_curves([20, 30, None], [1, 2], plan, rows=["flat", "default"])
+    assert made.missing == ["flat, 30 documents, seed 2: it needs 11 GB"]
+    assert [point.seeds for point in made.points["flat"]] == [[1, 2], [1], [1]]
     assert "- flat, 30 documents, seed 2: it needs 11 GB" in (plan.output / "curves.md").read_text()
     later = [f"{row}, all documents, seed 1: not run yet" for row in ("flat", "default")]
-    assert seen[0] == curves.missing + later
+    assert seen[0] == made.missing + later
 
 
+@pytest.mark.usefixtures("_no_plot")
 def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, training: PretendedTraining) -> None:
     with pytest.raises(InputError, match="--budget has documents, which --sizes decides"):
         run_curves([20], [1], replace(plan, budget=Budget(documents=5)))
@@ -143,13 +150,18 @@ def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, tra
 
 
 @pytest.mark.slow
-def test_the_plot_is_a_plot_of_every_panel(plan: Experiment, training: PretendedTraining) -> None:
+def test_the_plot_is_a_plot_of_every_panel(
+    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [row.system for row in TABLES["systems"].rows if row.system not in ("tfidf", "hiclass")]
-    curves = run_curves([20, 30], [1, 2], plan, rows=rows)
+    with monkeypatch.context() as undrawn:
+        undrawn.setattr(curves, "draw_curves", lambda *_: b"")
+        run_curves([20, 30], [1, 2], plan, rows=rows)
+    made = run_curves([20, 30], [1, 2], plan, rows=rows)  # nothing is run again, and all is drawn at once
     picture = (plan.output / "curves.svg").read_text(encoding="utf-8")
-    assert picture.count('id="axes_') == len(curves.panels) == 4
-    assert draw_curves(curves, "svg").decode() == picture  # the same figures give the same file
-    assert draw_curves(curves, "png").startswith(b"\x89PNG")
+    assert picture.count('id="axes_') == len(made.panels) == 4
+    assert draw_curves(made, "svg").decode() == picture  # the same figures give the same file
+    assert draw_curves(made, "png").startswith(b"\x89PNG")
 
 
 def test_systems_can_be_told_apart() -> None:

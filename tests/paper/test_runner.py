@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.paper import runner
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.runner import reproduce
 from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.training import RunConfig
+from support.crash_points import kill_forked
 from support.pretended_training import PretendedTraining, metrics
 
 
@@ -229,43 +227,42 @@ def test_a_split_that_is_not_there_is_missed_at_once(plan: Experiment, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on_where_it_was(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+def test_a_killed_command_goes_on_where_it_was(
+    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real process is killed in its second row; the first is not touched, the second goes on, the third follows."""
     output = tmp_path / "out"
     words = [
         *("reproduce", "table3", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", output),
-        *("--seeds", 1, "--rows", "bert,hgclr,no-contrastive", "--budget", "documents=32,length=16,epochs=12"),
+        *("--seeds", 1, "--rows", "bert,hgclr,no-contrastive", "--budget", "documents=32,length=16,epochs=5"),
         *("--set", "model.label_heads=4", "--set", "training.patience=100", "--set", "training.learning_rate=1e-3"),
     ]
-    command = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')", *map(str, words)]
-    surroundings = os.environ | {"COLUMNS": "200"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=surroundings)
+    command = [str(word) for word in words]
+    monkeypatch.setenv("COLUMNS", "200")
     killed = output / "runs" / "hgclr-1"
-    deadline = time.monotonic() + 240
-    while not list(killed.glob("checkpoints/checkpoint-*/COMPLETE")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline, "no checkpoint in time"
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    kill_forked(
+        lambda: app(command, prog_name="hgclr"),
+        tmp_path / "log",
+        lambda: any(killed.glob("checkpoints/checkpoint-*/COMPLETE")),
+    )
     first = output / "runs" / "bert-1"
     untouched = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
     assert not (killed / "metrics.json").exists()
 
-    again = subprocess.run(command, capture_output=True, text=True, env=surroundings, check=False)
-    assert again.returncode == 0, again.stderr
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 0, again.output
     assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == untouched
     epochs = [line for line in again.stderr.splitlines() if "seed 1: hgclr" in line]
-    assert 0 < len(epochs) < 12  # the epochs before the kill are not trained again
+    assert 0 < len(epochs) < 5  # the epochs before the kill are not trained again
     assert not any("epoch  1 " in line for line in epochs)
-    assert len([line for line in again.stderr.splitlines() if "no-contrastive" in line]) == 12
+    assert len([line for line in again.stderr.splitlines() if "no-contrastive" in line]) == 5
     content = json.loads((output / "table3.json").read_text())
     assert {row["key"]: [run["resumed"] for run in row["runs"]] for row in content["rows"]} == {
         "bert": [False],
         "hgclr": [True],
         "no-contrastive": [False],
     }
-    assert [row["runs"][0]["epochs"] for row in content["rows"]] == [12, 12, 12]
+    assert [row["runs"][0]["epochs"] for row in content["rows"]] == [5, 5, 5]
     assert content["rows"][1]["seconds"] is None
     assert not list(output.glob("runs/*/checkpoints"))
     assert str(tmp_path) not in (output / "table3.json").read_text() + (output / "table3.md").read_text()

@@ -6,9 +6,12 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hgclr.inference import HierarchicalClassifier
 from support.toy import TEXTS
+
+pytestmark = pytest.mark.slow
 
 TOLERANCES = {"torch": 0.0, "stock": 1e-5, "modules": 1e-5, "onnx": 1e-5, "int8": 0.15}
 """How far a logit may be from the trained model's, as docs/concepts/reliability.md has it; int8 for this model only."""

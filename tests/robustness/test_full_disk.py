@@ -45,6 +45,7 @@ def fails_in_one_line(arguments: list[str]) -> None:
     assert done.stderr.count("error") == 1, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -1,7 +1,8 @@
 """Whatever happens to a file, reading it gives a result or one of our errors, and never anything else.
 
-Each kind of file is damaged a hundred times, always in the same ways; ``make soak`` does so ten thousand times, in
-others. A fork reads the files of a kind, so that a crash of a library is found and not suffered.
+Each kind of file is damaged a hundred times, those of models, which take longest to load, twenty times, always in the
+same ways; ``make soak`` does so ten thousand times, in others. A fork reads the files of a kind, so that a crash of a
+library is found and not suffered.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from support.scored_documents import score, write
 from support.toy import TEXTS
 
 CASES = int(os.environ.get("HGCLR_FUZZ_CASES", "100"))
+CASES_OF_MODELS = int(os.environ.get("HGCLR_FUZZ_CASES", "20"))
 SEED = os.environ.get("HGCLR_FUZZ_SEED", "0")
 MEMORY = 2**33
 """Bytes of address space beside what is taken at the start: more than any of these files has a right to."""
@@ -36,12 +38,12 @@ Read = Callable[[Path], object]
 Mutate = Callable[[bytes, random.Random], bytes]
 
 
-def damage(original: Path, name: str, mutate: Mutate, read: Read, place: Path, failures: Path) -> None:
+def damage(original: Path, name: str, mutate: Mutate, read: Read, place: Path, failures: Path, cases: int) -> None:
     """Read ``original``, a file or a folder, with its file ``name`` damaged in all ways; note what went wrong."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     content = (original / name).read_bytes() if original.is_dir() else original.read_bytes()
-    for case in range(CASES):
+    for case in range(cases):
         draw = random.Random(zlib.crc32(f"{SEED} {original.name} {name} {case}".encode()))
         copy = place / original.name
         if original.is_dir():
@@ -66,10 +68,10 @@ def _note(failures: Path, case: int, what: str, detail: str) -> None:
         file.write(f"case {case}: {what}\n{detail[-1500:]}\n")
 
 
-def survives(original: Path, name: str, mutate: Mutate, read: Read, place: Path) -> None:
+def survives(original: Path, name: str, mutate: Mutate, read: Read, place: Path, cases: int = CASES) -> None:
     place.mkdir(exist_ok=True)
     failures = place / "failures"
-    status = run_forked(partial(damage, original, name, mutate, read, place, failures), place / "log")
+    status = run_forked(partial(damage, original, name, mutate, read, place, failures, cases), place / "log")
     last = (place / "last").read_text() if (place / "last").exists() else "nothing"
     assert status == 0, f"ended with {status} at {last}\n{(place / 'log').read_text()[-3000:]}"
     assert not failures.exists(), failures.read_text()[:6000]
@@ -92,6 +94,7 @@ def put_a_model_on(taxonomy, folder: Path) -> None:
     FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "name", "mutate"),
     [
@@ -113,9 +116,10 @@ def put_a_model_on(taxonomy, folder: Path) -> None:
 def test_models(models: Path, tmp_path: Path, form: str, name: str, mutate: Mutate) -> None:
     # Without the manifest, which would tell at once.
     model = shutil.copytree(models / form, tmp_path / form, ignore=shutil.ignore_patterns("manifest.json"))
-    survives(model, name, mutate, predict, tmp_path / "cases")
+    survives(model, name, mutate, predict, tmp_path / "cases", CASES_OF_MODELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mutate"),
     [
@@ -127,7 +131,7 @@ def test_models(models: Path, tmp_path: Path, form: str, name: str, mutate: Muta
     ],
 )
 def test_encoders(models: Path, taxonomy, tmp_path: Path, name: str, mutate: Mutate) -> None:
-    survives(models / "encoder", name, mutate, partial(put_a_model_on, taxonomy), tmp_path)
+    survives(models / "encoder", name, mutate, partial(put_a_model_on, taxonomy), tmp_path, CASES_OF_MODELS)
 
 
 # settings, data, reports

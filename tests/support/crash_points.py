@@ -14,7 +14,8 @@ For example, with ``work`` writing a file below the folder that it is given::
 
 The work is done once, in a fork. Before each of its events its folder is copied, which is what a process leaves that is
 killed at that moment: all that it handed to the operating system, and nothing of its own buffers. Then each copy is put
-in the folder's place, and a fork of its own checks it. With ``torn`` the files that were written since the event before
+in the folder's place, and a fork of its own checks it, unless it is what the event before left already: many events,
+such as making a folder that is there, change nothing. With ``torn`` the files that were written since the event before
 are cut in half besides: writes in C and Rust, which no event announces, are cut so when the kill comes in the middle of
 them, or the power fails before they reach the disk.
 
@@ -26,7 +27,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -68,9 +71,13 @@ def survive_every_crash(
     assert run_forked(partial(_copy_at_events, work, place, copies, torn), log) == DONE, (
         f"work failed by itself\n{log.read_text()}"
     )
-    events = []
+    events, checked = [], None
     for note in sorted(copies.glob("*.event")):
         events.append(note.read_text())
+        left = _contents(note.with_suffix(""))
+        if left == checked:
+            continue
+        checked = left
         shutil.rmtree(place)
         note.with_suffix("").rename(place)
         status = run_forked(partial(check, place), log)
@@ -80,11 +87,29 @@ def survive_every_crash(
     return events
 
 
-def run_forked(work: Callable[[], None], log: Path) -> int:
+def run_forked(work: Callable[[], object], log: Path) -> int:
     """Run ``work`` in a fork; return 0, 1 if it raised, or minus the signal that ended it; ``log`` keeps its output."""
+    return os.waitstatus_to_exitcode(os.waitpid(_start_forked(work, log), 0)[1])
+
+
+def kill_forked(work: Callable[[], object], log: Path, when: Callable[[], bool]) -> None:
+    """Run ``work`` in a fork, which has imported what takes long, and kill it as soon as ``when`` says so."""
+    process, deadline = _start_forked(work, log), time.monotonic() + 240
+    while not when():
+        if os.waitpid(process, os.WNOHANG) != (0, 0):
+            raise AssertionError(f"ended before it could be killed\n{log.read_text()}")
+        if time.monotonic() > deadline:
+            os.kill(process, signal.SIGKILL)
+            raise AssertionError(f"not so far in time\n{log.read_text()}")
+        time.sleep(0.005)
+    os.kill(process, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+
+
+def _start_forked(work: Callable[[], object], log: Path) -> int:
     process = os.fork()
     if process:
-        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        return process
     code = FAILED
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -146,6 +171,18 @@ def _absolute(name: str | bytes | os.PathLike[str], folder: object) -> Path:
     known = isinstance(folder, int) and folder >= 0
     path = (Path(f"/proc/self/fd/{folder}").readlink() if known else Path.cwd()) / os.fsdecode(name)
     return path.parent.resolve() / path.name
+
+
+def _contents(folder: Path) -> dict[Path, bytes | Path | None]:
+    """Return all that is in a folder: files with what is in them, links with where they lead, folders."""
+    return {
+        path.relative_to(folder): path.readlink()
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
 
 
 class Written(NamedTuple):

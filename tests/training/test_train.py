@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
+from hgclr.training.run import TrainingResult
 from support.learned import StopWhenLearned
 
 
@@ -55,21 +56,26 @@ def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Pat
     assert "test" not in metrics
 
 
+@pytest.fixture(scope="module")
+def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    """A run that has learned the toys."""
+    return train(make_run(make_encoder("bert"), toy_data, tmp_path_factory.mktemp("trained") / "run", epochs=15))
+
+
 @pytest.mark.slow
-def test_train_save_load_predict(encoder: str, toy_data: Path, tmp_path: Path, taxonomy) -> None:
-    result = train(make_run(encoder, toy_data, tmp_path / "run", epochs=15))
+def test_train_save_load_predict(encoder: str, toy_data: Path, trained: TrainingResult) -> None:
+    result, output = trained, trained.model.parent
     classifier = HierarchicalClassifier.from_pretrained(result.model)
     (prediction,) = classifier.predict(["the lens of a prism mirror"], decode="closure")
     assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
     assert prediction.labels[-1].path == ("science", "physics", "optics")
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
-    saved = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    saved = json.loads((output / "metrics.json").read_text())
     assert saved == json.loads(json.dumps(result.metrics))
     assert saved["documents"] == {"train": 96, "dev": 24, "test": 24}
     assert saved["precision"] == "fp32"
     assert {"commit", "packages", "processor"} <= set(saved["machine"])
-    again = RunConfig.read(tmp_path / "run" / "config.yaml")
-    assert again == make_run(encoder, toy_data, tmp_path / "run", epochs=15)
+    assert RunConfig.read(output / "config.yaml") == make_run(encoder, toy_data, output, epochs=15)
 
 
 @pytest.mark.slow
@@ -86,7 +92,7 @@ def test_the_history_has_scores_loss_terms_and_the_kept_share(encoder: str, toy_
 @pytest.mark.slow
 def test_one_seed_gives_the_same_weights_and_another_does_not(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        train(make_run(encoder, toy_data, tmp_path / name, seed=seed))
+        train(make_run(encoder, toy_data, tmp_path / name, seed=seed, epochs=1))
     first, second, other = (weights(tmp_path / name) for name in "abc")
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
@@ -103,21 +109,31 @@ class Kill(TrainerCallback):
             raise KeyboardInterrupt
 
 
+@pytest.fixture(scope="module")
+def whole_and_cut(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of three epochs, and with one that was stopped in its third."""
+    folder, encoder = tmp_path_factory.mktemp("runs"), make_encoder("bert")
+    train(make_run(encoder, toy_data, folder / "whole", epochs=3))
+    with pytest.raises(KeyboardInterrupt):
+        train(make_run(encoder, toy_data, folder / "cut", epochs=3), callbacks=[Kill(16)])  # 7 steps an epoch
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [False, True])
-def test_a_killed_run_goes_on_to_the_same_weights(encoder: str, toy_data: Path, tmp_path: Path, damage: bool) -> None:
-    train(make_run(encoder, toy_data, tmp_path / "whole", epochs=4))
-    with pytest.raises(KeyboardInterrupt):
-        train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), callbacks=[Kill(16)])  # 7 steps an epoch
-    newest = tmp_path / "cut" / "checkpoints" / "checkpoint-14"
+def test_a_killed_run_goes_on_to_the_same_weights(
+    encoder: str, toy_data: Path, tmp_path: Path, whole_and_cut: Path, damage: bool
+) -> None:
+    cut = shutil.copytree(whole_and_cut / "cut", tmp_path / "cut")
+    newest = cut / "checkpoints" / "checkpoint-14"
     assert newest.is_dir()
     if damage:  # killed while it wrote its newest checkpoint: the one before must do
         (newest / "COMPLETE").unlink()
         (newest / "model.safetensors").write_bytes(b"half")
-    train(make_run(encoder, toy_data, tmp_path / "cut", epochs=4), resume=True)
-    whole, resumed = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    train(make_run(encoder, toy_data, cut, epochs=3), resume=True)
+    whole, resumed = weights(whole_and_cut / "whole"), weights(cut)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    histories = [json.loads((tmp_path / n / "metrics.json").read_text())["history"] for n in ("whole", "cut")]
+    histories = [json.loads((run / "metrics.json").read_text())["history"] for run in (whole_and_cut / "whole", cut)]
     assert histories[0] == histories[1]
 
 
@@ -181,8 +197,10 @@ def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tm
 
 
 @pytest.mark.slow
-def test_training_on_starts_where_the_first_run_ended(encoder: str, toy_data: Path, tmp_path: Path) -> None:
-    first = train(make_run(encoder, toy_data, tmp_path / "first", epochs=15))
+def test_training_on_starts_where_the_first_run_ended(
+    encoder: str, toy_data: Path, tmp_path: Path, trained: TrainingResult
+) -> None:
+    first = trained
     settings = {
         "data": {"path": toy_data},
         "model": {"start": first.training_model, "contrastive_weight": 0.2},

@@ -23,6 +23,7 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.changed_tree import SURVEYED, survey
 from hgclr.training.preparation import started_model
+from support.learned import StopWhenLearned
 
 HELD_BACK = "tennis"
 
@@ -67,7 +68,8 @@ def first(make_encoder, smaller: Path, tmp_path_factory: pytest.TempPathFactory)
     for name in ("flat", "hgclr"):
         model = {"encoder": make_encoder("bert"), "architecture": name, "label_heads": 4, "keep_at_least": 2}
         output = tmp_path_factory.mktemp("first") / name
-        results[name] = train(make_run(smaller, output, model, epochs=25, batch_size=8)).training_model
+        run = make_run(smaller, output, model, epochs=25, batch_size=8)
+        results[name] = train(run, callbacks=[StopWhenLearned()]).training_model
     return results
 
 

@@ -102,11 +102,11 @@ def test_trials_are_spread_over_the_nodes(cluster: Cluster, run: RunConfig, tmp_
     run = run.model_copy(
         update={"training": run.training.model_copy(update={"epochs": 1}), "output": tmp_path / "tune"}
     )
-    search = grid(run, lambdas=[0.1, 0.3], fractions=[0.5, 1.0])
+    search = grid(run, lambdas=[0.1, 0.3], fractions=[0.5])
     result = tune(run, search, engine="ray", ray_address=cluster.address, workers=2)
     report = json.loads((run.output / "tuning.json").read_text())
-    assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
-    assert len({tuple(trial["parameters"].values()) for trial in report["trials"]}) == 4
+    assert [trial["state"] for trial in report["trials"]] == ["done"] * 2
+    assert len({tuple(trial["parameters"].values()) for trial in report["trials"]}) == 2
     best = result.best[0]
     assert best.value == max(trial["value"] for trial in report["trials"])
     assert not list(run.output.glob("trials/*/*/checkpoints"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
 from hgclr.training.preparation import new_model, started_model, tokenize_all
+from support.learned import StopWhenLearned
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -55,20 +54,12 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
     (data / "test.jsonl.gz").unlink()
     run = make_run(data, tmp_path / "run", {"architecture": architecture}, epochs=25, patience=25)
-    result = train(run)
+    result = train(run, callbacks=[StopWhenLearned()])
     assert result.metrics["dev"]["micro"]["f1"] > 0.95
     assert result.metrics["recipe"]["head_learning_rate"] == result.metrics["recipe"]["learning_rate"]
     classifier = HierarchicalClassifier.from_pretrained(result.model)
     (prediction,) = classifier.predict(["The LENS of a prism, mirror and nonsense"], decode="closure")
     assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
-    if architecture == "flat":
-        texts = ["a lens and a prism", "", "nonsense"]
-        exported = tmp_path / "exported"
-        # In a process of its own: torch traces a GRU only once in a process.
-        command = [sys.executable, "-c", "from hgclr.cli.app import app; app()", "export", str(result.model)]
-        subprocess.run([*command, "--to", "onnx", "--output", str(exported)], check=True, capture_output=True)
-        found = HierarchicalClassifier.from_pretrained(exported).predict_proba(texts)
-        np.testing.assert_allclose(found, classifier.predict_proba(texts), atol=1e-5)
     config = json.loads((result.model / "config.json").read_text())
     assert (config["pooling"], config["max_length"]) == ("max", 256)
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,16 +15,18 @@ from typing import Any
 import optuna
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from hgclr.cli.app import app
 from hgclr.errors import HGCLRError, InputError
 from hgclr.training import RunConfig, train
 from hgclr.tuning import search as searching
 from hgclr.tuning import trials
 from hgclr.tuning.search import tune
 from hgclr.tuning.space import Search, grid, with_parameters
+from support.crash_points import kill_forked
 
 WEIGHT, GAMMA = "model.contrastive_weight", "model.keep_threshold"
-HGCLR = [sys.executable, "-c", "from hgclr.cli.app import app; app(prog_name='hgclr')"]
 
 
 @pytest.fixture(autouse=True)
@@ -412,28 +412,22 @@ def best_gamma(result: Any) -> float:
 @pytest.mark.usefixtures("no_plots")
 def test_a_killed_search_goes_on_to_the_same_result(run: RunConfig, tmp_path: Path) -> None:
     """SIGKILL in the middle of the second trial, after its first checkpoint; then the same command again."""
-    run.training.epochs, run.training.patience = 12, 12
+    run.training.epochs, run.training.patience = 6, 6
     config = tmp_path / "run.yaml"
     run.write(config)
     options = ["--grid", "--lambdas", ".1", "--gammas", ".02,.1"]
-    command = [*HGCLR, "tune", str(config), "--output", str(tmp_path / "cut"), *options]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = ["tune", str(config), "--output", str(tmp_path / "cut"), *options]
     second = tmp_path / "cut" / "trials" / "0001" / "seed-3"
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not list(second.glob("checkpoints/checkpoint-*/COMPLETE")):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    kill_forked(
+        lambda: app(command, prog_name="hgclr"),
+        tmp_path / "log",
+        lambda: any(second.glob("checkpoints/checkpoint-*/COMPLETE")),
+    )
     assert not (second / "metrics.json").exists()
     first = tmp_path / "cut" / "trials" / "0000" / "seed-3" / "metrics.json"
     before = first.stat().st_mtime_ns
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
     assert "trial 1 of 2" not in done.stderr
     assert first.stat().st_mtime_ns == before
     assert "epoch  1" not in done.stderr  # it went on from its checkpoint
