@@ -23,6 +23,7 @@ from typing import Any, Literal, cast, get_args
 
 from hgclr.errors import InputError, first_line
 from hgclr.files import atomic_folder, cache_dir, json_bytes, open_regular, read_json, recover_folder, write_json
+from hgclr.remote import local
 
 __all__ = [
     "DEFAULT_ENCODER",
@@ -125,7 +126,7 @@ def resolve_encoder(name: str) -> str:
     """Return what to give to transformers' ``from_pretrained`` for the encoder ``name``.
 
     Args:
-        name: a local folder; an encoder of the catalogue, with or without ``sentence-transformers/`` before
+        name: a local folder; the URL of one in an object store, which is fetched; an encoder of the catalogue, with or without ``sentence-transformers/`` before
             it, which is fetched unless it is in the cache; or any name on the model hub.
 
     Returns:
@@ -133,7 +134,7 @@ def resolve_encoder(name: str) -> str:
     """
     if not name.strip():
         raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
-    folder = Path(name).expanduser()
+    folder = local(name).expanduser()
     if folder.is_dir():
         return str(folder)
     if name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1:
@@ -177,7 +178,7 @@ def encoder_pooling(name: str) -> Pooling:
 
 def _encoder_file(name: str, file: str) -> Path | None:
     """Return a file of an encoder's folder or hub repository, or None if it has no such file."""
-    folder = Path(name).expanduser()
+    folder = local(name).expanduser()
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     from huggingface_hub import hf_hub_download
@@ -268,7 +269,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
 def encoder_load_error(name: str, cause: BaseException) -> InputError:
     """Return the error to raise for an encoder, a folder or a name on the hub, that failed to load."""
     reason = first_line(cause)
-    folder = Path(name).expanduser()
+    folder = local(name).expanduser()
     if folder.is_dir():
         missing = [file for file in ("config.json", "model.safetensors") if not (folder / file).is_file()]
         return InputError(

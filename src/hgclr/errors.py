@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hgclr.urls import as_written, url_of
+
 __all__ = [
     "HGCLRError",
     "InputError",
     "MissingExtraError",
     "first_line",
     "refuse_broken",
+    "refuse_url",
     "require_extra",
     "system_failure",
 ]
@@ -38,7 +41,7 @@ class InputError(HGCLRError):
 
     Args:
         what: what is wrong, naming the offending value.
-        path: the file it is in.
+        path: the file it is in, or its URL.
         line: the line or row in that file, counted from 1.
         remedy: what the user can do about it.
 
@@ -51,12 +54,23 @@ class InputError(HGCLRError):
         self, what: str, *, path: str | Path | None = None, line: int | None = None, remedy: str | None = None
     ) -> None:
         self.what, self.path, self.line, self.remedy = what, path, line, remedy
-        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        name = None if path is None else as_written(path)
+        place = "" if name is None else f"{name}: " if line is None else f"{name}:{line}: "
         super().__init__(place + what + (f"; {remedy}" if remedy else ""))
 
 
+def refuse_url(output: str | Path) -> None:
+    """Refuse to write to an object store, which bulk prediction alone does."""
+    if url_of(output) is not None:
+        raise InputError(
+            "only what hgclr predict labels is written to an object store",
+            path=output,
+            remedy="give a folder here, and upload it when it is finished",
+        )
+
+
 @contextmanager
-def refuse_broken(refusal: Callable[[BaseException], InputError]) -> Iterator[None]:
+def refuse_broken(refusal: Callable[[BaseException], Exception]) -> Iterator[None]:
     """Turn whatever a library raises over files of the user's into our error for them.
 
     Libraries take their files on trust: over a damaged one they raise anything, with no class in common, and those

@@ -18,7 +18,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, refuse_url
 from hgclr.locks import take
 
 __all__ = [
@@ -186,6 +186,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _make_parent(target: Path) -> None:
+    refuse_url(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -207,8 +208,9 @@ def check_output(folder: Path) -> None:
     """Refuse a place where no folder can be, before any work is done.
 
     Raises:
-        InputError: if the place is a file or in one, or nothing may be written there.
+        InputError: if the place is a file or in one or in an object store, or nothing may be written there.
     """
+    refuse_url(folder)
     place = folder.absolute()
     while not os.path.lexists(place):
         place = place.parent

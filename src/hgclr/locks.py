@@ -12,17 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, refuse_url
 
 __all__ = ["locked", "take"]
 
 logger = logging.getLogger(__name__)
 CLOCK = "%Y-%m-%d %H:%M:%S"
+PAUSE = 0.1
+"""Seconds between two looks at a lock that somebody else holds."""
 
 
 @contextmanager
-def locked(file: Path, doing: str, *, remedy: str) -> Iterator[None]:
-    """Hold a lock while the block runs; who comes second is refused, and told who holds it since when.
+def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
+    """Hold a lock while the block runs; who comes second is refused, and told who holds it since when, or waits.
 
     The operating system lets go of the lock when its owner ends, however it ends: the next one takes it over, and
     nobody has to guess whether the owner is dead. What is in the file is for people.
@@ -30,15 +32,17 @@ def locked(file: Path, doing: str, *, remedy: str) -> Iterator[None]:
     Args:
         file: the lock, in the folder that it is for.
         doing: what its owner is doing there, such as ``training``.
-        remedy: what the second one can do.
+        remedy: what the second one can do; without one it waits.
 
     Raises:
         InputError: if another process holds it, or the file cannot be made.
     """
+    refuse_url(file)
     made = not file.parent.exists()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked_file(file)
+        while (descriptor := _locked_file(file)) is None and remedy is None:
+            time.sleep(PAUSE)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=file) from error
     if descriptor is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgclr.bulk.inputs import format_of
-from hgclr.data.readers import read_rows, table_header
+from hgclr.data.readers import open_parquet, read_rows, table_header
 from hgclr.data.rows import BadRow, Row, require_columns
 from hgclr.errors import InputError, require_extra
 from hgclr.inference.classifier import check_text
@@ -128,12 +128,10 @@ def _parquet_batches(path: Path, text_column: str) -> Iterator[tuple[int, pyarro
     """Yield the rows of a Parquet file, with the number of the first of them."""
     require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
     import pyarrow
-    import pyarrow.parquet
 
     first = 1
     try:
-        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+        with open_parquet(path) as file:
             require_columns(file.schema_arrow.names, (text_column,), path=path)
             for batch in file.iter_batches(batch_size=ROWS):
                 yield first, batch
@@ -210,10 +208,9 @@ def stop_at(row: BadRow) -> InputError:
 
 def _parquet_survey(path: Path) -> Survey:
     import pyarrow
-    import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             names, rows, schema = list(file.schema_arrow.names), file.metadata.num_rows, file.schema_arrow
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"damaged, or no Parquet file: {error}", path=path, remedy="write it again") from None

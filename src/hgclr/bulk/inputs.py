@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 from hgclr.data.readers import SUFFIXES
 from hgclr.errors import InputError
+from hgclr.remote import exists, files_in, find_files, is_dir, is_file
+from hgclr.urls import as_written, url_of
 
 __all__ = [
     "FileFormat",
@@ -78,7 +80,7 @@ def target_of(source: Path, folder: Path, wanted: FileFormat | None) -> Path:
 
 def is_pattern(name: str | Path) -> bool:
     """Tell whether a name is a pattern such as ``part-*.parquet``; a file that has that very name comes first."""
-    return glob.has_magic(str(name)) and not Path(name).exists()
+    return glob.has_magic(str(name)) and not exists(name)
 
 
 def find_inputs(names: Sequence[str | Path]) -> list[Path]:
@@ -86,29 +88,38 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
 
     Args:
         names: files; folders, which stand for the files in them that can be read (not for those in folders below); and
-            patterns with ``*``, ``?``, ``[…]`` or ``**``.
+            patterns with ``*``, ``?``, ``[…]`` or ``**``; all of these also as URLs in object stores.
 
     Raises:
         InputError: if there is no such file, or a folder or a pattern stands for none.
     """
-    return list(dict.fromkeys(path.resolve() for name in names for path in _meant(name)))
+    return list(dict.fromkeys(_whole(path) for name in names for path in _meant(name)))
+
+
+def _whole(path: Path) -> Path:
+    """Return an absolute path, without links; a URL as it is."""
+    return path.resolve() if url_of(path) is None else path
 
 
 def _meant(name: str | Path) -> list[Path]:
-    path = Path(name)
-    if path.is_file():
+    path, url = Path(name), url_of(name)
+    if is_file(name):
         return [path]
-    if path.is_dir():
-        readable = (file for file in path.iterdir() if file.is_file() and file.name.lower().endswith(SUFFIXES))
+    if is_dir(name):
+        inside = files_in(url) if url is not None else [file for file in path.iterdir() if file.is_file()]
+        readable = (file for file in inside if file.name.lower().endswith(SUFFIXES))
         files = sorted(file for file in readable if not file.name.startswith("."))
         if not files:
             raise InputError("no files to label", path=path, remedy="their names must end in " + ", ".join(SUFFIXES))
         return files
     if not is_pattern(name):
         raise InputError("no such file or folder", path=path)
-    files = sorted(Path(match) for match in glob.glob(str(name), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
+    if url is not None:
+        files = find_files(url)
+    else:
+        files = sorted(Path(match) for match in glob.glob(str(name), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
     if not files:
-        raise InputError(f"no file has a name like {str(name)!r}")
+        raise InputError(f"no file has a name like {as_written(name)!r}")
     return files
 
 
@@ -120,24 +131,24 @@ def pair_with_targets(
     Two results must not have the same name, and input and results must not mix: no folder among the ``names`` that were
     asked for may hold the folder of results.
     """
-    where = folder.resolve()
-    if where.exists() and not where.is_dir():
+    where = _whole(folder)
+    if exists(where) and not is_dir(where):
         raise InputError("not a folder, and results of bulk prediction go to one", path=folder)
     for name in names:
-        if Path(name).is_dir() and where.is_relative_to(Path(name).resolve()):
+        if where.is_relative_to(_whole(Path(name))) and is_dir(name):
             raise InputError(
-                f"lies in the input folder {name}", path=folder, remedy="give an --output outside the input folder"
+                f"lies in the input folder {as_written(name)}", path=folder, remedy="give an --output outside the input folder"
             )
     pairs: dict[Path, Path] = {}
     for source in sources:
         if source.is_relative_to(where):
             raise InputError(
-                f"an input lies in the output folder {folder}", path=source, remedy="give another folder as --output"
+                f"an input lies in the output folder {as_written(folder)}", path=source, remedy="give another folder as --output"
             )
         target = target_of(source, folder, wanted)
         if target in pairs:
             raise InputError(
-                f"{pairs[target]} and {source} would both be written to {target}",
+                f"{as_written(pairs[target])} and {as_written(source)} would both be written to {as_written(target)}",
                 remedy="rename one of them, or label them into different folders",
             )
         pairs[target] = source

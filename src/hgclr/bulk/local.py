@@ -19,6 +19,7 @@ from hgclr.bulk.chunks import Chunk, read_chunks
 from hgclr.bulk.job import Answer, BulkJob, Label, spread
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.remote import facts
 
 __all__ = ["BYTES_PER_WORKER", "choose_workers", "in_process", "in_processes"]
 
@@ -42,7 +43,7 @@ def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wa
     device = getattr(classifier.backend, "device", None)
     if device is not None and device.type != "cpu":
         return 1
-    return min(_cores(), 1 + sum(path.stat().st_size for path in files) // BYTES_PER_WORKER)
+    return min(_cores(), 1 + sum(facts(path)[0] for path in files) // BYTES_PER_WORKER)
 
 
 def _cores() -> int:

@@ -20,7 +20,8 @@ from hgclr.bulk.chunks import Chunk, Survey
 from hgclr.bulk.inputs import TextFormat, format_of
 from hgclr.bulk.job import Answer
 from hgclr.errors import InputError
-from hgclr.files import TableWriter, atomic_file
+from hgclr.files import TableWriter
+from hgclr.remote import new_file
 
 if TYPE_CHECKING:
     import pyarrow
@@ -91,7 +92,7 @@ def open_writer(
                 else _table_writer(sys.stdout, survey.columns, names, delimiter, raw=added.raw)
             )
             return
-        path = stack.enter_context(atomic_file(target))
+        path = stack.enter_context(new_file(target))
         if kind.name == "parquet":
             yield stack.enter_context(_parquet_writer(path, survey, names))
             return

@@ -13,9 +13,10 @@ from typing import Any
 
 from hgclr.decisions.settings import FILE as DECISIONS
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
 from hgclr.inference.manifest import FILE as MANIFEST
 from hgclr.inference.manifest import READ
+from hgclr.remote import exists, facts, is_file, new_file, open_file
+from hgclr.urls import url_of
 
 __all__ = ["FILE", "LOCK", "RunRecord", "fingerprint", "identity"]
 
@@ -42,15 +43,15 @@ class RunRecord:
         self._overwrite = overwrite
         self._begun: set[str] = set()
         self._done: dict[str, dict[str, Any]] = {}
-        if self.path.is_file() and not overwrite:
+        self._written = json.dumps({"settings": settings}) + "\n"
+        if is_file(self.path) and not overwrite:
             self._read(json.loads(json.dumps(settings)))
         else:
-            with _writing(self.path), atomic_file(self.path) as path:
-                path.write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
+            self._write()
 
     def is_finished(self, source: Path, target: Path) -> bool:
         """Tell whether a result is there, and its input has not changed since; refuse files of others in its place."""
-        if not target.exists():
+        if not exists(target):
             return False
         noted = self._done.get(target.name)
         if noted is None and target.name not in self._begun and not self._overwrite:
@@ -59,8 +60,9 @@ class RunRecord:
 
     def begin(self, target: Path) -> None:
         """Note that a result is about to be written, and clear away what an attempt that was killed has left."""
-        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-            leftover.unlink(missing_ok=True)
+        if url_of(target) is None:
+            for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+                leftover.unlink(missing_ok=True)
         self._done.pop(target.name, None)
         self._append({"begun": target.name})
 
@@ -69,14 +71,23 @@ class RunRecord:
         self._append({"finished": target.name, "input": identity, "rows": rows, "bad_rows": bad_rows})
 
     def _append(self, line: Mapping[str, Any]) -> None:
+        self._written += json.dumps(line) + "\n"
+        if url_of(self.path) is not None:  # nothing can be added to an object
+            self._write()
+            return
         with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
+    def _write(self) -> None:
+        with _writing(self.path), new_file(self.path) as path:
+            path.write_text(self._written, encoding="utf-8")
+
     def _read(self, settings: Mapping[str, Any]) -> None:
         try:
-            content = self.path.read_text(encoding="utf-8")
+            with open_file(self.path) as file:
+                content = file.read().decode()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=ANEW) from None
         whole, _, torn = content.rpartition("\n")  # the machine may have stopped in the middle of a line
@@ -92,9 +103,9 @@ class RunRecord:
                     self._done[event["finished"]] = event["input"]
             except (AttributeError, ValueError, KeyError, TypeError):
                 raise InputError("the record of the run is broken", path=self.path, line=number, remedy=ANEW) from None
+        self._written = whole + "\n"
         if torn:
-            with atomic_file(self.path) as path:
-                path.write_text(whole + "\n", encoding="utf-8")
+            self._write()
 
     def _compare(self, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         if other := [name for name in settings if earlier.get(name, False) != settings[name]]:
@@ -114,13 +125,10 @@ def _writing(path: Path) -> Iterator[None]:
         raise InputError(f"cannot be written: {error.strerror}", path=path) from None
 
 
-def identity(source: Path) -> dict[str, Any]:
-    """Return what tells whether a file is still the same: its name, size and time of change."""
-    try:
-        status = source.stat()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=source) from None
-    return {"name": source.name, "size": status.st_size, "changed": status.st_mtime_ns}
+def identity(source: Path, *, fresh: bool = False) -> dict[str, Any]:
+    """Return what tells whether a file is still the same: its name, size and time of change, or what a store says."""
+    size, changed = facts(source, fresh=fresh)
+    return {"name": source.name, "size": size, "changed": changed}
 
 
 def fingerprint(folder: Path) -> str:

@@ -21,7 +21,9 @@ from hgclr.errors import InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx
 from hgclr.locks import locked
+from hgclr.remote import facts, lock_file
 from hgclr.taxonomy import Taxonomy
+from hgclr.urls import as_written, url_of
 
 __all__ = ["BulkResult", "Progress", "places_named", "predict_files", "refuse_separators"]
 
@@ -52,15 +54,15 @@ class BulkResult:
     """What a run did.
 
     Args:
-        written: the results that it wrote.
+        written: the results that it wrote: paths, or URLs as texts.
         kept: those that an earlier run had finished.
         rows: in what it wrote.
         bad_rows: how many of them have no labels because they could not be labelled.
         blank_rows: how many of them have no labels because their text is empty or blank.
     """
 
-    written: list[Path]
-    kept: list[Path]
+    written: list[Path | str]
+    kept: list[Path | str]
     rows: int
     bad_rows: int
     blank_rows: int = 0
@@ -95,12 +97,12 @@ def predict_files(
     ``if __name__ == "__main__":``.
 
     Args:
-        model: folder or hub name.
-        inputs: files, folders and patterns, see :func:`hgclr.bulk.inputs.find_inputs`.
-        output: the folder of results.
+        model: folder, URL of one in an object store, or hub name.
+        inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.inputs.find_inputs`.
+        output: the folder of results, or its URL.
         text_column: the column with the text.
         file_format: of the results; by default each has that of its input.
-        engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files.
+        engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files, or reach the store.
         workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
         threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
@@ -134,7 +136,7 @@ def predict_files(
     }
     if not any(next(read_chunks(source, text_column), None) for source, _ in pairs):
         raise InputError("no rows to label", path=pairs[0][0] if len(pairs) == 1 else None)
-    with locked(folder / LOCK, "labelling", remedy="wait until it is done, or give another --output"):
+    with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
         left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
         sources, targets = [source for source, _ in left], {target for _, target in left}
@@ -142,7 +144,7 @@ def predict_files(
         if kept:
             logger.info("%d of %d files are finished already", len(kept), len(pairs))
         if not left:
-            return BulkResult([], kept, 0, 0)
+            return BulkResult([], _named(kept), 0, 0)
         # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
         place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
         job = BulkJob(place, sources, text_column, changes, is_onnx(found))
@@ -160,7 +162,12 @@ def predict_files(
         with labelling as label:
             for number, (source, target) in enumerate(left, 1):
                 run.file(number, source, target, label)
-        return BulkResult([target for _, target in left], kept, run.rows, run.bad_rows, run.blank_rows)
+        written = _named([target for _, target in left])
+        return BulkResult(written, _named(kept), run.rows, run.bad_rows, run.blank_rows)
+
+
+def _named(targets: Sequence[Path]) -> list[Path | str]:
+    return [target if url_of(target) is None else as_written(target) for target in targets]
 
 
 def refuse_separators(taxonomy: Taxonomy, kind: str, target: Path | None, *, leaf_paths: bool) -> None:
@@ -188,19 +195,19 @@ class _Run:
         progress: Callable[[Progress], None] | None,
     ) -> None:
         self._record, self._added, self._text_column, self._progress = record, added, text_column, progress
-        self._sizes = [source.stat().st_size for source in sources]
+        self._sizes = [facts(source)[0] for source in sources]
         self._known = 0  # rows in the files begun so far
         self.rows = self.bad_rows = self.blank_rows = 0
 
     def file(self, number: int, source: Path, target: Path, label: Label) -> None:
-        before = identity(source)
+        before = identity(source, fresh=True)
         strict, types = not self._added.error, format_of(target).name == "parquet"
         with places_named(source, target):
-            facts = survey(source, self._text_column, strict=strict, types=types)
-            self._known += facts.rows
+            found = survey(source, self._text_column, strict=strict, types=types)
+            self._known += found.rows
             self._record.begin(target)
             rows = bad = blank = 0
-            with open_writer(target, facts, self._added) as write:
+            with open_writer(target, found, self._added) as write:
                 for chunk, answers in label(source):
                     problems = [problem for problem in chunk.problems if problem is not None]
                     if problems and strict:
@@ -209,7 +216,7 @@ class _Run:
                     rows, bad = rows + len(chunk.numbers), bad + len(problems)
                     blank += sum("note" in answer for answer in answers)
                     self._tell(number, source, self.rows + rows)
-                if rows != facts.rows or identity(source) != before:
+                if rows != found.rows or identity(source, fresh=True) != before:
                     raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
             self._record.finish(target, before, rows, bad)
         self.rows, self.bad_rows, self.blank_rows = self.rows + rows, self.bad_rows + bad, self.blank_rows + blank

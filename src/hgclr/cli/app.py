@@ -130,9 +130,11 @@ def main(
 
     Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
     """
-    from hgclr.cli.console import show_log
+    from hgclr import remote
+    from hgclr.cli.console import show_fetching, show_log
 
     show_log(verbose)
+    remote.show_progress = show_fetching
 
 
 USE, DATA, MACHINE = "Train and use", "Data", "This machine"

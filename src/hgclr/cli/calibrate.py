@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 @reading_options
 def calibrate(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder with documents not trained on.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")],
     reading: Reading,
     split: Annotated[str, typer.Option(help="Which split to look at: dev; never test.")] = "dev",
     metric: Annotated[
@@ -101,7 +101,11 @@ def calibrate(
     if split == "train":
         logger.warning("what a model was trained on it knows too well: on other texts it will do worse than shown here")
     if not Path(model).is_dir():
-        raise InputError("not a folder, and the result is written beside the model", path=model)
+        raise InputError(
+            "not a folder here, and the result is written into the model's",
+            path=model,
+            remedy="calibrate a copy, and upload its decisions.json",
+        )
     if folds is None and (config is not None or output is not None):
         raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
     if folds is not None and split == "train":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich import console as rich_console
@@ -28,6 +29,7 @@ __all__ = [
     "print_written",
     "progress_bar",
     "quiet_libraries",
+    "show_fetching",
     "show_log",
     "standard_error",
 ]
@@ -110,6 +112,20 @@ def progress_bar(console: Console | None = None) -> Progress:
     )
 
 
+@contextmanager
+def show_fetching(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how much of a model or a data folder has come from an object store, in megabytes."""
+    with progress_bar() as bar:
+        task, done = bar.add_task(f"fetching {description} (MB)", total=-(-total // 10**6)), 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.update(task, completed=done // 10**6)
+
+        yield advance
+
+
 def clock(seconds: float) -> str:
     """Return a time as minutes and seconds, from an hour on with hours.
 
@@ -146,18 +162,16 @@ def find_folder(model: str, data: Path | None = None) -> Path:
     """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it.
 
     Args:
-        model: the folder, or a hub name.
+        model: the folder, its URL, or a hub name.
         data: a data folder that the command will read, so that a wrong path is told before the seconds have passed.
     """
-    from hgclr.errors import InputError, require_extra
-    from hgclr.files import recover_folder
+    from hgclr.data.folder import find_data
+    from hgclr.errors import require_extra
     from hgclr.inference.loading import find_model, is_onnx
 
     folder = find_model(model)
-    if data is not None and not data.is_dir():
-        recover_folder(data)
-        if not data.is_dir():
-            raise InputError("no such data folder", path=data)
+    if data is not None:
+        find_data(data)
     if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model that is no ONNX folder")
         quiet_libraries()

@@ -17,7 +17,7 @@ __all__ = ["compare", "evaluate"]
 @reading_options
 def evaluate(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder; see hgclr data check --help.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; see hgclr data check --help.")],
     reading: Reading,
     split: Annotated[str, typer.Option(help="Which split: train, dev or test.")] = "test",
     report: Annotated[
@@ -49,6 +49,7 @@ def evaluate(
     from hgclr.files import write_json
     from hgclr.hardware import machine
     from hgclr.inference import evaluate as score
+    from hgclr.urls import as_written
 
     if report is not None:
         from hgclr.evaluation.report_plots import check_report
@@ -81,14 +82,14 @@ def evaluate(
     if json_file is not None:
         content = {
             "model": model,
-            "data": str(data),
+            "data": as_written(data),
             "split": split,
             "decisions": decisions.to_json(),
             "scores": scores,
             "machine": machine(),
         }
         write_json(json_file, content)
-    title = f"{model} on {data}, {scores['documents']:,} documents"
+    title = f"{model} on {as_written(data)}, {scores['documents']:,} documents"
     print_scores(title, {split: scores}, Console(), decisions)
     if report is not None:
         Console().print(f"written: {written.page}", highlight=False, markup=False, soft_wrap=True)

@@ -46,7 +46,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="The folder 'model' written by hgclr train, a folder written by hgclr export, or a hub name.",
+        help="The folder 'model' written by hgclr train, a folder written by hgclr export, the URL of one (s3://…), or"
+        " a hub name.",
     ),
 ]
 Raw = Annotated[
@@ -65,7 +66,7 @@ RayAddress = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files;"
+        help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
         " default: Ray is started on this machine.",
     ),
 ]
@@ -121,7 +122,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")]
 TaxonomyFile = Annotated[
     Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
 ]

@@ -33,7 +33,8 @@ def predict(
             metavar="FILE",
             help="Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column,"
             " any other name: one text per line. '-' or nothing: lines from standard input."
-            " In bulk: files (repeat the option), folders, or a pattern in quotes: 'part-*.parquet'.",
+            " In bulk: files (repeat the option), folders, or a pattern in quotes: 'part-*.parquet'."
+            " All of these also as URLs, such as s3://bucket/texts/.",
         ),
     ] = None,
     output: Annotated[
@@ -41,7 +42,7 @@ def predict(
         typer.Option(
             metavar="FILE|DIR",
             help="Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
-            " (also .gz) or .parquet; without an ending JSON lines. In bulk: the folder of results.",
+            " (also .gz) or .parquet; without an ending JSON lines. In bulk: the folder of results. A URL for either.",
         ),
     ] = None,
     text_column: Annotated[
@@ -94,7 +95,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files;"
+            help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
             " default: Ray is started on this machine.",
             rich_help_panel=BULK,
         ),
@@ -121,6 +122,8 @@ def predict(
     Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
 
     Example: **hgclr predict runs/first/model --input 'part-*.parquet' --output labelled/**
+
+    Example: **hgclr predict s3://bucket/model --input 's3://bucket/texts/*.jsonl' --output s3://bucket/labelled/**
     """
     from hgclr.errors import InputError
 
@@ -234,9 +237,10 @@ def _check_sources(sources: Sequence[str]) -> None:
     """Refuse files that are not there, before the seconds that loading a model takes."""
     from hgclr.bulk.inputs import is_pattern
     from hgclr.errors import InputError
+    from hgclr.remote import exists
 
     for name in sources:
-        if name != "-" and not is_pattern(name) and not Path(name).exists():
+        if name != "-" and not is_pattern(name) and not exists(name):
             raise InputError("no such file or folder", path=name)
 
 
@@ -264,7 +268,7 @@ def _read(
     from hgclr.bulk.chunks import Survey, line_chunks, read_chunks, survey
     from hgclr.data.readers import SUFFIXES, limited_lines
     from hgclr.errors import InputError, require_extra
-    from hgclr.files import open_regular
+    from hgclr.remote import open_file
 
     if source is not None and source.name.lower().endswith(SUFFIXES):
         return survey(source, text_column, strict=strict, types=types), read_chunks(source, text_column)
@@ -277,7 +281,7 @@ def _read(
     lines: Iterable[str] | Iterable[bytes] = texts
     if source is not None:
         try:
-            lines = limited_lines(open_regular(source), source)
+            lines = limited_lines(open_file(source), source)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=source) from None
     elif not texts:
@@ -290,13 +294,14 @@ def _read(
 def is_bulk(sources: Sequence[str], output: str | None, engine: str | None) -> bool:
     """Tell whether many files are meant, or at least a folder of results."""
     from hgclr.bulk.inputs import is_pattern
+    from hgclr.remote import is_dir
 
     if not sources or list(sources) == ["-"]:
         return False
     if len(sources) > 1 or engine is not None:
         return True
-    into_folder = output is not None and (output.endswith(("/", "\\")) or Path(output).is_dir())
-    return into_folder or Path(sources[0]).is_dir() or is_pattern(sources[0])
+    into_folder = output is not None and (output.endswith(("/", "\\")) or is_dir(output))
+    return into_folder or is_dir(sources[0]) or is_pattern(sources[0])
 
 
 def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:

@@ -179,8 +179,10 @@ def _name(model: str) -> str:
     """Return what to call a model: its folder's name, or that of the run which wrote it, or its name on a hub."""
     from pathlib import Path
 
+    from hgclr.urls import url_of
+
     folder = Path(model)
-    if not folder.exists():
+    if not folder.exists() and url_of(model) is None:
         return model
     folder = folder.resolve()
     return folder.parent.name if folder.name == "model" else folder.name

@@ -13,6 +13,7 @@ import typer
 from hgclr.cli.console import is_first_rank, quiet_libraries, standard_error
 from hgclr.cli.options import Engine, RayAddress, Settings, engine_options
 from hgclr.errors import InputError, require_extra
+from hgclr.urls import as_written
 
 if TYPE_CHECKING:
     from hgclr.training.run import TrainingResult
@@ -25,7 +26,7 @@ def train(
         Path | None,
         typer.Argument(
             metavar="DATA|CONFIG.yaml",
-            help="A data folder, or a file of settings: data, model, training; hgclr settings lists them.",
+            help="A data folder or its URL (s3://…), or a file of settings: data, model, training; hgclr settings lists them.",
         ),
     ] = None,
     settings: Settings = None,
@@ -142,7 +143,7 @@ def train(
         split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
     }
     console = Console()
-    title = f"{run.model.architecture} on {run.data.path}"
+    title = f"{run.model.architecture} on {as_written(run.data.path)}"
     if "tuned" in result.metrics:
         rows = {f"{split}, at 0.5": scores for split, scores in rows.items()}
         if "test" in result.metrics["tuned"]:
@@ -170,6 +171,6 @@ def next_commands(data: Path, result: TrainingResult) -> list[str]:
     """Return what one would do with a model that has just been trained."""
     model, commands = str(result.model), []
     if "test" in result.metrics:
-        commands.append(["hgclr", "evaluate", model, str(data)])
+        commands.append(["hgclr", "evaluate", model, as_written(data)])
     commands += [["hgclr", "predict", model, "your text"], ["hgclr", "serve", model]]
     return [shlex.join(words) for words in commands]

@@ -13,6 +13,7 @@ from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
 from hgclr.errors import InputError
 from hgclr.files import read_json, recover_folder
+from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "DocumentLike",
     "DocumentSet",
     "RowForm",
+    "find_data",
     "label_documents",
     "label_texts",
     "read_documents",
@@ -159,6 +161,20 @@ class DocumentSet:
         return iter(self.splits[split])
 
 
+def find_data(path: str | Path) -> Path:
+    """Return a data folder on this machine; one in an object store is fetched.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+    folder = local(path)
+    if not folder.is_dir():
+        recover_folder(folder)
+    if not folder.is_dir():
+        raise InputError("no such data folder", path=path)
+    return folder
+
+
 class DataFolder:
     """Find and read the splits and the taxonomy of a folder.
 
@@ -168,7 +184,7 @@ class DataFolder:
     ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
-        path: the folder.
+        path: the folder, or its URL in an object store, of which a copy is fetched into the cache.
         taxonomy: the label tree or its file, if it is not the one in the folder.
         text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read, see `RowForm`;
             what is left out is as the folder remembers it.
@@ -192,11 +208,7 @@ class DataFolder:
         skip_bad_rows: bool = False,
         needs_documents: bool = True,
     ) -> None:
-        self.path = Path(path)
-        if not self.path.is_dir():
-            recover_folder(self.path)
-        if not self.path.is_dir():
-            raise InputError("no such data folder", path=self.path)
+        self.path = find_data(path)
         self.form = row_form(
             self.path,
             text_column=text_column,
@@ -215,7 +227,7 @@ class DataFolder:
                 "or a folder that datasets saved",
             )
         if not isinstance(taxonomy, Taxonomy):
-            file = _find_taxonomy(self.path) if taxonomy is None else Path(taxonomy)
+            file = _find_taxonomy(self.path) if taxonomy is None else local(taxonomy)
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
         self._labels = self.form.label_reader(taxonomy)

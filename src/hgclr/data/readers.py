@@ -9,7 +9,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
@@ -18,6 +18,8 @@ from hgclr.data.rows import BadRow, Row, require_columns
 from hgclr.data.sheets import sheet_rows
 from hgclr.errors import InputError, first_line, refuse_broken, require_extra
 from hgclr.files import open_regular, read_json
+from hgclr.remote import open_file
+from hgclr.urls import url_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,6 +32,7 @@ __all__ = [
     "is_dataset_folder",
     "json_rows",
     "limited_lines",
+    "open_parquet",
     "read_rows",
     "table_header",
     "table_rows",
@@ -65,7 +68,7 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
 
     Args:
         path: a file whose name ends as in `SUFFIXES` or in `EXCEL`, of which the first sheet is read; or the folder of
-            a ``datasets`` split.
+            a ``datasets`` split; or the URL of a file in an object store, which is read piece by piece.
         columns: the columns every row must have.
         all_columns: read the other columns, too, of formats that can leave them out.
 
@@ -83,7 +86,7 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
                 remedy="name the folder of one split",
             )
         return _dataset_rows(path, columns, all_columns)
-    if not path.is_file():
+    if url_of(path) is None and not path.is_file():
         raise InputError("no such file", path=path)
     name = path.name.lower()
     if not name.endswith((*SUFFIXES, EXCEL)):
@@ -254,7 +257,7 @@ def _text_lines(path: Path) -> Iterator[str]:
 def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[AnyStr]:
     with ExitStack() as stack:
         try:
-            stream: BinaryIO = stack.enter_context(open_regular(path))
+            stream: BinaryIO = stack.enter_context(open_file(path))
         except FileNotFoundError:
             raise InputError("no such file", path=path) from None
         except OSError as error:
@@ -287,8 +290,6 @@ def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
     require_extra("pyarrow", extra="parquet", capability="reading Parquet")
-    import pyarrow.parquet
-
     first = 1
     with (
         refuse_broken(
@@ -296,13 +297,23 @@ def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iter
                 f"damaged, or no Parquet file: {first_line(error)}", path=path, line=first, remedy="write it again"
             )
         ),
-        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
-        pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file,
+        open_parquet(path) as file,
     ):
         chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
         for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
             yield from _rows(batch, path, first, {})
             first += batch.num_rows
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file to be read in flat memory; raises whatever Arrow does over a damaged one."""
+    import pyarrow.parquet
+
+    with ExitStack() as stack:
+        source = path if url_of(path) is None else stack.enter_context(open_file(path))
+        # Without these two, Arrow keeps every column chunk it has read until the file is closed.
+        yield stack.enter_context(pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20))
 
 
 def _excel_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:

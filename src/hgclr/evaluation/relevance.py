@@ -15,6 +15,7 @@ from hgclr.errors import InputError, require_extra
 from hgclr.evaluation.words import ReadText, logits_of
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
+from hgclr.remote import local
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -183,7 +184,7 @@ class AttentionRelevance:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> AttentionRelevance:
-        """Load the folder ``training-model`` of a run.
+        """Load the folder ``training-model`` of a run, or one with a URL.
 
         Raises:
             InputError: if there is no such model, or it has no label side.
@@ -192,7 +193,7 @@ class AttentionRelevance:
         require_extra("torch", extra="train", capability="Token-label attention")
         from hgclr.models.hgclr import load_training_model
 
-        return cls(load_training_model(Path(folder)))
+        return cls(load_training_model(local(folder)))
 
     def __call__(self, text: ReadText, labels: Sequence[int]) -> NDArray[np.float64]:
         """Return how probably each word is sampled for each label, (len(labels), W)."""

@@ -20,7 +20,9 @@ from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
 from hgclr.inference.manifest import check_folder
+from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
+from hgclr.urls import url_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,13 +46,15 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def find_model(model: str | Path) -> Path:
-    """Return the folder of a model; one with a hub name is fetched first, unless it is in the cache already.
+    """Return the folder of a model; one with a URL or a hub name is fetched first, unless it is in the cache already.
 
-    Without a connection, or with ``HF_HUB_OFFLINE=1``, the copy in the hub's cache is taken.
+    Without a connection, or with ``HF_HUB_OFFLINE=1``, the copy in the hub's cache is taken of one with a hub name.
 
     Raises:
         InputError: if there is no such folder and no such name.
     """
+    if url_of(model) is not None:
+        return local(model, WANTED)
     if not Path(model).is_dir():
         recover_folder(Path(model))
     if Path(model).is_dir():
@@ -103,7 +107,7 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
     """Load a model.
 
     Args:
-        model: a folder that ``hgclr train`` or ``hgclr export`` wrote, or a hub name.
+        model: a folder that ``hgclr train`` or ``hgclr export`` wrote, its URL in an object store, or a hub name.
         device: where torch runs; see :class:`~hgclr.inference.backends.TorchBackend`.
 
     Raises:

@@ -17,6 +17,7 @@ from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
 from hgclr.provenance import first_difference
+from hgclr.remote import local
 from hgclr.training import RunConfig
 from hgclr.training.settings import TrainingSettings
 
@@ -267,7 +268,7 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     """
     sections = run.model_dump(mode="json", exclude={"output"})
     told = {field.name: getattr(run.data, field.name) for field in fields(RowForm)}
-    form = asdict(row_form(run.data.path, **told))
+    form = asdict(row_form(local(run.data.path), **told))
     settings: dict[str, Any] = {
         "data": sections["data"] | form | {"label_documents": run.uses_label_documents},
         "training": sections["training"] | {"calibrate": run.tunes_decisions},

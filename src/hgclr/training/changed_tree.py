@@ -16,6 +16,7 @@ from hgclr.files import write_json
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.changed_tree import carry_over
 from hgclr.nn.gathering import rank
+from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
 from hgclr.taxonomy.suggestions import Suggestions, suggest
@@ -51,7 +52,7 @@ def changed_model(
         InputError: if no label is in both trees, or the file of changes does not fit them.
     """
     old, file = model.config.taxonomy, run.model.label_changes
-    changes = compare(old, tree, None if file is None else read_changes(file, old, tree))
+    changes = compare(old, tree, None if file is None else read_changes(local(file), old, tree))
     rates, texts = survey(documents, len(tree), run.training.seed)
     carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
     perhaps = suggest(changes)

@@ -25,9 +25,11 @@ from hgclr.models.memory import check_parameters
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
 from hgclr.nn.gathering import rank
+from hgclr.remote import local
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.run_checks import Data, check_splits, check_word_vectors, data_folder, has_own_tree
 from hgclr.training.settings import RunConfig
+from hgclr.urls import as_written
 
 __all__ = ["hold_out", "new_model", "started_model", "tokenize_all"]
 
@@ -41,10 +43,10 @@ def new_model(
     check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data or data_folder(run, run.data.taxonomy)
-    if data is None and run.model.preset != "default":
-        for difference in other_than_literature(run.data.path):
-            logger.warning("%s: %s", run.data.path, difference)
     if isinstance(folder, DataFolder):
+        if run.model.preset != "default":
+            for difference in other_than_literature(folder.path):
+                logger.warning("%s: %s", as_written(run.data.path), difference)
         settings["text_column"] = folder.source_text_column
     if run.model.encoder == TEXTRCNN:
         return *new_textrcnn(run, folder, settings), folder
@@ -67,7 +69,7 @@ def new_textrcnn(
     words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
     sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     if run.model.word_vectors is not None:
-        places, vectors = read_word_vectors(run.model.word_vectors, words)
+        places, vectors = read_word_vectors(local(run.model.word_vectors), words)
         logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
         sizes["word_width"] = vectors.shape[1]
     if settings.get("textrcnn_features") == "states":

@@ -21,6 +21,7 @@ from hgclr.locks import locked
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import save
 from hgclr.nn.gathering import rank
+from hgclr.remote import local
 from hgclr.training.core import Fitted, Plan, fit
 from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
 from hgclr.training.preparation import new_model, started_model, tokenize_all
@@ -120,7 +121,7 @@ def _train(
     if run.model.start is None:
         model, tokenizer, data_read = new_model(run, data)
     else:
-        model, tokenizer, data_read = started_model(run, run.model.start, data)
+        model, tokenizer, data_read = started_model(run, local(run.model.start), data)
     with first_rank_first():  # it writes the cache, and the others read it
         tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
     on_first_rank(lambda: _note_documents(run, tokens))

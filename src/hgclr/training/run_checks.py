@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hgclr.data.folder import DataFolder, DocumentSet, taxonomy_files
+from hgclr.data.folder import DataFolder, DocumentSet, find_data, taxonomy_files
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
+from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
 
@@ -23,19 +24,19 @@ def check_run(run: RunConfig) -> None:
     """
     check_word_vectors(run)
     for name, path in (("word_vectors", run.model.word_vectors), ("label_changes", run.model.label_changes)):
-        if path is not None and not path.is_file():
+        if path is not None and not local(path).is_file():
             raise InputError(f"no such file, and it is model.{name}", path=path)
-    if run.model.start is not None and not run.model.start.is_dir():
+    if run.model.start is not None and not local(run.model.start).is_dir():
         raise InputError("no such folder to start from", path=run.model.start, remedy="give a training-model")
     if run.model.start is None or has_own_tree(run):
         check_splits(run, data_folder(run, run.data.taxonomy))
-    elif not run.data.path.is_dir():
-        raise InputError("no such data folder", path=run.data.path)
+    else:
+        find_data(run.data.path)
 
 
 def has_own_tree(run: RunConfig) -> bool:
     """Tell whether the data has a label tree, or takes that of the model to start from."""
-    return run.data.taxonomy is not None or bool(taxonomy_files(run.data.path))
+    return run.data.taxonomy is not None or bool(taxonomy_files(find_data(run.data.path)))
 
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:

@@ -7,17 +7,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from hgclr.config import method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, write_files
+from hgclr.remote import local
+from hgclr.urls import as_written, url_of
 
 __all__ = ["DataSettings", "ModelSettings", "Recipe", "RunConfig", "TrainingSettings", "make_recipe", "read_yaml"]
+
+
+Place = Annotated[Path, PlainSerializer(as_written, when_used="json-unless-none")]
+"""A path, or a URL in an object store."""
 
 
 class _Section(BaseModel):
@@ -28,7 +34,7 @@ class DataSettings(_Section):
     """Where the documents are and how they are read; see :class:`~hgclr.data.folder.DataFolder`.
 
     Args:
-        path: the data folder.
+        path: the data folder, or its URL in an object store.
         taxonomy: the file of the label tree, if it is not in the folder.
         text_column: the column with the text; by default what the folder remembers, or ``text``.
         label_column: the column with the labels; by default what the folder remembers, or ``labels``.
@@ -41,8 +47,8 @@ class DataSettings(_Section):
         skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
     """
 
-    path: Path
-    taxonomy: Path | None = None
+    path: Place
+    taxonomy: Place | None = None
     text_column: str | None = None
     label_column: str | None = None
     label_separator: str | None = None
@@ -64,7 +70,7 @@ class ModelSettings(_Section):
     """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
 
     Args:
-        encoder: a name from ``hgclr encoders list``, a folder, a name on the hub, or ``textrcnn``.
+        encoder: a name from ``hgclr encoders list``, a folder or its URL, a name on the hub, or ``textrcnn``.
         architecture: the system to train; by default ``flat``, an encoder with a linear head, and in the presets
             ``paper`` and ``published``, which are readings of it, ``hgclr``. A model to start from decides by itself.
         preset: the reading of the method that the choices below start from.
@@ -75,9 +81,9 @@ class ModelSettings(_Section):
     encoder: str = "all-MiniLM-L6-v2"
     architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "flat"
     preset: Literal["default", "paper", "published"] = "default"
-    word_vectors: Path | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
-    start: Path | None = Field(None, description="train on from this training-model instead of a new one")
-    label_changes: Path | None = Field(
+    word_vectors: Place | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
+    start: Place | None = Field(None, description="train on from this training-model instead of a new one")
+    label_changes: Place | None = Field(
         None, description="what became of its labels, where ids do not show it: see hgclr taxonomy diff --changes"
     )
 
@@ -214,10 +220,11 @@ class RunConfig(_Section):
             InputError: if the file cannot be read, a setting is unknown, or a value does not fit.
         """
         path = Path(path)
-        if path.is_dir():
+        url = url_of(path)
+        if path.is_dir() or (url is not None and path.suffix not in (".yaml", ".yml")):
             tree = {"data": {"path": str(path)}, "output": str(output or Path("runs") / path.resolve().name)}
             return cls.build(tree, overrides or [])
-        tree = read_yaml(path)
+        tree = read_yaml(local(path))
         if not isinstance(tree, dict):
             raise InputError("expected the sections data, model, training", path=path)
         if output is not None:

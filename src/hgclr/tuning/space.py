@@ -19,6 +19,7 @@ from hgclr.models import HGCLRConfig
 from hgclr.models.base import load_encoder_config, new_encoder
 from hgclr.models.pretrained import load_pretrained
 from hgclr.models.textrcnn import TextRCNNConfig
+from hgclr.remote import local
 from hgclr.training import RunConfig
 from hgclr.training.core import count_parameters
 from hgclr.training.settings import ModelSettings, TrainingSettings, make_recipe, read_yaml
@@ -204,7 +205,7 @@ def _recipe_rate(run: RunConfig) -> float:
     if run.training.learning_rate is not None:
         return run.training.learning_rate
     if run.model.start is not None:
-        config = load_pretrained(HGCLRConfig, run.model.start).text_encoder
+        config = load_pretrained(HGCLRConfig, local(run.model.start)).text_encoder
     else:
         config = TextRCNNConfig() if run.model.encoder == TEXTRCNN else load_encoder_config(run.model.encoder)
     with torch.device("meta"):
