@@ -126,8 +126,8 @@ def resolve_encoder(name: str) -> str:
     """Return what to give to transformers' ``from_pretrained`` for the encoder ``name``.
 
     Args:
-        name: a local folder; the URL of one in an object store, which is fetched; an encoder of the catalogue, with or without ``sentence-transformers/`` before
-            it, which is fetched unless it is in the cache; or any name on the model hub.
+        name: a local folder, or the URL of one in an object store; an encoder of the catalogue, with or without
+            ``sentence-transformers/`` before it, which is fetched unless it is in the cache; or any name on the hub.
 
     Returns:
         A folder for the first two, the unchanged name for the third.

@@ -1,8 +1,8 @@
 """Object stores: ``s3://``, ``gs://``, ``hf://`` and whatever else fsspec knows.
 
-Folders and models that lie in a store are mirrored into the cache (:func:`local`), and all else is done with files of this
-machine. Bulk prediction, whose inputs may be larger than the disk, opens and writes single files (:func:`open_file`,
-:func:`new_file`). Everything here takes paths as well, of which :func:`~hgclr.urls.url_of` tells URLs.
+Data folders and models that lie in a store are mirrored into the cache (:func:`local`), and all else is done with files
+of this machine. Bulk prediction, whose inputs may be larger than the disk, opens and writes single files
+(:func:`open_file`, :func:`new_file`). Everything here takes paths as well, which are left to the operating system.
 """
 
 from __future__ import annotations
@@ -27,7 +27,18 @@ from hgclr.files import atomic_file, atomic_folder, cache_dir, json_bytes, open_
 from hgclr.locks import locked
 from hgclr.urls import holds_credentials, url_of
 
-__all__ = ["exists", "facts", "files_in", "find_files", "is_dir", "is_file", "local", "lock_file", "new_file", "open_file"]
+__all__ = [
+    "exists",
+    "facts",
+    "files_in",
+    "find_files",
+    "is_dir",
+    "is_file",
+    "local",
+    "lock_file",
+    "new_file",
+    "open_file",
+]
 
 logger = logging.getLogger(__name__)
 LISTING = "listing.json"
@@ -55,8 +66,8 @@ show_progress: Bar = lambda _description, _total: nullcontext(lambda _bytes: Non
 def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
     """Return a path as it is, and of a folder or file in a store a copy in the cache, which nobody changes any more.
 
-    The store is asked what is there each time; only files that are new or have changed are fetched. Of several processes
-    with one cache folder the first one fetches, and the others wait for it.
+    The store is asked what is there each time; only files that are new or have changed are fetched. Of several
+    processes with one cache folder the first one fetches, and the others wait for it.
 
     Args:
         place: a path or a URL.
@@ -266,7 +277,7 @@ class _Stream(io.RawIOBase):
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """Yield a new local file, which is at ``target`` when the block succeeds, whole; otherwise nothing changes there."""
+    """Yield a new local file; it is at ``target``, whole, when the block succeeds, else nothing changes there."""
     if (url := url_of(target)) is None:
         with atomic_file(target) as path:
             yield path
@@ -314,7 +325,9 @@ def _refusal(url: str, error: BaseException) -> Exception:
         return error
     if isinstance(error, ImportError):
         scheme = _scheme(url)
-        return MissingExtraError(f"{scheme}://", "remote") if scheme == "s3" else InputError(first_line(error), path=url)
+        return (
+            MissingExtraError(f"{scheme}://", "remote") if scheme == "s3" else InputError(first_line(error), path=url)
+        )
     if isinstance(error, FileNotFoundError):
         return _missing(url)
     if isinstance(error, PermissionError):

@@ -1,7 +1,7 @@
 """URLs of object stores, as text and as paths.
 
-pathlib makes one slash of the two in ``s3://bucket/data``, and from that the URL can be read back: so a path may carry one
-from the command line or the settings to whoever opens it, and need not be of another type on the way.
+pathlib makes one slash of the two in ``s3://bucket/data``, and from that the URL can be read back: so a path may carry
+one from the command line or the settings to whoever opens it, and need not be of another type on the way.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def test_training_documents_are_warned_of(model: Path, toy_data: Path, caplog: p
 def test_a_model_that_is_no_folder_is_refused(name: str, toy_data: Path) -> None:
     result = run("calibrate", name, toy_data)
     assert result.exit_code == 2
-    assert f"{name}: not a folder, and the result is written beside the model" in result.stderr
+    assert f"{name}: not a folder here, and the result is written into the model's" in result.stderr
 
 
 @pytest.mark.parametrize("content", ["{", '{"rule": "magic"}'])

@@ -137,13 +137,17 @@ def pair_with_targets(
     for name in names:
         if where.is_relative_to(_whole(Path(name))) and is_dir(name):
             raise InputError(
-                f"lies in the input folder {as_written(name)}", path=folder, remedy="give an --output outside the input folder"
+                f"lies in the input folder {as_written(name)}",
+                path=folder,
+                remedy="give an --output outside the input folder",
             )
     pairs: dict[Path, Path] = {}
     for source in sources:
         if source.is_relative_to(where):
             raise InputError(
-                f"an input lies in the output folder {as_written(folder)}", path=source, remedy="give another folder as --output"
+                f"an input lies in the output folder {as_written(folder)}",
+                path=source,
+                remedy="give another folder as --output",
             )
         target = target_of(source, folder, wanted)
         if target in pairs:

@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 @reading_options
 def calibrate(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")
+    ],
     reading: Reading,
     split: Annotated[str, typer.Option(help="Which split to look at: dev; never test.")] = "dev",
     metric: Annotated[

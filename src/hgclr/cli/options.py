@@ -122,7 +122,9 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
+]
 TaxonomyFile = Annotated[
     Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
 ]

@@ -26,7 +26,8 @@ def train(
         Path | None,
         typer.Argument(
             metavar="DATA|CONFIG.yaml",
-            help="A data folder or its URL (s3://…), or a file of settings: data, model, training; hgclr settings lists them.",
+            help="A data folder or its URL (s3://…), or a file of settings: data, model, training; hgclr settings lists"
+            " them.",
         ),
     ] = None,
     settings: Settings = None,

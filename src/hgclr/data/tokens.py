@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tokenizers
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["sample_documents", "tokenize_documents", "tokenize_split"]
+__all__ = ["cache_entry", "sample_documents", "tokenize_documents", "tokenize_split"]
 
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
@@ -45,6 +45,7 @@ def tokenize_split(
     seed: int = 0,
     bad_rows: Path | None = None,
     progress: Callable[[int], None] | None = None,
+    entry: str | None = None,
 ) -> datasets.Dataset:
     """Return a split as token ids, tokenised now or taken from the cache.
 
@@ -63,6 +64,7 @@ def tokenize_split(
         bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
         progress: called with the number of documents tokenised since the last call; not called on a cached
             run.
+        entry: the :func:`cache_entry` of this split, from who has tokenised it: if it is there, no document is read.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
@@ -78,16 +80,24 @@ def tokenize_split(
 
     if limit is not None and limit < 1:
         raise InputError(f"the limit of documents is {limit}", remedy="use 1 or more, or no limit")
+    entries = (cache or cache_dir()) / "tokens"
+    if entry is not None and (entries / entry / TOKENS).is_file():
+        return datasets.Dataset.from_file(str(entries / entry / TOKENS))
     backend = _backend(tokenizer, max_length)
     path = folder.split_path(split)
     sample = None if limit is None else (limit, seed)
-    target = (cache or cache_dir()) / "tokens" / _key(folder, path, backend, sample)
+    target = entries / _key(folder, path, backend, sample)
     if not (target / TOKENS).is_file():
         with atomic_folder(target) as temporary:
             if not _write(folder, split, backend, sample, temporary, progress):
                 raise empty_split(path, _report_bad_rows(temporary, path, bad_rows))
     _report_bad_rows(target, path, bad_rows)
     return datasets.Dataset.from_file(str(target / TOKENS))
+
+
+def cache_entry(tokens: datasets.Dataset) -> str:
+    """Return the name of the cache entry that tokens of :func:`tokenize_split` are in."""
+    return Path(tokens.cache_files[0]["filename"]).parent.name
 
 
 def tokenize_documents(

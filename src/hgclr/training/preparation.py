@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from hgclr.config import method_settings
 from hgclr.corpora.literature import other_than_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
-from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
+from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
@@ -24,14 +25,15 @@ from hgclr.models.base import load_tokenizer
 from hgclr.models.memory import check_parameters
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
-from hgclr.nn.gathering import rank
+from hgclr.nn.gathering import rank, world_size
 from hgclr.remote import local
 from hgclr.training.changed_tree import changed_model
+from hgclr.training.distributed import first_rank_first, on_first_rank
 from hgclr.training.run_checks import Data, check_splits, check_word_vectors, data_folder, has_own_tree
 from hgclr.training.settings import RunConfig
 from hgclr.urls import as_written
 
-__all__ = ["hold_out", "new_model", "started_model", "tokenize_all"]
+__all__ = ["hold_out", "new_model", "started_model", "tokenize_once"]
 
 logger = logging.getLogger(__name__)
 
@@ -134,14 +136,43 @@ def started_model(
     return model, tokenizer, folder
 
 
-def tokenize_all(
+def tokenize_once(
     run: RunConfig,
     folder: Data,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
 ) -> dict[str, datasets.Dataset]:
-    """Tokenise every split, or take it from the cache; hold dev out of train where asked to."""
+    """Tokenise every split, by the first process of each node; the others map its cache, and read no document.
+
+    Raises:
+        InputError: if the documents cannot be used, or are not the same on all nodes.
+    """
+
+    def tokenize(entries: Mapping[str, str]) -> dict[str, datasets.Dataset]:
+        return tokenize_all(run, folder, tokenizer, max_length, on_documents, entries)
+
+    def first() -> dict[str, str]:
+        return {name: cache_entry(split) for name, split in tokenize({}).items()}
+
+    if world_size() == 1 or isinstance(folder, DocumentSet):
+        return tokenize({})
+    entries = on_first_rank(first)
+    with first_rank_first():
+        if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
+            raise InputError("other documents than on the first node", path=run.data.path, remedy="give all the same")
+        return tokenize(entries)
+
+
+def tokenize_all(
+    run: RunConfig,
+    folder: Data,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    on_documents: Callable[[int], None] | None,
+    entries: Mapping[str, str],
+) -> dict[str, datasets.Dataset]:
+    """Tokenise every split, or take it from the cache, whose entries may be known; hold dev out where asked to."""
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
     tokens: dict[str, datasets.Dataset] = {}
@@ -161,6 +192,7 @@ def tokenize_all(
                 seed=run.training.seed,
                 bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                 progress=on_documents,
+                entry=entries.get(name),
             )
     if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
         parts = hold_out(run, tokens["train"])

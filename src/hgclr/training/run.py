@@ -23,8 +23,8 @@ from hgclr.models.base import save
 from hgclr.nn.gathering import rank
 from hgclr.remote import local
 from hgclr.training.core import Fitted, Plan, fit
-from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
-from hgclr.training.preparation import new_model, started_model, tokenize_all
+from hgclr.training.distributed import on_first_rank, process_group
+from hgclr.training.preparation import new_model, started_model, tokenize_once
 from hgclr.training.run_folder import (
     CONFIG,
     DOCUMENTS,
@@ -122,8 +122,7 @@ def _train(
         model, tokenizer, data_read = new_model(run, data)
     else:
         model, tokenizer, data_read = started_model(run, local(run.model.start), data)
-    with first_rank_first():  # it writes the cache, and the others read it
-        tokens = tokenize_all(run, data_read, tokenizer, model.config.max_length, on_documents)
+    tokens = tokenize_once(run, data_read, tokenizer, model.config.max_length, on_documents)
     on_first_rank(lambda: _note_documents(run, tokens))
     read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
     fitted = fit(
