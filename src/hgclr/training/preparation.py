@@ -149,14 +149,14 @@ def tokenize_once(
         InputError: if the documents cannot be used, or are not the same on all nodes.
     """
 
-    def tokenize(entries: Mapping[str, str]) -> dict[str, datasets.Dataset]:
+    def tokenize(entries: Mapping[str, str] | None = None) -> dict[str, datasets.Dataset]:
         return tokenize_all(run, folder, tokenizer, max_length, on_documents, entries)
 
     def first() -> dict[str, str]:
-        return {name: cache_entry(split) for name, split in tokenize({}).items()}
+        return {name: cache_entry(split) for name, split in tokenize().items()}
 
     if world_size() == 1 or isinstance(folder, DocumentSet):
-        return tokenize({})
+        return tokenize()
     entries = on_first_rank(first)
     with first_rank_first():
         if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
@@ -170,7 +170,7 @@ def tokenize_all(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
-    entries: Mapping[str, str],
+    entries: Mapping[str, str] | None = None,
 ) -> dict[str, datasets.Dataset]:
     """Tokenise every split, or take it from the cache, whose entries may be known; hold dev out where asked to."""
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
@@ -192,7 +192,7 @@ def tokenize_all(
                 seed=run.training.seed,
                 bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                 progress=on_documents,
-                entry=entries.get(name),
+                entry=(entries or {}).get(name),
             )
     if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
         parts = hold_out(run, tokens["train"])

@@ -1,0 +1,210 @@
+"""Bulk prediction from a store and into it: the same results as from files, whole or not there, and resumed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Store
+from typer.testing import CliRunner
+
+from hgclr.bulk import BulkResult, chunks, predict_files
+from hgclr.bulk.record import FILE
+from hgclr.cli.app import app
+from hgclr.errors import InputError
+from hgclr.files import cache_dir
+from support.bulk_cases import check_lines, expected, read_lines, write_lines, write_model
+
+ROWS = 30
+
+
+@pytest.fixture(scope="module")
+def model(store: Store, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = write_model(tmp_path_factory.mktemp("model") / "model")
+    (folder / "training.log").write_text("not part of a model", encoding="utf-8")
+    return store.upload(folder, "run/model")
+
+
+@pytest.fixture
+def texts(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Three files of texts, in a folder of the store that no other test has."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for part in range(3):
+        write_lines(folder / f"part-{part}.jsonl", ROWS * part, ROWS)
+    return store.upload(folder, f"{request.node.name}/texts")
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    if code == 2:
+        assert len(result.stderr.splitlines()) == 1
+    return result.stdout + result.stderr
+
+
+def test_a_model_by_its_url(model: str, store: Store, tmp_path: Path) -> None:
+    (row,) = map(json.loads, run("predict", model, "the atom").splitlines())
+    assert row["predictions"] == expected("the atom")
+    assert not list(cache_dir().rglob("training.log"))
+    source = store.put("lines/texts.txt", b"atom\njudge\n")
+    run("predict", model, "--input", source, "--output", f"{store.url}/lines/out.csv")
+    assert store.read("lines/out.csv").decode().splitlines()[1].startswith("atom,science;physics,")
+    assert "no such bucket, folder or file" in run("predict", f"{store.url}/none", "atom", code=2)
+
+
+def test_a_pattern_of_urls_into_a_folder(model: str, texts: str, store: Store, tmp_path: Path) -> None:
+    output = texts.replace("/texts", "/out/")
+    said = run("predict", model, "--input", f"{texts}/part-*.jsonl", "--output", output)
+    assert f"90 rows of 3 files labelled into {output}" in said
+    prefix = output.removeprefix(f"{store.url}/")
+    assert store.names(prefix) == [FILE, "part-0.jsonl", "part-1.jsonl", "part-2.jsonl"]
+    here = store.download(prefix, tmp_path / "out")
+    for part in range(3):
+        check_lines(here / f"part-{part}.jsonl", ROWS * part, ROWS)
+    again = run("predict", model, "--input", texts, "--output", output)
+    assert "0 rows of 0 files labelled" in again
+    assert "3 files had been finished before" in again
+    assert "secret" not in (here / FILE).read_text(encoding="utf-8")
+    assert not Path("s3:").exists()
+
+
+def test_other_formats_are_what_they_are_from_files(model: str, store: Store, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = [{"text": text, "n": number} for number, text in enumerate(["atom", "judge of the statute", "", "law"])]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    with gzip.open(folder / "a.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(lines)
+    (folder / "b.csv").write_text('n;text\n1;"atom; judge"\n', encoding="utf-8")
+    (folder / "c.tsv").write_text("n\ttext\n1\tatom\n", encoding="utf-8")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 3000), folder / "d.parquet")
+    predict_files(model, [folder], tmp_path / "here")
+    result = predict_files(model, [store.upload(folder, "formats/in")], f"{store.url}/formats/out")
+    names = ["a.jsonl.gz", "b.csv", "c.tsv", "d.parquet"]
+    assert result.written == [f"{store.url}/formats/out/{name}" for name in names]
+    assert result.rows == 12_006
+    for name in names:
+        assert store.read(f"formats/out/{name}") == (tmp_path / "here" / name).read_bytes()
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def test_a_run_that_was_stopped_goes_on(
+    model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "ROWS", 8)
+    output = texts.replace("/texts", "/out")
+    prefix = output.removeprefix(f"{store.url}/") + "/"
+
+    def stop(progress) -> None:
+        if progress.rows > 1.5 * ROWS:
+            raise Stop
+
+    with pytest.raises(Stop):
+        predict_files(model, [texts], output, progress=stop)
+    assert store.names(prefix) == [FILE, "part-0.jsonl"]
+    first = store.client.head_object(Bucket="a-bucket", Key=f"{prefix}part-0.jsonl")["LastModified"]
+    written, kept = [f"{output}/part-1.jsonl", f"{output}/part-2.jsonl"], [f"{output}/part-0.jsonl"]
+    assert predict_files(model, [texts], output) == BulkResult(written, kept, 2 * ROWS, 0)
+    assert store.client.head_object(Bucket="a-bucket", Key=f"{prefix}part-0.jsonl")["LastModified"] == first
+    for part in range(3):
+        check_lines(store.download(prefix, tmp_path / str(part)) / f"part-{part}.jsonl", ROWS * part, ROWS)
+    with pytest.raises(InputError, match=rf"^{output}: the results in this folder were made with another way"):
+        predict_files(model, [texts], output, threshold=0.9)
+
+    changed = write_lines(tmp_path / "changed.jsonl", 500, ROWS)
+    store.put(texts.removeprefix(f"{store.url}/") + "/part-2.jsonl", changed.read_bytes())
+    assert predict_files(model, [texts], output).written == [f"{output}/part-2.jsonl"]
+    check_lines(store.download(prefix, tmp_path / "changed") / "part-2.jsonl", 500, ROWS)
+
+
+def test_a_file_that_changes_while_it_is_labelled_is_no_result(model: str, texts: str, store: Store) -> None:
+    prefix = texts.removeprefix(f"{store.url}/")
+
+    def grow(_) -> None:
+        store.put(f"{prefix}/part-0.jsonl", b'{"text": "late"}\n' * ROWS)
+
+    with pytest.raises(InputError, match=rf"^{texts}/part-0\.jsonl: changed while it was being labelled"):
+        predict_files(model, [texts], texts.replace("/texts", "/out"), progress=grow)
+    assert store.names(f"{prefix.removesuffix('texts')}out/") == [FILE]
+
+
+def test_files_of_others_bad_rows_and_folders_that_mix(model: str, texts: str, store: Store) -> None:
+    prefix = texts.removeprefix(f"{store.url}/").removesuffix("texts")
+    store.put(f"{prefix}out/part-1.jsonl", b"mine")
+    with pytest.raises(InputError, match=r"/out/part-1\.jsonl: is there already, and no result of this run"):
+        predict_files(model, [texts], f"{store.url}/{prefix}out")
+    assert store.read(f"{prefix}out/part-1.jsonl") == b"mine"
+    with pytest.raises(InputError, match=rf"lies in the input folder {texts}; give an --output outside"):
+        predict_files(model, [texts], f"{texts}/out")
+    with pytest.raises(InputError, match=r"an input lies in the output folder"):
+        predict_files(model, [f"{texts}/part-*"], texts)
+    bad = store.put(f"{prefix}bad.jsonl", b'{"text": "atom"}\n{"text": 3}\n')
+    with pytest.raises(InputError, match=rf"^{bad}:2: column 'text': expected a text"):
+        predict_files(model, [bad], f"{store.url}/{prefix}bad")
+    with pytest.raises(InputError, match=rf"no file has a name like '{texts}/\*\.csv'"):
+        predict_files(model, [f"{texts}/*.csv"], f"{store.url}/{prefix}none")
+
+
+def test_a_connection_that_breaks_in_the_middle(
+    model: str, texts: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+    from botocore.exceptions import EndpointConnectionError
+
+    def fail(*_):
+        raise EndpointConnectionError(endpoint_url="http://an-id:a-secret@nowhere")
+
+    monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", fail)
+    said = run("predict", model, "--input", texts, "--output", f"{texts}-out", code=2)
+    assert f"error: {texts}/part-0.jsonl: the store cannot be reached; look at the network" in said
+    assert "secret" not in said
+
+
+def test_one_machine_writes_into_a_folder_once_at_a_time(model: str, texts: str) -> None:
+    output, refused = texts.replace("/texts", "/out"), []
+
+    def start_another(_) -> None:
+        with pytest.raises(InputError, match=r"has been labelling here since .*; wait until it is done"):
+            predict_files(model, [texts], output)
+        refused.append(True)
+
+    predict_files(model, [texts], output, progress=start_another)
+    assert refused
+
+
+@pytest.mark.slow
+def test_on_ray_a_node_needs_nothing_but_urls(
+    model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node that labels has a cache folder of its own, into which it fetches the model."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
+    try:
+        cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
+        with monkeypatch.context() as there:
+            there.setenv("HGCLR_CACHE", str(tmp_path / "cache of the node"))
+            cluster.add_node(num_cpus=1, object_store_memory=2**27)
+        output = texts.replace("/texts", "/out")
+        result = predict_files(model, [texts], output, engine="ray", ray_address=cluster.address)
+        assert result == BulkResult([f"{output}/part-{part}.jsonl" for part in range(3)], [], 3 * ROWS, 0)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    here = store.download(output.removeprefix(f"{store.url}/") + "/", tmp_path / "out")
+    for part in range(3):
+        assert read_lines(here / f"part-{part}.jsonl")
+        check_lines(here / f"part-{part}.jsonl", ROWS * part, ROWS)
+    assert list((tmp_path / "cache of the node").rglob("model/model.onnx"))
