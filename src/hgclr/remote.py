@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from hgclr.errors import InputError, MissingExtraError, first_line, refuse_broken
 from hgclr.files import atomic_file, atomic_folder, cache_dir, json_bytes, open_regular, read_json
 from hgclr.locks import locked
-from hgclr.urls import holds_credentials, url_of
+from hgclr.urls import COPIES, holds_credentials, url_of
 
 __all__ = [
     "exists",
@@ -87,6 +87,7 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
         with locked(home.with_suffix(".lock"), "fetching", remedy=None):
             if not copy.exists():
                 _fetch(url, wanted, listing, copy)
+    COPIES[str(copy)] = url
     return copy
 
 

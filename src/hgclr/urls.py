@@ -6,10 +6,14 @@ one from the command line or the settings to whoever opens it, and need not be o
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
-__all__ = ["as_written", "holds_credentials", "url_of"]
+__all__ = ["COPIES", "as_written", "holds_credentials", "url_of"]
+
+COPIES: dict[str, str] = {}
+"""The local copies that this process has taken of what lies in object stores, each with its URL."""
 
 URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # one letter before a colon is a drive
 PASSWORD = re.compile(r"[^/:@]*:(?!\d*(/|$))")
@@ -41,7 +45,7 @@ def holds_credentials(url: str) -> bool:
 
 
 def as_written(place: str | Path) -> str:
-    """Return a path or a URL as people write it, without what must not be shown to others.
+    """Return a path or a URL as people write it, without what must not be shown to others; of a copy, its original.
 
     Example:
         >>> as_written(Path("s3://bucket/data")), as_written("s3://id:secret@bucket/data")
@@ -49,7 +53,11 @@ def as_written(place: str | Path) -> str:
     """
     url = url_of(place)
     if url is None:
-        return str(place)
+        text = str(place)
+        originals = (
+            url + text[len(copy) :] for copy, url in COPIES.items() if f"{text}{os.sep}".startswith(copy + os.sep)
+        )
+        return next(originals, text)
     if not holds_credentials(url):
         return url
     scheme, _, rest = url.partition("://")

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Store
 from typer.testing import CliRunner
 
 from hgclr.bulk import BulkResult, chunks, predict_files
@@ -16,6 +15,7 @@ from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.files import cache_dir
 from support.bulk_cases import check_lines, expected, read_lines, write_lines, write_model
+from support.object_store import BUCKET, Store
 
 ROWS = 30
 
@@ -111,10 +111,10 @@ def test_a_run_that_was_stopped_goes_on(
     with pytest.raises(Stop):
         predict_files(model, [texts], output, progress=stop)
     assert store.names(prefix) == [FILE, "part-0.jsonl"]
-    first = store.client.head_object(Bucket="a-bucket", Key=f"{prefix}part-0.jsonl")["LastModified"]
+    first = store.client.head_object(Bucket=BUCKET, Key=f"{prefix}part-0.jsonl")["LastModified"]
     written, kept = [f"{output}/part-1.jsonl", f"{output}/part-2.jsonl"], [f"{output}/part-0.jsonl"]
     assert predict_files(model, [texts], output) == BulkResult(written, kept, 2 * ROWS, 0)
-    assert store.client.head_object(Bucket="a-bucket", Key=f"{prefix}part-0.jsonl")["LastModified"] == first
+    assert store.client.head_object(Bucket=BUCKET, Key=f"{prefix}part-0.jsonl")["LastModified"] == first
     for part in range(3):
         check_lines(store.download(prefix, tmp_path / str(part)) / f"part-{part}.jsonl", ROWS * part, ROWS)
     with pytest.raises(InputError, match=rf"^{output}: the results in this folder were made with another way"):

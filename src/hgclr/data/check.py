@@ -14,6 +14,7 @@ from hgclr.data.rows import BadRowLog
 from hgclr.data.statistics import Branch, Statistics, unused_branches
 from hgclr.data.survey import FIRST, LONG, SHORT, SplitSurvey, survey_split
 from hgclr.data.texts import Conflict, TextMarks, conflicting_texts, first_conflicts, shared_texts
+from hgclr.urls import as_written
 
 __all__ = ["CheckReport", "check", "excerpt", "findings"]
 
@@ -80,7 +81,7 @@ class CheckReport:
 
 def _split_json(split: SplitSurvey) -> dict[str, object]:
     return {
-        "path": str(split.path),
+        "path": as_written(split.path),
         "documents": split.documents,
         "bad_rows": split.bad_rows,
         "first_bad_rows": [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows],

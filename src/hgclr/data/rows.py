@@ -14,6 +14,7 @@ from typing import IO
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.taxonomy import Taxonomy
+from hgclr.urls import as_written
 
 __all__ = [
     "BadRow",
@@ -72,7 +73,7 @@ class BadRow:
     def to_json(self) -> str:
         """Return the row as one line of the side file."""
         record = {
-            "file": str(self.path),
+            "file": as_written(self.path),
             "row": self.number,
             "reason": self.reason,
             "content": self.content,
@@ -120,7 +121,7 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
     def warn(self) -> None:
         """Log how many rows were skipped and what was wrong with the first."""
         if self.count:
-            shown = "; ".join(f"{row.path}:{row.number}: {row.reason}" for row in self._first)
+            shown = "; ".join(f"{as_written(row.path)}:{row.number}: {row.reason}" for row in self._first)
             more = f" and {self.count - SHOWN} more" if self.count > SHOWN else ""
             kept = f"; all of them are in {self.target}" if self.target is not None else ""
             logger.warning("skipped %d bad row%s: %s%s%s", self.count, "s"[: self.count > 1], shown, more, kept)

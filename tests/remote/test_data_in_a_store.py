@@ -1,0 +1,148 @@
+"""Data folders and models in a store: the commands that take a folder take its URL."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
+from hgclr.data import DataFolder
+from hgclr.errors import InputError
+from hgclr.training import RunConfig, train
+from support.object_store import Store
+from support.ranks import run_ranks
+from support.short_run import make_run
+
+
+@pytest.fixture(scope="module")
+def data(store: Store, toy_data: Path) -> str:
+    return store.upload(toy_data, "toy")
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result.stdout + result.stderr
+
+
+def test_check_and_stats(data: str, toy_data: Path, tmp_path: Path) -> None:
+    for command in ("check", "stats"):
+        there, here = tmp_path / f"{command}-there.json", tmp_path / f"{command}-here.json"
+        run("data", command, data, "--json", there)
+        run("data", command, toy_data, "--json", here)
+        assert json.loads(there.read_text()) == json.loads(here.read_text().replace(str(toy_data), data))
+
+
+def test_a_bad_row_is_named_by_its_url(store: Store, toy_data: Path) -> None:
+    store.put("bad/taxonomy.tsv", (toy_data / "taxonomy.tsv").read_bytes())
+    url = store.put(
+        "bad/train.jsonl", b'{"text": "a lens", "labels": ["science"]}\n{"text": "b", "labels": ["none"]}\n'
+    )
+    with pytest.raises(InputError, match=rf"^{url}:2: unknown label 'none'"):
+        list(DataFolder(f"{store.url}/bad").documents("train"))
+
+
+def test_a_tree_of_its_own_and_settings_in_the_store(store: Store, data: str, toy_data: Path, tmp_path: Path) -> None:
+    tree = store.put("trees/tree.tsv", (toy_data / "taxonomy.tsv").read_bytes())
+    assert DataFolder(data, taxonomy=tree).taxonomy == DataFolder(toy_data).taxonomy
+    file = store.put("settings/run.yaml", f"data:\n  path: {data}\n  taxonomy: {tree}\n".encode())
+    settings = RunConfig.read(file)
+    assert settings.output == Path("runs/run")
+    assert RunConfig.read(data).output == Path("runs/toy")
+    settings.write(tmp_path / "config.yaml")
+    written = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert written["data"] == {"path": data, "taxonomy": tree, "skip_bad_rows": False}
+    assert RunConfig.read(tmp_path / "config.yaml") == settings
+
+
+@pytest.mark.slow
+def test_training_from_a_store_is_training_from_files(
+    store: Store, data: str, toy_data: Path, make_encoder, tmp_path: Path
+) -> None:
+    encoder = make_encoder("bert")
+    here = train(make_run(encoder, toy_data, tmp_path / "here"))
+    there = train(make_run(store.upload(Path(encoder), "encoder"), data, tmp_path / "there"))
+    weights = load_file(here.model / "model.safetensors")
+    for name, weight in load_file(there.model / "model.safetensors").items():
+        torch.testing.assert_close(weight, weights[name], rtol=0, atol=0, msg=name)
+    assert there.metrics["run"]["data"]["path"] == data
+    for file in (tmp_path / "there").glob("*.*"):
+        assert "secret" not in file.read_text(encoding="utf-8")
+        assert "s3:/t" not in file.read_text(encoding="utf-8")
+
+    model = store.upload(there.model, "trained/model")
+    said = run("evaluate", model, data, "--json", tmp_path / "scores.json", "--limit", "8")
+    assert f"{model} on {data}, 8 documents" in said.replace("\n", " ").replace("  ", " ")
+    assert json.loads((tmp_path / "scores.json").read_text())["data"] == data
+    said = run("calibrate", model, data, code=2)
+    assert f"{model}: not a folder here, and the result is written into the model's" in said
+    on = make_run(encoder, toy_data, tmp_path / "on").model_dump(exclude_unset=True)
+    on["model"] = {"start": store.upload(there.training_model, "trained/training-model")}
+    assert train(RunConfig.model_validate(on)).metrics["run"]["model"]["start"] == on["model"]["start"]
+
+
+def test_training_into_a_store_is_refused(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--resume",)):
+        said = run("train", data, "--output", "s3://a-bucket/runs/first", *more, code=2)
+        assert "error: s3://a-bucket/runs/first" in said
+        assert "only what hgclr predict labels is written to an object store; give a folder here, and upload" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "url", "message"),
+    [
+        ({}, "s3://no-bucket/toy", "no such bucket, folder or file; look for a typing error"),
+        ({}, "s3://a-bucket/none", "no such bucket, folder or file; look for a typing error"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "s3://a-bucket/toy", "no credentials were found; set"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "s3://a-bucket/toy", "the store cannot be reached; look at"),
+        ({}, "s3://an-id:a-secret@a-bucket/toy", "a URL with a password or a signature in it"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(
+    store: Store, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], url: str, message: str
+) -> None:
+    import s3fs
+
+    for name, value in change.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    s3fs.S3FileSystem.clear_instance_cache()
+    said = run("data", "check", url, code=2)
+    s3fs.S3FileSystem.clear_instance_cache()
+    assert said.startswith(f"error: {url.replace('an-id:a-secret', '***')}: {message}")
+    assert len(said.splitlines()) == 1
+
+
+def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> None:
+    """Tokenise as one of several processes of a node; only the first one may read a document."""
+    from hgclr.data import tokens
+    from hgclr.models.base import load_tokenizer
+    from hgclr.training.preparation import data_folder, tokenize_once
+
+    os.environ.update(HGCLR_CACHE=str(folder / "cache"), LOCAL_RANK=str(rank))
+    run = make_run(encoder, Path(data), folder / "run", data__limit=None, data__test_limit=None)
+    with pytest.MonkeyPatch.context() as patch:
+        if rank > 0:
+            for place, name in ((tokens, "_key"), (DataFolder, "scan")):
+                patch.setattr(place, name, lambda *_: pytest.fail("documents are read again"))
+        found = tokenize_once(run, data_folder(run, None), load_tokenizer(encoder), 16, None)
+    counts = {name: [len(split), sum(split["length"])] for name, split in found.items()}
+    (folder / f"{rank}.json").write_text(json.dumps(counts))
+
+
+@pytest.mark.slow
+def test_one_process_of_a_node_reads_the_documents(data: str, make_encoder, tmp_path: Path) -> None:
+    run_ranks(tokenize, 2, tmp_path, make_encoder("bert"), data)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    assert {name: count for name, (count, _) in first.items()} == {"train": 96, "dev": 24, "test": 24}
