@@ -103,7 +103,7 @@ def _listing(url: str, wanted: Sequence[str]) -> dict[str, list[Any]]:
         found = store.find(root, detail=True)
     listing = {}
     for name, info in sorted(found.items()):
-        inner = name[len(root.rstrip("/")) :].lstrip("/")
+        inner = name.removeprefix(root.rstrip("/")).lstrip("/")
         if name.endswith("/") or info.get("type") == "directory":  # how consoles of stores mark empty folders
             continue
         if any(fnmatch.fnmatch(inner or name, pattern) for pattern in wanted):

@@ -73,8 +73,7 @@ def test_a_pattern_of_urls_into_a_folder(model: str, texts: str, store: Store, t
 
 def test_other_formats_are_what_they_are_from_files(model: str, store: Store, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     folder = tmp_path / "in"
     folder.mkdir()
     rows = [{"text": text, "n": number} for number, text in enumerate(["atom", "judge of the statute", "", "law"])]
@@ -83,7 +82,7 @@ def test_other_formats_are_what_they_are_from_files(model: str, store: Store, tm
         file.write(lines)
     (folder / "b.csv").write_text('n;text\n1;"atom; judge"\n', encoding="utf-8")
     (folder / "c.tsv").write_text("n\ttext\n1\tatom\n", encoding="utf-8")
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 3000), folder / "d.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows * 3000), folder / "d.parquet")
     predict_files(model, [folder], tmp_path / "here")
     result = predict_files(model, [store.upload(folder, "formats/in")], f"{store.url}/formats/out")
     names = ["a.jsonl.gz", "b.csv", "c.tsv", "d.parquet"]

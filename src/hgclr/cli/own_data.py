@@ -36,7 +36,7 @@ def import_files(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Tables: .csv, .tsv, .jsonl (also .gz), .xlsx or .parquet. If several are given, those called train,"
+            help="Tables, or their URLs: .csv, .tsv, .jsonl (also .gz), .xlsx or .parquet. If several are given, those called train,"
             " dev (validation, valid, val) and test are these splits.",
         ),
     ],
@@ -92,6 +92,7 @@ def import_files(
     from hgclr.data.layout import Layout
     from hgclr.data.table_import import import_tables
     from hgclr.files import write_json
+    from hgclr.remote import local
 
     if labels is not None and levels is not None:
         raise InputError("--labels and --levels are both given", remedy="give one of them")
@@ -106,10 +107,10 @@ def import_files(
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
         result = import_tables(
-            files,
+            [local(file) for file in files],
             output,
             layout=layout,
-            taxonomy=taxonomy,
+            taxonomy=None if taxonomy is None else local(taxonomy),
             merge=merge_twins,
             dev=_share_or_file("--dev", dev),
             test=_share_or_file("--test", test),
@@ -128,9 +129,11 @@ def _share_or_file(option: str, text: str | None) -> float | Path | None:
     try:
         return float(text)
     except ValueError:
-        if not Path(text).is_file():
+        from hgclr.remote import local
+
+        if not (file := local(text)).is_file():
             raise InputError(f"{option} {text!r} is neither a share such as 0.1 nor a file") from None
-        return Path(text)
+        return file
 
 
 def _print_import(console: Console, result: ImportResult) -> None:
@@ -196,7 +199,10 @@ def _columns(result: ImportResult) -> str:
 @reading_options
 def split(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A file of documents, or a data folder with a train split.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A file of documents, or a data folder with a train split; or the URL of either."
+        ),
     ],
     reading: Reading,
     output: Output,
@@ -221,7 +227,9 @@ def split(
     """
     from hgclr.data.split import split_data
     from hgclr.files import write_json
+    from hgclr.remote import local
 
+    source = local(source)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
         result = split_data(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -127,6 +127,8 @@ def _sentence(text: str) -> str:
 def _kind(annotation: Any) -> str:
     """Name the values that an annotation lets through."""
     origin = get_origin(annotation)
+    if origin is Annotated:
+        return _kind(get_args(annotation)[0])
     if origin is Literal:
         return " | ".join(map(str, get_args(annotation)))
     if origin in (Union, UnionType):
