@@ -30,7 +30,6 @@ from hgclr.urls import COPIES, holds_credentials, url_of
 __all__ = [
     "exists",
     "facts",
-    "files_in",
     "find_files",
     "is_dir",
     "is_file",
@@ -87,6 +86,7 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
         with locked(home.with_suffix(".lock"), "fetching", remedy=None):
             if not copy.exists():
                 _fetch(url, wanted, listing, copy)
+    logger.info("%s: the copy in %s", url, copy)
     COPIES[str(copy)] = url
     return copy
 
@@ -172,8 +172,11 @@ def _link(old: Path, new: Path) -> None:
 
 def lock_file(folder: Path, name: str) -> Path:
     """Return the lock for a folder: in it, or, as stores have none, in the cache, which is for this machine."""
-    url = url_of(folder)
-    return folder / name if url is None else cache_dir() / "remote" / f"{_digest(url)}{name}"
+    if (url := url_of(folder)) is None:
+        return folder / name
+    place = cache_dir() / "remote" / "locks" / _digest(url)
+    COPIES[str(place)] = url
+    return place / name
 
 
 def is_file(place: str | Path) -> bool:
@@ -215,15 +218,6 @@ def _info(url: str, *, fresh: bool = False) -> dict[str, Any]:
             return dict(store.info(root))
         except FileNotFoundError:
             return {}
-
-
-def files_in(folder: str) -> list[Path]:
-    """Return the files in a folder of a store, not those in folders below."""
-    store, root = _store(folder)
-    with refuse_broken(partial(_refusal, folder)):
-        store.invalidate_cache()
-        found = store.ls(root, detail=True)
-        return sorted(Path(store.unstrip_protocol(info["name"])) for info in found if info["type"] == "file")
 
 
 def find_files(pattern: str) -> list[Path]:
@@ -324,11 +318,10 @@ def _refusal(url: str, error: BaseException) -> Exception:
     names = [kind.__name__ for each in (error, error.__cause__) for kind in type(each).__mro__]
     if isinstance(error, OSError) and error.errno in LOCAL_FAILURES:
         return error
+    if isinstance(error, ImportError) and _scheme(url) == "s3":
+        return MissingExtraError("s3://", "remote")
     if isinstance(error, ImportError):
-        scheme = _scheme(url)
-        return (
-            MissingExtraError(f"{scheme}://", "remote") if scheme == "s3" else InputError(first_line(error), path=url)
-        )
+        return InputError(first_line(error), path=url)
     if isinstance(error, FileNotFoundError):
         return _missing(url)
     if isinstance(error, PermissionError):

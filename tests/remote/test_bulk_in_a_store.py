@@ -172,7 +172,7 @@ def test_one_machine_writes_into_a_folder_once_at_a_time(model: str, texts: str)
     output, refused = texts.replace("/texts", "/out"), []
 
     def start_another(_) -> None:
-        with pytest.raises(InputError, match=r"has been labelling here since .*; wait until it is done"):
+        with pytest.raises(InputError, match=rf"^{output}: process .* has been labelling here since .*; wait"):
             predict_files(model, [texts], output)
         refused.append(True)
 

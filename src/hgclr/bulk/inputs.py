@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from hgclr.data.readers import SUFFIXES
 from hgclr.errors import InputError
-from hgclr.remote import exists, files_in, find_files, is_dir, is_file
+from hgclr.remote import exists, find_files, is_dir, is_file
 from hgclr.urls import as_written, url_of
 
 __all__ = [
@@ -106,7 +106,11 @@ def _meant(name: str | Path) -> list[Path]:
     if is_file(name):
         return [path]
     if is_dir(name):
-        inside = files_in(url) if url is not None else [file for file in path.iterdir() if file.is_file()]
+        inside = (
+            find_files(f"{glob.escape(url)}/*")
+            if url is not None
+            else [file for file in path.iterdir() if file.is_file()]
+        )
         readable = (file for file in inside if file.name.lower().endswith(SUFFIXES))
         files = sorted(file for file in readable if not file.name.startswith("."))
         if not files:

@@ -36,8 +36,8 @@ def import_files(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Tables, or their URLs: .csv, .tsv, .jsonl (also .gz), .xlsx or .parquet. If several are given, those called train,"
-            " dev (validation, valid, val) and test are these splits.",
+            help="Tables, or their URLs: .csv, .tsv, .jsonl (also .gz), .xlsx or .parquet. If several are given, those"
+            " called train, dev (validation, valid, val) and test are these splits.",
         ),
     ],
     output: Output,
