@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["COPIES", "as_written", "holds_credentials", "url_of"]
 
 COPIES: dict[str, str] = {}
-"""What this process has on this machine for something in an object store, a copy or a lock, each with the URL of that."""
+"""What this process has on this machine for something in an object store, a copy or a lock, each with that URL."""
 
 URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # one letter before a colon is a drive
 PASSWORD = re.compile(r"[^/:@]*:(?!\d*(/|$))")

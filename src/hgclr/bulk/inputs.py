@@ -106,13 +106,9 @@ def _meant(name: str | Path) -> list[Path]:
     if is_file(name):
         return [path]
     if is_dir(name):
-        inside = (
-            find_files(f"{glob.escape(url)}/*")
-            if url is not None
-            else [file for file in path.iterdir() if file.is_file()]
-        )
-        readable = (file for file in inside if file.name.lower().endswith(SUFFIXES))
-        files = sorted(file for file in readable if not file.name.startswith("."))
+        inside = path.iterdir() if url is None else find_files(f"{glob.escape(url)}/*")
+        readable = (file for file in inside if url is not None or file.is_file())
+        files = sorted(file for file in readable if file.name.lower().endswith(SUFFIXES) and file.name[0] != ".")
         if not files:
             raise InputError("no files to label", path=path, remedy="their names must end in " + ", ".join(SUFFIXES))
         return files
