@@ -146,3 +146,11 @@ def test_one_process_of_a_node_reads_the_documents(data: str, make_encoder, tmp_
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert first == second
     assert {name: count for name, (count, _) in first.items()} == {"train": 96, "dev": 24, "test": 24}
+
+
+def test_a_table_in_the_store_is_imported(store: Store, tmp_path: Path) -> None:
+    rows = [f"{word} {number},{path}" for number in range(20) for word, path in (("atom", "a > b"), ("judge", "c > d"))]
+    url = store.put("tables/tickets.csv", "\n".join(["text,labels", *rows]).encode())
+    said = run("data", "import", url, "--output", tmp_path / "data")
+    assert "read 40 rows" in said
+    assert sorted(DataFolder(tmp_path / "data").splits) == ["dev", "test", "train"]
