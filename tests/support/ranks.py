@@ -18,6 +18,8 @@ from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, deal
+from hgclr.training.large_encoders import add_adapters, checkpoint_layers
+from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 
 Case = tuple[str, dict[str, Any]]
@@ -67,10 +69,17 @@ def step(
     if settings.pop("textrcnn", False):
         sizes = {"word_width": 10, "recurrent_width": 6, "filters": 5}
         text_encoder = TextRCNNConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
+    large = settings.pop("large", False)
     model = ARCHITECTURES[architecture].from_encoder(text_encoder, taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():  # so large that everything matters
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
+    if large:
+        add_adapters(model.encoder, LoraSettings(rank=4, dropout=0.1))
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.3)
+        checkpoint_layers(model.encoder)
     accelerate_on_cpu(model, model.encoder)
     model.double().train()
     random = np.random.default_rng(0)

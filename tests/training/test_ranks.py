@@ -27,6 +27,7 @@ CASES: dict[str, Case] = {
     "hierarchy, compact": ("hgclr", {**GUIDED, "compact_positives": True}),
     "hierarchy, different": ("hgclr", {**GUIDED, "negatives": "different"}),
     "hierarchy, distance": ("hgclr", {**GUIDED, "negatives": "distance"}),
+    "hierarchy, adapters, layers computed anew": ("hgclr", {**GUIDED, "large": True}),
     "dropout": ("hgclr", {**GUIDED, "positives": "dropout"}),
     "random": ("hgclr", {**GUIDED, "positives": "random"}),
     "adversarial": ("hgclr", {**GUIDED, "positives": "adversarial"}),
