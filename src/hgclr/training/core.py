@@ -32,7 +32,7 @@ from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedMo
 from hgclr.models.memory import check_batch
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.batches import Collator
+from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
@@ -171,7 +171,7 @@ def fit(
         if on_start is not None:
             sizes = {name: len(split) for name, split in tokens.items()}
             most = model.config.max_length
-            cut = float(np.mean(np.asarray(tokens["train"]["length"]) >= most)) if sizes.get("train") else 0.0
+            cut = float(np.mean(text_lengths(tokens["train"]) >= most)) if sizes.get("train") else 0.0
             on_start(
                 Plan(sizes, len(taxonomy), taxonomy.depth, effort, recipe, str(device), precision, most, cut, lora)
             )
@@ -329,7 +329,8 @@ def _make_trainer(
             f"a batch of {recipe.batch_size} documents cannot be shared by {ranks} processes",
             remedy=f"set training.batch_size to a multiple of {ranks}",
         )
-    check_batch(architecture, model, batch_size=recipe.batch_size // ranks, length=max(learned["length"], default=0))
+    longest = int(text_lengths(learned).max(initial=0))
+    check_batch(architecture, model, batch_size=recipe.batch_size // ranks, length=longest)
     if rates is not None and recipe.base_rate_bias:
         model.set_base_rates(rates)
     logger.info("training %s with %s", architecture, recipe)

@@ -21,7 +21,7 @@ from hgclr.files import cache_dir
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.nn.gathering import rank, world_size
-from hgclr.training.batches import Collator, SortedByLength
+from hgclr.training.batches import Collator, SortedByLength, text_lengths
 from hgclr.training.distributed import add_scores, add_up, from_first_rank, gather_objects, share_weights
 
 __all__ = ["final_scores", "fit_head", "tune_decisions"]
@@ -51,7 +51,7 @@ def encode_documents(
         compute: takes a batch without its labels and returns a row for each document.
     """
     model.eval()
-    order = SortedByLength(tokens["length"]).order
+    order = SortedByLength(text_lengths(tokens)).order
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         batch = collator([tokens[int(place)] for place in places])
