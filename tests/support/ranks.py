@@ -12,11 +12,14 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from hgclr.data.folder import Document
+from hgclr.data.tokens import tokenize_documents
 from hgclr.models import ARCHITECTURES
 from hgclr.models.base import load_tokenizer
 from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
+from hgclr.training import frozen
 from hgclr.training.batches import Collator, deal
 from hgclr.training.large_encoders import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
@@ -107,3 +110,18 @@ def step(
         torch.distributed.all_reduce(mean)
     gradients = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
     return float(mean) / ranks, gradients
+
+
+def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxonomy) -> None:
+    """Fit a head to frozen vectors of 17 documents, of which one of two ranks encodes a batch more than the other."""
+    frozen.BATCH, frozen.ITERATIONS = 8, 3
+    tokenizer = load_tokenizer(encoder)
+    torch.manual_seed(1)
+    model = ARCHITECTURES["flat"].from_encoder(encoder, taxonomy, tokenizer)
+    words = ["atom", "laser", "court", "judge"]
+    documents = [Document(" ".join(words[: number % 4 + 1]), (number % 9,)) for number in range(17)]
+    tokens = tokenize_documents(documents, tokenizer, max_length=16)
+    encoded: list[int] = []
+    rates = torch.full((len(taxonomy),), 0.2)
+    frozen.fit_head(model, tokens, rates, Collator(len(taxonomy), tokenizer.pad_token_id), encoded.append)
+    torch.save((model.classifier.weight.detach(), encoded), folder / f"head-{rank}-of-{ranks}.pt")

@@ -269,6 +269,7 @@ def test_without_peft_a_line_names_the_extra(
         ("model.lora.rank=0", "model.lora.rank: input should be greater than or equal to 1 (got 0)"),
         ("model.lora.dropout=1", "model.lora.dropout: input should be less than 1"),
         ("model.lora=8", "model.lora: "),
+        ("model.lora.targets=[]", "model.lora.targets is empty: name linear layers, or give auto"),
         ("training.effort=head", "model.lora adapts a pretrained encoder in training, and training.effort is head"),
         ("model.encoder=textrcnn", "model.lora adapts a pretrained encoder in training, and model.encoder is textrcnn"),
         ("training.gradient_checkpointing=2", "training.gradient_checkpointing: "),

@@ -157,6 +157,8 @@ def fit(
     }
     if effort != "names" and "train" not in tokens:
         raise InputError(f"there are no documents to train on, and training.effort is {effort}")
+    if effort != "full" and lora is not None:
+        raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
     if effort != "names" and "dev" not in tokens:
         parts = tokens["train"].train_test_split(test_size=HELD_OUT, seed=settings.seed)
         tokens |= {"train": parts["train"], "dev": parts["test"]}
@@ -219,7 +221,8 @@ def fit(
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         share_weights(model)
-        model.encoder.gradient_checkpointing_disable()
+        if settings.gradient_checkpointing:
+            model.encoder.gradient_checkpointing_disable()
         if adapters is not None:
             merge_adapters(model.encoder, adapters)
         model.encoder.set_attn_implementation(attention)

@@ -85,6 +85,13 @@ class LoraSettings(_Section):
     dropout: float = Field(0.0, ge=0, lt=1)
     targets: Literal["auto"] | list[str] = "auto"
 
+    @model_validator(mode="after")
+    def _has_targets(self) -> Self:
+        """Without a layer there is nothing to train."""
+        if not self.targets:
+            raise ValueError("model.lora.targets is empty: name linear layers, or give auto")
+        return self
+
 
 class ModelSettings(_Section):
     """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
