@@ -4,7 +4,7 @@
 
 Texts of random words, all of the same length, 141 labels, flat. Each contender has a process of its own, because a peak
 is that of a process; its memory is what the process holds at most beyond what it held before the model was made, and
-after a step of a tiny one. The encoder's weights are random. Seconds are of the CPU, medians over steps after the first.
+after a step of a tiny one. Weights are random. Seconds are of the CPU, medians over steps after the first.
 """
 
 from __future__ import annotations
