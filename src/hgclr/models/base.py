@@ -282,7 +282,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
         Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token, and a byte of
         dropout for each head and token that it may attend to. With gradient checkpointing that of one layer, and the
-        inputs of all.
+        inputs of all: what is in use, of which C's allocator may hold more (docs/how-to/large-encoders.md).
         """
         encoder = self.config.text_encoder
         layers: int = getattr(encoder, "num_hidden_layers", 1)
