@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.config import METHOD_FIELDS
-from hgclr.training.settings import DataSettings, ModelSettings, RunConfig, TrainingSettings
+from hgclr.training.settings import DataSettings, LoraSettings, ModelSettings, RunConfig, TrainingSettings
 
 
 def run(*arguments: object):
@@ -21,11 +21,14 @@ def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     listed = {setting["name"]: setting for setting in json.loads((tmp_path / "settings.json").read_text("utf-8"))}
     sections = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
+    sections["model.lora"] = LoraSettings
     known = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}
     assert set(listed) == known | {f"model.{name}" for name in METHOD_FIELDS}
     assert all(len(setting["meaning"]) > 10 for setting in listed.values())
     assert listed["training.effort"]["choices"] == ["names", "head", "full"]
     assert (listed["training.patience"]["default"], listed["data.path"]["required"]) == (6, True)
+    assert (listed["model.lora"]["default"], listed["model.lora.rank"]["default"]) == (None, 16)
+    assert listed["model.lora.targets"]["type"] == "auto or list of text"
     assert listed["model.classification_loss"]["presets"] == {"paper": "sum", "published": "mean"}
     for name in listed:
         assert name in result.stdout

@@ -59,7 +59,9 @@ def test_a_model_that_cannot_fit_is_refused_with_the_figures(tokenizer, monkeypa
     check_parameters("hiagm-tp", BERT_BASE, wide_tree(1186), tokenizer, {"node_width": 60})  # does the remedy help?
     check_parameters("hgclr", BERT_BASE, wide_tree(1186), tokenizer, {})
     free(monkeypatch, 0.1)
-    with pytest.raises(InputError, match=r"^flat with 20 labels .*, 0\.1 GB are free; choose a smaller encoder$"):
+    with pytest.raises(
+        InputError, match=r"^flat with 20 labels .*, 0\.1 GB are free; choose a smaller encoder, or set model\.lora$"
+    ):
         check_parameters("flat", BERT_BASE, wide_tree(20), tokenizer, {})
 
 
@@ -88,7 +90,8 @@ def test_a_batch_that_cannot_fit_is_refused(tokenizer, monkeypatch: pytest.Monke
     with pytest.raises(
         InputError,
         match=r"^training flat with 20 labels on 64 texts of up to 512 tokens at a time needs about \d+\.\d GB more,"
-        r" 4\.0 GB are free; lower training\.batch_size .* or model\.max_length$",
+        r" 4\.0 GB are free; lower training\.batch_size .*, set training\.gradient_checkpointing or lower"
+        r" model\.max_length$",
     ):
         check_batch("flat", model, batch_size=64, length=512)
 
@@ -126,7 +129,7 @@ def test_a_run_is_refused_before_anything_is_written(
     free(monkeypatch, 0.001)
     with pytest.raises(InputError, match="hiagm-tp with 9 labels has a head of"):
         train(run)
-    monkeypatch.setattr("hgclr.training.preparation.check_parameters", lambda *_: None)
+    monkeypatch.setattr("hgclr.training.preparation.check_parameters", lambda *_, **__: None)
     with pytest.raises(InputError, match="training hiagm-tp with 9 labels on 16 texts"):
         train(run)
     assert not (tmp_path / "run" / "checkpoints").exists()

@@ -12,12 +12,17 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from hgclr.data.folder import Document
+from hgclr.data.tokens import tokenize_documents
 from hgclr.models import ARCHITECTURES
 from hgclr.models.base import load_tokenizer
 from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
+from hgclr.training import frozen
 from hgclr.training.batches import Collator, deal
+from hgclr.training.large_encoders import add_adapters, checkpoint_layers
+from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 
 Case = tuple[str, dict[str, Any]]
@@ -67,10 +72,17 @@ def step(
     if settings.pop("textrcnn", False):
         sizes = {"word_width": 10, "recurrent_width": 6, "filters": 5}
         text_encoder = TextRCNNConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
+    large = settings.pop("large", False)
     model = ARCHITECTURES[architecture].from_encoder(text_encoder, taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():  # so large that everything matters
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
+    if large:
+        add_adapters(model.encoder, LoraSettings(rank=4, dropout=0.1))
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.3)
+        checkpoint_layers(model.encoder)
     accelerate_on_cpu(model, model.encoder)
     model.double().train()
     random = np.random.default_rng(0)
@@ -98,3 +110,18 @@ def step(
         torch.distributed.all_reduce(mean)
     gradients = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
     return float(mean) / ranks, gradients
+
+
+def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxonomy) -> None:
+    """Fit a head to frozen vectors of 17 documents, of which one of two ranks encodes a batch more than the other."""
+    frozen.BATCH, frozen.ITERATIONS = 8, 3
+    tokenizer = load_tokenizer(encoder)
+    torch.manual_seed(1)
+    model = ARCHITECTURES["flat"].from_encoder(encoder, taxonomy, tokenizer)
+    words = ["atom", "laser", "court", "judge"]
+    documents = [Document(" ".join(words[: number % 4 + 1]), (number % 9,)) for number in range(17)]
+    tokens = tokenize_documents(documents, tokenizer, max_length=16)
+    encoded: list[int] = []
+    rates = torch.full((len(taxonomy),), 0.2)
+    frozen.fit_head(model, tokens, rates, Collator(len(taxonomy), tokenizer.pad_token_id), encoded.append)
+    torch.save((model.classifier.weight.detach(), encoded), folder / f"head-{rank}-of-{ranks}.pt")

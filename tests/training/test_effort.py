@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
@@ -107,6 +110,54 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
     reference = LogisticRegression(C=1 / (0.01 * len(texts)), tol=1e-8, max_iter=5000).fit(vectors, gold)
     np.testing.assert_allclose(model.classifier.weight.detach().numpy(), reference.coef_, atol=2e-3)
     np.testing.assert_allclose(model.classifier.bias.detach().numpy(), reference.intercept_, atol=2e-3)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many numbers the largest tensor has that is computed."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.numbers = max(self.numbers, result.untyped_storage().nbytes() // result.element_size())
+        return result
+
+
+def test_memory_of_a_head_does_not_grow_with_the_documents(
+    encoder: str, taxonomy: Taxonomy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in memory nor in a file do parts of the documents change what is fitted, save by rounding."""
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path))
+    monkeypatch.setattr(frozen, "ITERATIONS", 4)  # after many, rounding errors have grown
+    tokenizer = load_tokenizer(encoder)
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id)
+    torch.manual_seed(0)
+    fresh = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
+
+    def fit(documents: int) -> tuple[torch.Tensor, int, int]:
+        """The head's rows, the numbers of the largest tensor, and the most bytes of numpy and Python at a time."""
+        words = ["atom", "laser", "court", "judge", "lens", "boat"]
+        rows = (Document(" ".join([words[i % 6], words[i // 6 % 6]] * 2), (i % 6, 7)) for i in range(documents))
+        tokens, model = tokenize_documents(rows, tokenizer, max_length=16), copy.deepcopy(fresh)
+        tracemalloc.start()
+        with Largest() as largest:
+            fit_head(model, tokens, torch.full((len(taxonomy),), 0.3), collator)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return model.classifier.weight.detach(), largest.numbers, most
+
+    whole, *_ = fit(200)
+    monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 32 * 30)  # 30 documents of 32 features at a time
+    parts, *_ = fit(200)
+    monkeypatch.setattr(frozen, "IN_MEMORY", 0)
+    in_file, most_numbers, most_bytes = fit(200)
+    torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
+    assert torch.equal(in_file, parts)
+    assert not list(tmp_path.iterdir())  # nothing is left
+    _, numbers, bytes_ = fit(800)
+    assert numbers == most_numbers
+    assert bytes_ - most_bytes < 600 * 32 * 4 / 2  # less than half of the vectors
 
 
 def test_a_head_is_fitted_and_the_encoder_stays(encoder: str, toy_data: Path, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 from hgclr.errors import InputError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification
-from hgclr.training import TrainingSettings, core, fit
+from hgclr.training import TrainingSettings, core, fit, frozen
 from hgclr.training.batches import SortedByLength, TrainingBatches, deal, imbalance
-from support.ranks import Case, run_ranks, step, take_steps
+from support.ranks import Case, fit_heads, run_ranks, step, take_steps
 
 GUIDED = {"keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}
 NODES = {"node_width": 8, "joint_width": 6, "recursive_regularisation": 0.01}
@@ -27,6 +27,7 @@ CASES: dict[str, Case] = {
     "hierarchy, compact": ("hgclr", {**GUIDED, "compact_positives": True}),
     "hierarchy, different": ("hgclr", {**GUIDED, "negatives": "different"}),
     "hierarchy, distance": ("hgclr", {**GUIDED, "negatives": "distance"}),
+    "hierarchy, adapters, layers computed anew": ("hgclr", {**GUIDED, "large": True}),
     "dropout": ("hgclr", {**GUIDED, "positives": "dropout"}),
     "random": ("hgclr", {**GUIDED, "positives": "random"}),
     "adversarial": ("hgclr", {**GUIDED, "positives": "adversarial"}),
@@ -64,6 +65,18 @@ def test_loss_and_gradient_are_those_of_one_process(case: str, ranks: int, found
         difference = float((gradient - expected_gradients[name]).abs().max())
         assert difference <= 1e-6 * max(largest, 1e-3), name
     assert any(float(gradient.abs().max()) > 1e-3 for gradient in expected_gradients.values())
+
+
+@pytest.mark.slow
+def test_a_head_is_fitted_to_what_all_ranks_have_encoded(make_encoder, taxonomy, tmp_path, monkeypatch) -> None:
+    for name in ("BATCH", "ITERATIONS"):  # which the work sets
+        monkeypatch.setattr(frozen, name, getattr(frozen, name))
+    run_ranks(fit_heads, 2, tmp_path, make_encoder("bert"), taxonomy)
+    fit_heads(0, 1, tmp_path, make_encoder("bert"), taxonomy)
+    alone, first, second = (torch.load(tmp_path / f"head-{place}.pt") for place in ("0-of-1", "0-of-2", "1-of-2"))
+    assert (alone[1], first[1], second[1]) == ([8, 8, 1], [8, 1], [8])
+    assert torch.equal(first[0], second[0])
+    torch.testing.assert_close(first[0], alone[0], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", ["hierarchy", "random", "himatch", "htcinfomax"])

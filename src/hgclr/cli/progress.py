@@ -56,6 +56,8 @@ class TrainingProgress(TrainerCallback):
         if (recipe := plan.recipe) is not None:
             steps = f"{recipe.steps_per_epoch:,} steps of {recipe.batch_size} documents"
             lines.append(f"{how}: up to {recipe.epochs} epochs of {steps}")
+            if plan.lora is not None:
+                lines.append(plan.lora)
             how = f"rate {recipe.learning_rate:.2g}, of the head {recipe.head_learning_rate:.2g}"
         cut = f": {plan.cut:.1%} of train" if plan.documents.get("train") else ""
         lines += [f"{how}; {plan.precision} on {plan.device}", f"texts are cut at {plan.max_length} tokens{cut}"]

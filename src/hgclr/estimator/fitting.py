@@ -140,6 +140,7 @@ def fit_model(
             splits["dev"],
             settings=run.resolved_training,
             label_documents=run.uses_label_documents,
+            lora=run.model.lora,
             output=None if output is None else run.output,
             callbacks=[EpochLog()],
         )

@@ -118,7 +118,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
-    less_memory: ClassVar[str] = "choose a smaller encoder"
+    less_memory: ClassVar[str] = "choose a smaller encoder, or set model.lora"
     """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
 
@@ -271,21 +271,28 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         """
 
     def state_bytes(self) -> int:
-        """Return the bytes of what training keeps from step to step: weights, gradients, Adam's two moments."""
-        return 4 * NUMBER * sum(parameter.numel() for parameter in self.parameters())
+        """Return the bytes of what training keeps from step to step: weights, gradients, Adam's two moments.
+
+        Of parameters that are not trained there are but the weights.
+        """
+        return NUMBER * sum((4 if each.requires_grad else 1) * each.numel() for each in self.parameters())
 
     def batch_bytes(self, batch_size: int, length: int) -> int:
         """Return the bytes that a batch of texts leaves behind until the backward pass, by a fit to measured peaks.
 
         Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token, and a byte of
-        dropout for each head and token that it may attend to.
+        dropout for each head and token that it may attend to. With gradient checkpointing that of one layer, and the
+        inputs of all: what is in use, of which C's allocator may hold more (docs/how-to/large-encoders.md).
         """
         encoder = self.config.text_encoder
         layers: int = getattr(encoder, "num_hidden_layers", 1)
         heads: int = getattr(encoder, "num_attention_heads", 0)
         width: int = encoder.hidden_size
         inner: int = getattr(encoder, "intermediate_size", 4 * width)
-        return batch_size * length * layers * (NUMBER * (12 * width + 3 * inner) + heads * length)
+        layer = NUMBER * (12 * width + 3 * inner) + heads * length
+        if self.encoder.is_gradient_checkpointing:
+            return batch_size * length * (layer + NUMBER * layers * width)
+        return batch_size * length * layers * layer
 
 
 def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:

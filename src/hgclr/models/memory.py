@@ -52,8 +52,12 @@ def check_parameters(
     taxonomy: Taxonomy,
     tokenizer: PreTrainedTokenizerBase,
     settings: dict[str, Any],
+    *,
+    frozen: bool = False,
 ) -> None:
     """Refuse a model whose parameters alone are too many to train, without allocating any.
+
+    Of a ``frozen`` encoder, beside which adapters are trained, there are but the weights.
 
     Raises:
         InputError: with the figures, if they do not fit into free memory.
@@ -61,6 +65,8 @@ def check_parameters(
     config = load_encoder_config(encoder) if isinstance(encoder, str) else encoder
     with torch.device("meta"), _quiet():
         model = ARCHITECTURES[architecture].from_encoder_config(config, taxonomy, tokenizer, **settings)
+    if frozen:
+        model.encoder.requires_grad_(False)
     free, need = free_memory(), need_of(model)
     if free is not None and need.total > free:
         raise InputError(
@@ -84,7 +90,9 @@ def check_batch(architecture: str, model: HierarchicalPreTrainedModel, *, batch_
         raise InputError(
             f"training {architecture} with {model.config.label_count:,} labels on {batch_size} texts of up to"
             f" {length:,} tokens at a time needs about {_gigabytes(missing)} more, {_gigabytes(free)} are free",
-            remedy="lower training.batch_size (training.gradient_accumulation makes up for it) or model.max_length",
+            remedy="lower training.batch_size (training.gradient_accumulation makes up for it)"
+            + ("" if model.encoder.is_gradient_checkpointing else ", set training.gradient_checkpointing")
+            + " or lower model.max_length",
         )
 
 

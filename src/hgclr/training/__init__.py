@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hgclr.training.core import fit as fit
     from hgclr.training.run import TrainingResult as TrainingResult
     from hgclr.training.run import train as train
+    from hgclr.training.settings import LoraSettings as LoraSettings
     from hgclr.training.settings import RunConfig as RunConfig
     from hgclr.training.settings import TrainingSettings as TrainingSettings
     from hgclr.training.trainer import HierarchicalTrainer as HierarchicalTrainer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Fitted": "core",
     "HierarchicalTrainer": "trainer",
+    "LoraSettings": "settings",
     "RunConfig": "settings",
     "TrainingResult": "run",
     "TrainingSettings": "settings",

@@ -32,12 +32,13 @@ from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedMo
 from hgclr.models.memory import check_batch
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.batches import Collator
+from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
+from hgclr.training.large_encoders import add_adapters, checkpoint_layers, describe_adapters, merge_adapters
 from hgclr.training.run_folder import CHECKPOINTS
-from hgclr.training.settings import Recipe, TrainingSettings, make_recipe
+from hgclr.training.settings import LoraSettings, Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
     CollapseWatch,
     Documents,
@@ -90,6 +91,7 @@ class Plan:
         precision: what it computes in.
         max_length: tokens of a text that are read.
         cut: share of the texts of train that are that long, or longer.
+        lora: what is trained in the place of the encoder, if anything.
     """
 
     documents: Mapping[str, int]
@@ -101,6 +103,7 @@ class Plan:
     precision: Precision
     max_length: int
     cut: float
+    lora: str | None = None
 
 
 def fit(
@@ -112,6 +115,7 @@ def fit(
     test: Documents | None = None,
     settings: TrainingSettings | None = None,
     label_documents: bool = True,
+    lora: LoraSettings | None = None,
     continued: bool = False,
     output: Path | None = None,
     resume: bool = False,
@@ -132,6 +136,7 @@ def fit(
         test: what is scored at the end, if anything.
         settings: effort, recipe, seed and the rest; ``calibrate`` is on unless it is off there.
         label_documents: train on the label tree's own documents, too: names, paths and descriptions.
+        lora: train adapters of low rank in the place of the encoder; they are merged into it at the end.
         continued: the model was trained before; its head stays as it is.
         output: folder that keeps checkpoints and what TensorBoard reads; None keeps nothing.
         resume: go on from the newest whole checkpoint in ``output``.
@@ -152,6 +157,8 @@ def fit(
     }
     if effort != "names" and "train" not in tokens:
         raise InputError(f"there are no documents to train on, and training.effort is {effort}")
+    if effort != "full" and lora is not None:
+        raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
     if effort != "names" and "dev" not in tokens:
         parts = tokens["train"].train_test_split(test_size=HELD_OUT, seed=settings.seed)
         tokens |= {"train": parts["train"], "dev": parts["test"]}
@@ -162,12 +169,14 @@ def fit(
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
 
-    def tell(recipe: Recipe | None, precision: Precision, device: torch.device) -> None:
+    def tell(recipe: Recipe | None, precision: Precision, device: torch.device, lora: str | None = None) -> None:
         if on_start is not None:
             sizes = {name: len(split) for name, split in tokens.items()}
             most = model.config.max_length
-            cut = float(np.mean(np.asarray(tokens["train"]["length"]) >= most)) if sizes.get("train") else 0.0
-            on_start(Plan(sizes, len(taxonomy), taxonomy.depth, effort, recipe, str(device), precision, most, cut))
+            cut = float(np.mean(text_lengths(tokens["train"]) >= most)) if sizes.get("train") else 0.0
+            on_start(
+                Plan(sizes, len(taxonomy), taxonomy.depth, effort, recipe, str(device), precision, most, cut, lora)
+            )
 
     if effort == "full":
         rates = base_rates(counts, len(tokens["train"]))
@@ -179,10 +188,28 @@ def fit(
                 output = Path(from_first_rank(own))
             if not continued:
                 model.prepare(tokens["train"])
-            trainer, recipe = _make_trainer(
-                model, collator, learned, tokens["dev"], settings, output, None if continued else rates, callbacks
+            recipe = make_recipe(
+                settings,
+                documents=len(learned),
+                encoder_parameters=count_parameters(model.encoder),
+                pretrained=model.config.text_encoder.model_type != TEXTRCNN,
+                head_rate=model.head_rate,
+                lora=lora is not None,
             )
-            tell(recipe, _precision(trainer), trainer.args.device)
+            adapters = None if lora is None else add_adapters(model.encoder, lora)
+            trainer = _make_trainer(
+                model,
+                collator,
+                learned,
+                tokens["dev"],
+                settings,
+                recipe,
+                output,
+                None if continued else rates,
+                callbacks,
+            )
+            adapted = None if adapters is None else describe_adapters(model.encoder, adapters)
+            tell(recipe, _precision(trainer), trainer.args.device, adapted)
             checkpoint = find_checkpoint(output / CHECKPOINTS) if resume and rank() == 0 else None
             if resume and rank() == 0 and checkpoint is None and any((output / CHECKPOINTS).glob("checkpoint-*")):
                 logger.warning("no checkpoint in %s is whole: training starts from the beginning", output)
@@ -194,6 +221,10 @@ def fit(
         # What follows is computed in full precision, as the saved model will run, whatever it was trained in.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         share_weights(model)
+        if settings.gradient_checkpointing:
+            model.encoder.gradient_checkpointing_disable()
+        if adapters is not None:
+            merge_adapters(model.encoder, adapters)
         model.encoder.set_attn_implementation(attention)
         how = {
             "recipe": asdict(recipe),
@@ -285,27 +316,24 @@ def _make_trainer(
     learned: datasets.Dataset,
     dev: datasets.Dataset,
     settings: TrainingSettings,
+    recipe: Recipe,
     output: Path,
     rates: Tensor | None,
     callbacks: Sequence[TrainerCallback],
-) -> tuple[HierarchicalTrainer, Recipe]:
-    """Decide the recipe and return the trainer that follows it; ``rates`` are where the bias of a new head starts."""
+) -> HierarchicalTrainer:
+    """Return the trainer that follows a recipe; ``rates`` are where the bias of a new head starts."""
     if not torch.accelerator.is_available():
         accelerate_on_cpu(model, model.encoder)
-    recipe = make_recipe(
-        settings,
-        documents=len(learned),
-        encoder_parameters=count_parameters(model.encoder),
-        pretrained=model.config.text_encoder.model_type != TEXTRCNN,
-        head_rate=model.head_rate,
-    )
+    if settings.gradient_checkpointing:
+        checkpoint_layers(model.encoder)
     architecture, ranks = architecture_of(model), world_size()
     if recipe.batch_size % ranks:
         raise InputError(
             f"a batch of {recipe.batch_size} documents cannot be shared by {ranks} processes",
             remedy=f"set training.batch_size to a multiple of {ranks}",
         )
-    check_batch(architecture, model, batch_size=recipe.batch_size // ranks, length=max(learned["length"], default=0))
+    longest = int(text_lengths(learned).max(initial=0))
+    check_batch(architecture, model, batch_size=recipe.batch_size // ranks, length=longest)
     if rates is not None and recipe.base_rate_bias:
         model.set_base_rates(rates)
     logger.info("training %s with %s", architecture, recipe)
@@ -326,7 +354,7 @@ def _make_trainer(
         head_learning_rate=recipe.head_learning_rate,
     )
     trainer.remove_callback(PrinterCallback)
-    return trainer, recipe
+    return trainer
 
 
 def trainer_arguments(
@@ -358,6 +386,7 @@ def trainer_arguments(
         use_cpu=not torch.accelerator.is_available(),
         bf16=precision == "bf16",
         fp16=precision == "fp16",
+        ddp_find_unused_parameters=True,  # else gradient checkpointing would turn it off
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),

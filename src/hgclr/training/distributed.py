@@ -27,6 +27,7 @@ __all__ = [
     "add_up",
     "first_rank_first",
     "from_first_rank",
+    "gather_objects",
     "on_first_rank",
     "process_group",
     "share_weights",
@@ -122,13 +123,21 @@ def on_first_rank(work: Callable[[], T]) -> T:
 
 def add_scores(scores: MultiLabelScores) -> MultiLabelScores:
     """Return the scores of what all ranks have counted."""
-    parts: list[Any] = [scores] * world_size()
     if world_size() > 1:
-        torch.distributed.all_gather_object(parts, scores.counters())
+        parts = gather_objects(scores.counters())
         scores = MultiLabelScores(scores.taxonomy)
         for part in parts:
             scores.add(part)
     return scores
+
+
+def gather_objects(value: T) -> list[T]:
+    """Return what every rank has for a value, in their order."""
+    if world_size() == 1:
+        return [value]
+    parts: list[Any] = [None] * world_size()
+    torch.distributed.all_gather_object(parts, value)
+    return parts
 
 
 def add_up(values: Tensor) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,11 +17,12 @@ from torch import Tensor
 
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
+from hgclr.files import cache_dir
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
-from hgclr.nn.gathering import rank
-from hgclr.training.batches import Collator, SortedByLength
-from hgclr.training.distributed import add_scores, add_up, from_first_rank, share_weights
+from hgclr.nn.gathering import rank, world_size
+from hgclr.training.batches import Collator, SortedByLength, text_lengths
+from hgclr.training.distributed import add_scores, add_up, from_first_rank, gather_objects, share_weights
 
 __all__ = ["final_scores", "fit_head", "tune_decisions"]
 
@@ -48,7 +51,7 @@ def encode_documents(
         compute: takes a batch without its labels and returns a row for each document.
     """
     model.eval()
-    order = SortedByLength(tokens["length"]).order
+    order = SortedByLength(text_lengths(tokens)).order
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         batch = collator([tokens[int(place)] for place in places])
@@ -109,7 +112,44 @@ STRENGTH = 3e-5
 ITERATIONS = 50
 """Steps of L-BFGS at most."""
 FEATURE_ENTRIES = 2**24
-"""Documents times labels whose logits are in memory at a time."""
+"""Documents times labels, or features, that are computed with at a time."""
+IN_MEMORY = 2**26
+"""Bytes of vectors that stay in memory; more are in a file in the cache."""
+
+
+class VectorFile:
+    """Vectors of N documents, (N, H), in a file that nobody else sees and that is gone with the process.
+
+    They are written and read by parts, and not mapped into memory, where a full disk would end the process.
+    """
+
+    def __init__(self, documents: int, width: int) -> None:
+        self.row = np.dtype(np.float32).itemsize * width
+        self.width = width
+        if documents * self.row <= IN_MEMORY:
+            self._file: Any = io.BytesIO()
+        else:
+            cache_dir().mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=cache_dir(), prefix="vectors-")  # noqa: SIM115
+
+    def __enter__(self) -> VectorFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, places: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Write the vectors of the documents at these places."""
+        for place, vector in zip(places.tolist(), vectors, strict=True):
+            self._file.seek(place * self.row)
+            self._file.write(vector.tobytes())
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """Return the vectors of neighbouring documents, (end - begin, H)."""
+        block = np.empty((end - begin, self.width), dtype=np.float32)
+        self._file.seek(begin * self.row)
+        self._file.readinto(block)
+        return torch.from_numpy(block)
 
 
 def fit_head(
@@ -123,7 +163,8 @@ def fit_head(
 
     ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents at a time;
     W_0 are the rows as they are, which point to the labels' names, so that a label with few documents stays near its
-    name and one with many goes where they are.
+    name and one with many goes where they are. Each document is encoded once. Gradients are summed up over parts of
+    the documents, so that memory does not grow with their number, but for 8 bytes that order each by its length.
 
     Args:
         model: the model; its encoder stays as it is.
@@ -132,38 +173,41 @@ def fit_head(
         collator: makes batches.
         on_documents: called with the number of documents encoded, as it grows.
     """
-    vectors = torch.zeros(len(learned), model.config.text_encoder.hidden_size)
-    gold = np.zeros((len(learned), model.config.label_count), dtype=np.bool_)
-    for places, rows, labels in encode_documents(model, learned, collator, lambda batch: model.encode(**batch)):
-        vectors[torch.from_numpy(places)] = torch.from_numpy(rows)
-        gold[places] = labels
-        if on_documents is not None:
-            on_documents(len(places))
-    _fill(vectors.numpy(), gold)
-    if rank() == 0:
-        _fit(model, vectors, gold, rates)
+    with VectorFile(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
+        encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
+        for _ in range(-(-len(learned) // (BATCH * world_size()))):  # batches of the rank that has the most
+            part = next(encoded, None)
+            if part is not None and on_documents is not None:
+                on_documents(len(part[0]))
+            for each in gather_objects(None if part is None else part[:2]):
+                if each is not None and rank() == 0:
+                    vectors.write(*each)
+        if rank() == 0:
+            _fit(model, vectors, learned, rates)
     share_weights(model.classifier)
-    logger.info("fitted a head of %d labels to %d vectors", gold.shape[1], len(vectors))
+    logger.info("fitted a head of %d labels to %d vectors", model.config.label_count, len(learned))
     return {"strength": STRENGTH, "iterations": ITERATIONS}
 
 
-def _fit(model: FlatForSequenceClassification, vectors: Tensor, gold: NDArray[np.bool_], rates: Tensor) -> None:
-    """Fit the head to vectors, (N, H), and gold labels, (N, K)."""
+def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: datasets.Dataset, rates: Tensor) -> None:
+    """Fit the head to vectors and gold labels of documents."""
     model.set_base_rates(rates)
     head = model.classifier
     start = head.weight.detach().clone()  # W_0
     weight, bias = start.clone().requires_grad_(), head.bias.detach().clone().requires_grad_()
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
-    step = max(1, FEATURE_ENTRIES // len(start))
+    documents, step = len(learned), max(1, FEATURE_ENTRIES // max(start.shape))
+    labels = learned.select_columns("labels").with_format("arrow")
 
     def closure() -> Tensor:
         optimizer.zero_grad()
         total = STRENGTH / 2 * (weight - start).square().sum()
         total.backward()
-        for begin in range(0, len(vectors), step):
-            logits = vectors[begin : begin + step] @ weight.T + bias
-            labels = torch.from_numpy(gold[begin : begin + step]).float()
-            loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum") / len(vectors)
+        for begin in range(0, documents, step):
+            end = min(begin + step, documents)
+            logits = vectors.read(begin, end) @ weight.T + bias
+            gold = _gold(labels[begin:end], len(start))
+            loss = F.binary_cross_entropy_with_logits(logits, gold, reduction="sum") / documents
             loss.backward()
             total = total.detach() + loss.detach()
         return total
@@ -172,3 +216,12 @@ def _fit(model: FlatForSequenceClassification, vectors: Tensor, gold: NDArray[np
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)
+
+
+def _gold(table: Any, labels: int) -> Tensor:
+    """Return the gold labels of an Arrow table as 0 and 1, (n, K)."""
+    column = table.column("labels").combine_chunks()
+    rows = np.repeat(np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False))
+    gold = torch.zeros(len(column), labels)
+    gold[rows, column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)] = 1.0
+    return gold

@@ -54,7 +54,8 @@ def new_model(
         return *new_textrcnn(run, folder, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
     architecture = run.model.architecture if run.training.effort == "full" else "flat"
-    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings)
+    lora = run.model.lora is not None
+    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings, frozen=lora)
     model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
     return model, tokenizer, folder
 

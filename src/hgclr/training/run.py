@@ -133,6 +133,7 @@ def _train(
         test=tokens.get("test") if score_test else None,
         settings=run.resolved_training,
         label_documents=run.uses_label_documents,
+        lora=run.model.lora,
         continued=run.model.start is not None,
         output=run.output,
         resume=resume,

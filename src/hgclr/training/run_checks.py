@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hgclr.data.folder import DataFolder, DocumentSet, find_data, taxonomy_files
 from hgclr.encoders import TEXTRCNN
-from hgclr.errors import InputError
+from hgclr.errors import InputError, require_extra
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
@@ -21,8 +21,11 @@ def check_run(run: RunConfig) -> None:
 
     Raises:
         InputError: naming the path, or what is missing.
+        MissingExtraError: naming the extra that is.
     """
     check_word_vectors(run)
+    if run.model.lora is not None:
+        require_extra("peft", extra="lora", capability="Training with model.lora")
     for name, path in (("word_vectors", run.model.word_vectors), ("label_changes", run.model.label_changes)):
         if path is not None and not local(path).is_file():
             raise InputError(f"no such file, and it is model.{name}", path=path)

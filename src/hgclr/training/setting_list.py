@@ -93,19 +93,24 @@ def argument_texts(documented: type) -> dict[str, str]:
     return {name: ROLE.sub(r"`\1`", text) for name, text in texts.items()}
 
 
-def _section(section: Literal["data", "model", "training"], model: type[BaseModel]) -> Iterator[Setting]:
+def _section(
+    section: Literal["data", "model", "training"], model: type[BaseModel], inside: str = ""
+) -> Iterator[Setting]:
     texts = argument_texts(model)
     for name, info in model.model_fields.items():
         bounds = (_bound(bound) for bound in info.metadata)
         yield Setting(
             section,
-            name,
+            inside + name,
             " ".join([_kind(info.annotation), *filter(None, bounds)]),
             _choices(info.annotation),
             None if info.is_required() else info.default,
             _sentence(info.description or texts[name]),
             required=info.is_required(),
         )
+        for part in get_args(info.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _section(section, part, f"{inside}{name}.")
 
 
 def _method() -> Iterator[Setting]:
@@ -135,6 +140,8 @@ def _kind(annotation: Any) -> str:
         return " or ".join(_kind(part) for part in get_args(annotation) if part is not NoneType)
     if origin is list:
         return f"list of {_kind(get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section"
     return {Path: "path", str: "text", int: "whole number", float: "number", bool: "true | false"}[annotation]
 
 

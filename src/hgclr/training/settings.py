@@ -19,7 +19,16 @@ from hgclr.files import read_bytes, write_files
 from hgclr.remote import local
 from hgclr.urls import as_written, url_of
 
-__all__ = ["DataSettings", "ModelSettings", "Recipe", "RunConfig", "TrainingSettings", "make_recipe", "read_yaml"]
+__all__ = [
+    "DataSettings",
+    "LoraSettings",
+    "ModelSettings",
+    "Recipe",
+    "RunConfig",
+    "TrainingSettings",
+    "make_recipe",
+    "read_yaml",
+]
 
 
 Place = Annotated[Path, PlainSerializer(as_written, when_used="json-unless-none")]
@@ -66,6 +75,30 @@ class DataSettings(_Section):
     )
 
 
+class LoraSettings(_Section):
+    """Adapters of low rank (LoRA), which are trained in the place of the encoder's weights.
+
+    Args:
+        rank: rank of what is added to a layer's weights.
+        alpha: what is added is multiplied by ``alpha / rank``.
+        dropout: dropout of what the adapters read.
+        targets: the layers that are adapted: ``auto`` is all linear layers of the encoder's attention, a list names
+            linear layers, by whole names or their last parts.
+    """
+
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    targets: Literal["auto"] | list[str] = "auto"
+
+    @model_validator(mode="after")
+    def _has_targets(self) -> Self:
+        """Without a layer there is nothing to train."""
+        if not self.targets:
+            raise ValueError("model.lora.targets is empty: name linear layers, or give auto")
+        return self
+
+
 class ModelSettings(_Section):
     """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
 
@@ -74,6 +107,8 @@ class ModelSettings(_Section):
         architecture: the system to train; by default ``flat``, an encoder with a linear head, and in the presets
             ``paper`` and ``published``, which are readings of it, ``hgclr``. A model to start from decides by itself.
         preset: the reading of the method that the choices below start from.
+        lora: train adapters of low rank in the place of the encoder's weights, and merge them at the end: less memory,
+            and the same kind of model. ``{}`` takes the defaults of the settings in it; it needs the extra ``lora``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -81,6 +116,7 @@ class ModelSettings(_Section):
     encoder: str = "all-MiniLM-L6-v2"
     architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "flat"
     preset: Literal["default", "paper", "published"] = "default"
+    lora: LoraSettings | None = None
     word_vectors: Place | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
     start: Place | None = Field(None, description="train on from this training-model instead of a new one")
     label_changes: Place | None = Field(
@@ -126,6 +162,8 @@ class TrainingSettings(_Section):
         batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
             and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
         gradient_accumulation: batches whose gradients are summed up before a step.
+        gradient_checkpointing: keep only the inputs of the encoder's layers for the backward pass, and compute the rest
+            anew there: less memory, more time, the same gradients.
         learning_rate: learning rate of the encoder.
         head_learning_rate: learning rate of the layers on top of the encoder.
         schedule: after warm-up the rates fall to 0 (``linear``) or stay (``constant``).
@@ -145,6 +183,7 @@ class TrainingSettings(_Section):
     batch_size: int | None = Field(None, ge=2)
     batching: Literal["by_length", "uniform"] | None = None
     gradient_accumulation: int = Field(1, ge=1)
+    gradient_checkpointing: bool = False
     learning_rate: float | None = Field(None, gt=0)
     head_learning_rate: float | None = Field(None, gt=0)
     warmup: float | None = Field(
@@ -179,8 +218,11 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _effort_fits(self) -> Self:
-        """Only a linear head on a pretrained encoder can be had for less than full training."""
+        """Only a linear head on a pretrained encoder can be had for less than full training, which is not adapted."""
         effort = self.training.effort
+        if self.model.lora is not None and (effort != "full" or self.model.encoder == TEXTRCNN):
+            reason = f"training.effort is {effort}" if effort != "full" else f"model.encoder is {TEXTRCNN}"
+            raise ValueError(f"model.lora adapts a pretrained encoder in training, and {reason}: leave it out")
         if effort == "full":
             return self
         if self.model.architecture not in ("flat", "hgclr") or self.model.encoder == TEXTRCNN:
@@ -317,8 +359,13 @@ def _first_problem(error: ValidationError) -> str:
         return str(problem["ctx"]["error"])
     if problem["type"] != "extra_forbidden":
         return f"{place}: {problem['msg'][0].lower() + problem['msg'][1:]} (got {problem['input']!r})"
-    sections: dict[str, type[BaseModel]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
-    known = list((sections[str(problem["loc"][0])] if len(problem["loc"]) > 1 else RunConfig).model_fields)
+    sections: dict[tuple[Any, ...], type[BaseModel]] = {
+        (): RunConfig,
+        ("data",): DataSettings,
+        ("model", "lora"): LoraSettings,
+        ("training",): TrainingSettings,
+    }
+    known = list(sections[problem["loc"][:-1]].model_fields)
     near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
     return f"{place}: unknown setting; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
 
@@ -339,6 +386,10 @@ class Recipe:
     base_rate_bias: bool
 
 
+LORA_RATE = 10.0
+"""How many times the rate of a whole encoder its adapters take."""
+
+
 def make_recipe(
     settings: TrainingSettings,
     *,
@@ -346,6 +397,7 @@ def make_recipe(
     encoder_parameters: int,
     pretrained: bool = True,
     head_rate: float = 10.0,
+    lora: bool = False,
 ) -> Recipe:
     """Fill what ``settings`` leave open.
 
@@ -355,13 +407,15 @@ def make_recipe(
         encoder_parameters: size of the encoder without its embeddings.
         pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
         head_rate: how many times the encoder's rate the layers on top of it take.
+        lora: adapters are trained in the place of the encoder, at :data:`LORA_RATE` times its rate.
     """
     paper = settings.recipe == "paper"
     if pretrained:
         batch_size, rate = (12, 3e-5) if paper else (16, default_rate(encoder_parameters))
     else:  # the paper's is the recipe of the systems on TextRCNN that it compares with
         batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (16, 1e-3, 1.0)
-    batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or rate
+    times = LORA_RATE if lora else 1.0
+    batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or times * rate
     steps = math.ceil(documents / (batch_size * settings.gradient_accumulation))
 
     def choose(given: Any, of_paper: Any, otherwise: Any) -> Any:
@@ -372,7 +426,7 @@ def make_recipe(
         steps_per_epoch=steps,
         batch_size=batch_size,
         learning_rate=rate,
-        head_learning_rate=choose(settings.head_learning_rate, rate, head_rate * rate),
+        head_learning_rate=choose(settings.head_learning_rate, rate / times, head_rate * rate / times),
         warmup=choose(settings.warmup, 2000.0 if pretrained else 0.0, 0.1),
         schedule=choose(settings.schedule, "constant", "linear"),
         weight_decay=choose(settings.weight_decay, 0.0, 0.01),

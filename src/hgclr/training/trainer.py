@@ -40,7 +40,7 @@ from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.nn.draws import drawn_for
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches
+from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches, text_lengths
 from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_complete
 from hgclr.training.distributed import add_scores, add_up
 
@@ -346,7 +346,7 @@ class HierarchicalTrainer(Trainer):
         if not isinstance(documents, datasets.Dataset) or args.train_sampling_strategy not in strategies:
             return super().get_train_dataloader()
         self._batches = TrainingBatches(
-            documents["length"],
+            text_lengths(documents),
             args.train_batch_size * world_size(),
             by_length=strategies[args.train_sampling_strategy],
             accumulation=args.gradient_accumulation_steps,
@@ -447,7 +447,7 @@ class HierarchicalTrainer(Trainer):
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=int(losses[1]))
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int]:
-        return SortedByLength(eval_dataset["length"])
+        return SortedByLength(text_lengths(eval_dataset))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"

@@ -212,7 +212,13 @@ def _recipe_rate(run: RunConfig) -> float:
         parameters = count_parameters(new_encoder(config))
     pretrained = config.model_type != TEXTRCNN
     # The rate does not depend on the number of documents.
-    return make_recipe(run.training, documents=1, encoder_parameters=parameters, pretrained=pretrained).learning_rate
+    return make_recipe(
+        run.training,
+        documents=1,
+        encoder_parameters=parameters,
+        pretrained=pretrained,
+        lora=run.model.lora is not None,
+    ).learning_rate
 
 
 def attributes(distribution: BaseDistribution) -> dict[str, Any]:
