@@ -17,7 +17,7 @@ __all__ = ["Load", "open_loop", "post", "requests_of", "saturate"]
 SETTLE = 30.0
 """Seconds that requests under way have to be answered in when a load ends."""
 CONNECTIONS = 256
-"""Connections of an open loop: fewer than the service takes by default, so that a slow machine does not add refusals."""
+"""Connections of an open loop: fewer than the service takes, so that a slow machine adds no refusals of its own."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: 
 async def open_loop(
     port: int, requests: Iterator[bytes], *, each: int, texts_per_second: float, seconds: float, seed: int = 0
 ) -> Load:
-    """Ask at random moments, the first at once, at a rate that does not depend on the answers; wait for the last of them.
+    """Ask at once, and on at random moments, at a rate that does not depend on the answers; wait for the last of them.
 
     Latencies count from the moment at which a request was due: if the client is late, or all its connections are taken,
     that is the service's delay, too.

@@ -130,10 +130,10 @@ class Clock:
         monkeypatch.setattr(workers.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(workers, "get_context", lambda _: self)
 
-    def Pipe(self, duplex: bool) -> tuple[Clock, Clock]:
+    def Pipe(self, duplex: bool) -> tuple[Clock, Clock]:  # noqa: N802
         return self, self
 
-    def Process(self, **_: object) -> Clock.Worker:
+    def Process(self, **_: object) -> Clock.Worker:  # noqa: N802
         return Clock.Worker(self)
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class Clock:
 
 def test_workers_that_die_at_the_start_end_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, says=None, lives=0)
-    with pytest.raises(InputError, match="^workers end before they answer, with exit code 7$"):
+    with pytest.raises(InputError, match=r"^workers end before they answer, with exit code 7$"):
         clock.supervise(1, seconds=1000)
     assert clock.started == [0, 2, 5]  # a second for each to be found dead, and pauses of one and of two
 
