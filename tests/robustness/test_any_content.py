@@ -228,6 +228,6 @@ def test_any_body(path: str) -> None:
         def check(content: bytes) -> None:
             answer = client.post(path, content=content, headers={"Content-Type": "application/json"})
             assert answer.status_code in (200, 422), answer.text
-            answer.json()
+            assert answer.status_code == 200 or len(json.dumps(answer.json())) < 1000  # nothing is echoed whole
 
         check()
