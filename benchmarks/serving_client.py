@@ -68,11 +68,13 @@ async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: 
     load, started = Load(), time.perf_counter()
 
     async def ask() -> None:
-        connection = _Connection(port)
-        while (begun := time.perf_counter()) < started + seconds:
+        connection, begun = _Connection(port), started
+        while begun < started + seconds:  # so that each asks at least once
             status = await connection.ask(next(requests))
-            load.seconds = time.perf_counter() - started
-            load.count(status, each, time.perf_counter() - begun)
+            now = time.perf_counter()
+            load.seconds = now - started
+            load.count(status, each, now - begun)
+            begun = now
         connection.close()
 
     await asyncio.gather(*(ask() for _ in range(clients)))
