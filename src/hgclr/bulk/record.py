@@ -103,7 +103,7 @@ class RunRecord:
                     self._done.pop(event["begun"], None)
                 else:
                     self._done[event["finished"]] = event["input"]
-            except (AttributeError, ValueError, KeyError, TypeError):
+            except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
                 raise InputError("the record of the run is broken", path=self.path, line=number, remedy=ANEW) from None
         self._written = whole + "\n"
         if torn:

@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.files import atomic_file, read_json
+from hgclr.files import atomic_file, read_bytes, read_json
 
 __all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
 
@@ -129,11 +129,13 @@ def read_scores(path: Path) -> CardScore:
         InputError: if the file cannot be read, or is something else.
     """
     try:
-        content = read_json(path)
+        content = json.loads(read_bytes(path))
         return CardScore.from_json(
             content["scores"], of=Path(content["model"]).name, data=content["data"], split=content["split"]
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
             f"no scores of hgclr evaluate: {type(error).__name__} {error}",
             path=path,
