@@ -36,8 +36,8 @@ lock:  ## what the container installs, by hash, into requirements.lock; after a 
 	.venv-lock/bin/python -m pip install --quiet uv
 	.venv-lock/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt --extra onnx --extra serve --output-file requirements.lock pyproject.toml
 
-soak: $(VENV)/.dev  ## ten thousand damaged files of each kind, then the service under mixed load for half an hour
-	HGCLR_FUZZ_CASES=10000 HGCLR_FUZZ_SEED=$$(date +%s) $(BIN)/python -m pytest tests/robustness/test_mutated_files.py
+soak: $(VENV)/.dev  ## ten thousand damaged and made-up files of each kind, then the service under mixed load for half an hour
+	HGCLR_FUZZ_CASES=10000 HGCLR_FUZZ_SEED=$$(date +%s) $(BIN)/python -m pytest tests/robustness/test_mutated_files.py tests/robustness/test_any_content.py
 	$(BIN)/python benchmarks/serving_soak.py --data $(DATA)/clinc150 --seconds 1800 --output benchmarks/results/serving-soak.json
 
 check: $(VENV)/.dev docs  ## formatting, spelling, lint, types, import contract, docs

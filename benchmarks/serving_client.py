@@ -16,6 +16,8 @@ __all__ = ["Load", "open_loop", "post", "requests_of", "saturate"]
 
 SETTLE = 30.0
 """Seconds that requests under way have to be answered in when a load ends."""
+CONNECTIONS = 256
+"""Connections of an open loop: fewer than the service takes, so that a slow machine adds no refusals of its own."""
 
 
 @dataclass
@@ -66,11 +68,13 @@ async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: 
     load, started = Load(), time.perf_counter()
 
     async def ask() -> None:
-        connection = _Connection(port)
-        while (begun := time.perf_counter()) < started + seconds:
+        connection, begun = _Connection(port), started
+        while begun < started + seconds:  # so that each asks at least once
             status = await connection.ask(next(requests))
-            load.seconds = time.perf_counter() - started
-            load.count(status, each, time.perf_counter() - begun)
+            now = time.perf_counter()
+            load.seconds = now - started
+            load.count(status, each, now - begun)
+            begun = now
         connection.close()
 
     await asyncio.gather(*(ask() for _ in range(clients)))
@@ -80,28 +84,32 @@ async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: 
 async def open_loop(
     port: int, requests: Iterator[bytes], *, each: int, texts_per_second: float, seconds: float, seed: int = 0
 ) -> Load:
-    """Ask at random moments, at a rate that does not depend on the answers; wait for the last of them.
+    """Ask at once, and on at random moments, at a rate that does not depend on the answers; wait for the last of them.
 
-    Latencies count from the moment at which a request was due: if the client is late, that is the service's delay, too.
+    Latencies count from the moment at which a request was due: if the client is late, or all its connections are taken,
+    that is the service's delay, too.
     """
     load, started = Load(seconds=seconds), time.perf_counter()
     random = np.random.default_rng(seed)
     idle: list[_Connection] = []
     under_way: set[asyncio.Task[None]] = set()
+    free = asyncio.Semaphore(CONNECTIONS)
 
     async def ask(due: float, request: bytes) -> None:
-        connection = idle.pop() if idle else _Connection(port)
-        status = await connection.ask(request)
-        now = time.perf_counter()
-        load.count(status, each if now <= started + seconds else 0, now - due)
-        idle.append(connection)
+        async with free:
+            connection = idle.pop() if idle else _Connection(port)
+            status = await connection.ask(request)
+            now = time.perf_counter()
+            load.count(status, each if now <= started + seconds else 0, now - due)
+            idle.append(connection)
 
     due = started
-    while (due := due + random.exponential(each / texts_per_second)) < started + seconds:
+    while due < started + seconds:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         task = asyncio.create_task(ask(due, next(requests)))
         under_way.add(task)
         task.add_done_callback(under_way.discard)
+        due += random.exponential(each / texts_per_second)
     if under_way:
         await asyncio.wait(under_way, timeout=SETTLE)
     for connection in idle:

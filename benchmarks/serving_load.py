@@ -40,7 +40,7 @@ TEXTS = 2048
 AT_ONCE = 512
 """Texts that the bare backend gets at once: as many as the clients of the service have under way."""
 OVERLOAD = 10
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds that the service has to load in."""
 SETTLED = 0.25
 """Share of the overload after which memory must not grow any more."""

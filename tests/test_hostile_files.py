@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import csv
 import gzip
 import io
+import json
 import os
 import re
 import tracemalloc
@@ -13,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from hgclr import encoders
+from hgclr import encoders, files
 from hgclr.cli.console import Console
 from hgclr.corpora import rcv1_disks
 from hgclr.corpora.rcv1_disks import ItemReader, Story, Unusable, find_disks
-from hgclr.data import readers
+from hgclr.data import readers, sheets
 from hgclr.data.readers import read_rows
 from hgclr.encoders import ENCODERS, cached_encoder, fetch_encoder
 from hgclr.errors import InputError
-from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy import Taxonomy, entries
 from support.tiny_encoder import let_download_give, offer_tiny_encoder
 
 # archives and lines
@@ -78,6 +80,95 @@ def test_an_item_that_unpacks_to_anything_is_left_out(tmp_path: Path, monkeypatc
     assert documents[1] == Unusable(2, "day.zip/2news.xml", rcv1_disks.TOO_LARGE, None)
     assert sum(isinstance(document, Story) for document in documents) == 17
     assert peak < 2**25
+
+
+SHEET = (
+    '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
+    '<row r="1"><c r="A1" t="inlineStr"><is><t>text</t></is></c></row>'
+    '<row r="2"><c r="A2" t="inlineStr"><is><t>%s</t></is></c></row></sheetData></worksheet>'
+)
+
+
+def write_workbook(path: Path, sheet: str | None = None, others: int = 0) -> Path:
+    """Write a workbook of one column, and put another sheet in the place of its own, and more files into it."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for text in ("text", "one", "two"):
+        book.active.append([text])
+    book.save(path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    if sheet is not None:
+        content["xl/worksheets/sheet1.xml"] = sheet.encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (content | {f"xl/media/{number}": b"" for number in range(others)}).items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_workbook_that_unpacks_to_anything_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sheets, "LARGEST", 2**20)
+    monkeypatch.setattr(files, "MEMBERS", 100)
+    assert len(list(read_rows(write_workbook(tmp_path / "good.xlsx"), ("text",)))) == 2
+    large = write_workbook(tmp_path / "large.xlsx", SHEET % ("a" * 2**24))
+    assert large.stat().st_size < 2**15
+    tracemalloc.start()
+    with pytest.raises(
+        InputError, match=r"large\.xlsx: unpacks to 16,7\d\d,\d{3} bytes in \d+ files; more than 1,048,576"
+    ):
+        list(read_rows(large, ("text",)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
+    many = write_workbook(tmp_path / "many.xlsx", others=101)
+    with pytest.raises(InputError, match=r"many\.xlsx: unpacks to .* bytes in 1\d\d files"):
+        list(read_rows(many, ("text",)))
+
+
+def test_a_workbook_that_lies_about_its_size_is_read_no_further(tmp_path: Path) -> None:
+    sheet = SHEET % ("a" * 2**24)
+    path = write_workbook(tmp_path / "lying.xlsx", sheet)
+    path.write_bytes(path.read_bytes().replace(len(sheet).to_bytes(4, "little"), (500).to_bytes(4, "little")))
+    assert sum(member.file_size for member in zipfile.ZipFile(path).infolist()) < 2**20
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"lying\.xlsx: damaged, truncated or no XLSX file"):
+        list(read_rows(path, ("text",)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
+def test_entities_of_a_workbook_do_not_multiply(tmp_path: Path) -> None:
+    entities = "".join(f'<!ENTITY e{number} "{f"&e{number - 1};" * 10}">' for number in range(1, 12))
+    sheet = f'<!DOCTYPE worksheet [<!ENTITY e0 "aaaaaaaaaa">{entities}]>{SHEET % "&e11;"}'
+    path = write_workbook(tmp_path / "laughs.xlsx", sheet)
+    with pytest.raises(InputError, match="damaged, truncated or no XLSX file"):
+        list(read_rows(path, ("text",)))
+
+
+def test_files_that_are_read_whole_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hgclr.training.settings import read_yaml
+
+    monkeypatch.setattr(files, "LARGEST", 1000)
+    tree, settings, record = tmp_path / "tree.json", tmp_path / "run.yaml", tmp_path / "report.json"
+    for path in (tree, settings, record):
+        path.write_text("[" * 1001)
+    for read, path in ((Taxonomy.read, tree), (read_yaml, settings), (files.read_json, record)):
+        with pytest.raises(InputError, match=rf"{path.name}: .*cannot be read: more than 1,000 bytes"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["Root\tA\tB\tC", "child,parent\nA,\nB,\nC,\n", '{"A": {"B": {}, "C": {}}}', "A > B > C\n"]
+)
+def test_a_tree_has_only_so_many_labels(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MOST", 2)
+    (tmp_path / "tree").write_text(text)
+    with pytest.raises(InputError, match=r"tree: 3 labels are more than 2; cut the tree down"):
+        Taxonomy.read(tmp_path / "tree")
 
 
 def test_pipes_are_refused_at_once(tmp_path: Path) -> None:
@@ -152,16 +243,48 @@ def test_nothing_that_is_shown_gives_orders_to_the_terminal() -> None:
 
     for coloured in (False, True):
         console = Console(file=io.StringIO(), force_terminal=coloured, width=60)
-        name = "a\x1b[2Jb\x9b31mc\x07\x08d"
+        name = "a\x1b[2Jb\x9b31mc\x07\x08d\u202ee\u2066f\u2028g"
         table = Table(title=name)
         table.add_column(name)
         table.add_row(name)
         console.print(table)
         console.print(f"[bold]{name}[/]", name)
         shown = console.file.getvalue()
-        assert not re.search(r"\x1b\[2J|\x9b|\x07|\x08", shown)
+        assert not re.search(r"\x1b\[2J|[\x07\x08\x7f-\x9f\u2028-\u202e\u2066-\u2069]", shown)
         assert ("\x1b[1m" in shown) is coloured  # rich's own
         assert "[2J" in shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_results_on_a_terminal_give_no_orders_and_in_json_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hgclr.bulk.chunks import Survey, line_chunks
+    from hgclr.bulk.inputs import TextFormat
+    from hgclr.bulk.outputs import AddedColumns, open_writer
+
+    bad = "a\x1b[2Jb\x7f\x85\x9b31m\u202ec\u2067d\u2028e é"
+    label = {"id": bad, "path": [bad], "probability": 0.5}
+    for form, raw in (("jsonl", False), ("csv", False), ("tsv", True)):
+        terminal = Terminal()
+        monkeypatch.setattr("sys.stdout", terminal)
+        with open_writer(
+            None, Survey(["text"], 0, None), AddedColumns(False, False, raw=raw), TextFormat(form, False)
+        ) as write:
+            for chunk in line_chunks([bad], tmp_path / "lines", "text"):
+                write(chunk, [{"predictions": [label]}])
+        shown = terminal.getvalue()
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", shown)
+        assert "é" in shown
+        if form == "jsonl":
+            assert json.loads(shown) == {"text": bad, "predictions": [label]}
+    table = io.StringIO()
+    files.TableWriter(table, raw=True).writerow([bad])
+    assert next(csv.reader([table.getvalue()])) == [bad]  # a file keeps what it was given
 
 
 def test_every_command_prints_by_that_console() -> None:

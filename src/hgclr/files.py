@@ -12,6 +12,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
@@ -22,13 +23,16 @@ from hgclr.errors import InputError, refuse_url
 from hgclr.locks import take
 
 __all__ = [
+    "HARMLESS",
     "TableWriter",
     "atomic_file",
     "atomic_folder",
     "cache_dir",
+    "check_archive",
     "check_output",
     "flush",
     "json_bytes",
+    "json_text",
     "open_regular",
     "read_bytes",
     "read_json",
@@ -42,6 +46,16 @@ HOLDING, OLD = ".tmp", "old"
 """What ends the name of a folder that is being written, and the name in it of the one it replaces."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet takes for the start of a formula, or passes over before one."""
+CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Characters that a terminal obeys (C0, DEL, C1), or that end a line or turn its order round (bidirectional text)."""
+HARMLESS = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}
+"""What stands for them where people read; one for one, because marks go by the places of characters."""
+CONTROL = re.compile(f"[{''.join(map(chr, CONTROLS[32:]))}]")
+"""Those of them that JSON's own rules do not escape."""
+LARGEST = 2**28
+"""Bytes that a file which is read whole may have."""
+MEMBERS = 10_000
+"""Files that an archive may have in it of which all are read."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 _renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
 
@@ -239,9 +253,32 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what is in a regular file; raises an OSError as :func:`open_regular` does."""
+    """Return what is in a regular file.
+
+    Raises:
+        OSError: as :func:`open_regular` does, or if it has more than :data:`LARGEST` bytes.
+    """
     with open_regular(path) as file:
-        return file.read()
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EINVAL, f"more than {LARGEST:,} bytes", str(path))
+    return content
+
+
+def check_archive(path: Path, largest: int) -> None:
+    """Refuse a zip archive that unpacks to more than ``largest`` bytes, or has more than :data:`MEMBERS` files in it.
+
+    Readers unpack no more than its directory says, which is all that is looked at here.
+
+    Raises:
+        InputError: saying how large it would be.
+    """
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        sizes = [member.file_size for member in archive.infolist()]
+    if sum(sizes) > largest or len(sizes) > MEMBERS:
+        what = f"unpacks to {sum(sizes):,} bytes in {len(sizes):,} files"
+        limit = f"more than {largest:,} bytes or {MEMBERS:,} files are not read"
+        raise InputError(what, path=path, remedy=limit)
 
 
 def read_json(path: Path, *, remedy: str | None = None) -> Any:
@@ -271,14 +308,16 @@ class TableWriter:
     """Write rows of CSV, or with another ``delimiter``; what a spreadsheet would run as a formula becomes a text.
 
     Such cells get the apostrophe before them that people type for the same end; numbers do not. ``raw`` leaves all
-    cells as they are. ``form`` is what else :func:`csv.writer` takes.
+    cells as they are, but for what would give orders to a terminal. ``form`` is what else :func:`csv.writer` takes.
     """
 
     def __init__(self, stream: IO[str], *, raw: bool = False, **form: Any) -> None:
-        self._writer, self._raw = csv.writer(stream, **form), raw
+        self._writer, self._raw, self._shown = csv.writer(stream, **form), raw, stream.isatty()
 
     def writerow(self, cells: Iterable[object]) -> None:
         """Write one row."""
+        if self._shown:
+            cells = (cell.translate(HARMLESS) if isinstance(cell, str) else cell for cell in cells)
         self._writer.writerow(cells if self._raw else map(_harmless, cells))
 
 
@@ -292,9 +331,17 @@ def _harmless(cell: object) -> object:
     return cell
 
 
+def json_text(value: Any, **form: Any) -> str:
+    """Return a value as JSON that people can read, and that gives no orders to a terminal on which it is shown.
+
+    ``form`` is what else :func:`json.dumps` takes.
+    """
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **form))
+
+
 def json_bytes(value: Any) -> bytes:
     """Return a JSON file's content, indented."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(value, indent=2) + "\n").encode()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

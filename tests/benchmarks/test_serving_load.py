@@ -95,6 +95,9 @@ def test_a_service_that_is_gone_is_counted_as_an_error() -> None:
 def test_the_whole_run_on_a_real_service(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
     write_model(tmp_path / "tiny")  # whose processes need not import torch
+    # However slow the machine is, everything that is sent is waited for.
+    monkeypatch.setattr(serving_client, "SETTLE", 600.0)
+    monkeypatch.setenv("HGCLR_DEADLINE", "600")
     monkeypatch.setattr(sys, "argv", ["serving_load.py", "--model", "tiny"])
     result = serving_load.run(
         tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=1.0

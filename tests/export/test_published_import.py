@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from transformers import AutoConfig, BertModel
 
 from hgclr.errors import InputError
 from hgclr.export.published import import_published, read_published
+from hgclr.export.published_files import read_checkpoint
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from support.literal import path_edges, training_step
@@ -468,3 +470,10 @@ def test_an_output_that_cannot_be_written_is_an_input_error(
     checkpoint, data = program.write(tmp_path)
     with pytest.raises(InputError, match="the model cannot be written"):
         import_published(checkpoint, data, bert, checkpoint / "out")
+
+
+def test_a_checkpoint_that_unpacks_to_more_than_it_has_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "best.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("best/data.pkl", b"\0" * 2**22)
+    with pytest.raises(InputError, match=r"best\.pt: unpacks to 4,194,304 bytes in 1 files"):
+        read_checkpoint(tmp_path / "best.pt")

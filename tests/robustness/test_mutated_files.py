@@ -150,6 +150,7 @@ def test_settings(toy_data: Path, tmp_path: Path) -> None:
 def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a train split is a folder of ``datasets``, and one with it as a table."""
     import datasets
+    import openpyxl
     import pyarrow.parquet
 
     folder = tmp_path_factory.mktemp("data")
@@ -158,6 +159,10 @@ def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = datasets.Dataset.from_list(rows)
     dataset.save_to_disk(folder / "dataset")
     pyarrow.parquet.write_table(dataset.data.table, folder / "train.parquet")
+    book = openpyxl.Workbook()
+    for cells in [("text", "labels"), *((row["text"], ";".join(row["labels"])) for row in rows)]:
+        book.active.append(cells)
+    book.save(folder / "train.xlsx")
     shutil.copy(toy_data / "train.jsonl.gz", folder)
     shutil.copy(toy_data / "taxonomy.tsv", folder)
     return folder
@@ -177,6 +182,7 @@ def read_all(path: Path) -> None:
         ("dataset", "dataset_info.json", mutated_json),
         ("dataset", "data-00000-of-00001.arrow", mutated_bytes),
         ("train.parquet", "", mutated_bytes),
+        ("train.xlsx", "", mutated_bytes),
         ("train.jsonl.gz", "", mutated_bytes),
     ],
 )

@@ -56,6 +56,26 @@ def test_a_service_whose_thread_has_ended_says_so(monkeypatch: pytest.MonkeyPatc
         assert client.get("/readyz").status_code == 503
 
 
+def test_a_service_whose_model_never_answers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, statuses = GatedBackend(), []
+    with fake_service(backend) as (client, _):
+        backend.close()
+        asking = threading.Thread(
+            target=lambda: statuses.append(client.post("/predict", json={"text": "atom"}).status_code)
+        )
+        asking.start()
+        assert backend.entered.wait(PATIENCE)
+        assert client.get("/livez").status_code == 200
+        monkeypatch.setattr("hgclr.serving.engine.STUCK", 0.0)
+        assert client.get("/livez").status_code == 503  # a worker of several ends itself then, and is replaced
+        refused = client.post("/predict", json={"text": "lens"})
+        assert refused.json()["error"]["message"] == "the service is broken"
+        backend.gate.set()
+        asking.join(PATIENCE)
+        until(lambda: client.get("/livez").status_code == 200)
+    assert statuses == [200]
+
+
 def test_metrics_tell_tokenising_queueing_and_computing_apart() -> None:
     with fake_service() as (client, _):
         client.post("/predict", json={"texts": ["atom lens", "judge", "\0"]})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -16,7 +18,7 @@ from hgclr.serving import workers
 from hgclr.serving.server import listen
 from hgclr.serving.settings import Settings
 from hgclr.serving.workers import Deployment, run_workers
-from support.fake_service import PATIENCE, metric, service_process, until
+from support.fake_service import PATIENCE, load_from, metric, service_process, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "setpgrp"), reason="several workers need a Unix system")
 
@@ -79,9 +81,9 @@ def test_a_worker_that_dies_is_replaced_and_all_drain(tmp_path: Path) -> None:
         assert running.wait(PATIENCE) == 0
         assert not any(map(alive, pids(tmp_path)))
         assert running.stderr is not None
-        (told,) = running.stderr.read().splitlines()
+        told = running.stderr.read()
     assert answers == [200] * 4
-    assert f"worker {first} ended with signal SIGKILL: another takes its place" in told
+    assert re.fullmatch(rf".*worker {first} ended with signal SIGKILL: another takes its place\n", told), told
 
 
 @pytest.mark.slow
@@ -119,22 +121,116 @@ def test_cores_are_divided_unless_the_environment_says_otherwise(monkeypatch: py
         assert [os.environ[name] for name in workers.THREADS] == ["5", "5"]
 
 
-def test_pauses_grow_while_no_worker_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dead:
-        pid, exitcode = 1, 3
+class Clock:
+    """The supervisor's time and its processes: nothing runs, and a second passes with each look at the workers."""
 
-    class Closed:
-        def close(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, says: tuple[str, object] | None, lives: float) -> None:
+        self.now, self.started, self.killed, self.says, self.lives = 0.0, [], 0, says, lives
+        monkeypatch.setattr("prometheus_client.multiprocess.mark_process_dead", lambda _: None)
+        monkeypatch.setattr(workers.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(workers, "get_context", lambda _: self)
+
+    def Pipe(self, duplex: bool) -> tuple[Clock, Clock]:  # noqa: N802
+        return self, self
+
+    def Process(self, **_: object) -> Clock.Worker:  # noqa: N802
+        return Clock.Worker(self)
+
+    def close(self) -> None:
+        pass
+
+    class Worker:
+        """A process that says something at once, if at all, and ends after a while by itself, or when it is killed."""
+
+        pid = 1
+
+        def __init__(self, clock: Clock) -> None:
+            self.clock = clock
+
+        def start(self) -> None:
+            self.end = self.clock.now + self.clock.lives
+            self.clock.started.append(self.clock.now)
+
+        @property
+        def exitcode(self) -> int | None:
+            return 7 if self.clock.now >= self.end else None
+
+        def kill(self) -> None:
+            self.clock.killed += self.exitcode is None
+            self.end = self.clock.now
+
+        def join(self) -> None:
             pass
 
-    monkeypatch.setattr("prometheus_client.multiprocess.mark_process_dead", lambda _: None)
+    def supervise(self, count: int, seconds: float) -> None:
+        """Supervise for so many seconds."""
+        supervisor = workers._Supervisor(Deployment(refuse, Settings(), "none"), None, count, lambda _: None)
+        heard: set[object] = set()
+
+        def wait(_: object, timeout: float) -> list[object]:
+            for worker in supervisor._workers if self.says else ():
+                if worker not in heard:
+                    heard.add(worker)
+                    self.recv = lambda: self.says
+                    supervisor._hear(worker)
+            self.now += 1
+            supervisor._signals = self.now >= seconds
+            return []
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workers.connection, "wait", wait)
+            patch.setattr(supervisor, "_drain", lambda: None)
+            supervisor.run()
+
+
+def test_workers_that_die_at_the_start_end_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, says=None, lives=0)
+    with pytest.raises(InputError, match=r"^workers end before they answer, with exit code 7$"):
+        clock.supervise(1, seconds=1000)
+    assert clock.started == [0, 2, 5]  # a second for each to be found dead, and pauses of one and of two
+
+
+@pytest.mark.parametrize(
+    ("lives", "pauses"), [(1, [1, 2, 4, 8, 16, 30, 30]), (workers.STEADY + 1, [0] * 7)], ids=["young", "steady"]
+)
+def test_workers_that_die_young_are_started_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, lives: float, pauses: list[float]
+) -> None:
+    clock = Clock(monkeypatch, says=("ready", 5), lives=lives)
+    clock.supervise(1, seconds=8 * (lives + 30))
+    between = [later - earlier - lives for earlier, later in pairwise(clock.started)]
+    assert between[:7] == pauses
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_ended_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(monkeypatch, says=("ready", 5), lives=float("inf"))
+    clock.supervise(1, seconds=3 * workers.HUNG)
+    assert clock.started == [0, workers.HUNG + 1, 2 * (workers.HUNG + 1)]
+    assert clock.killed == 3  # the last at the end
+    assert "worker 1 hangs" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_is_replaced_and_the_service_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "HUNG", 3.0)
+    statuses: list[int] = []
+
+    def stop_one(address: str) -> None:
+        (first,) = pids(tmp_path)
+        os.kill(first, signal.SIGSTOP)
+        until(lambda: len(pids(tmp_path)) == 2)
+        statuses.append(httpx.post(f"{address}/predict", json={"text": "atom"}, timeout=PATIENCE).status_code)
+        statuses.append(alive(first))
+        os.kill(os.getpid(), signal.SIGTERM)
+
     with listen("127.0.0.1", 0) as listener:
-        supervisor = workers._Supervisor(Deployment(refuse, Settings(), "none"), listener, 1, lambda _: None)
-        supervisor._answered = True
-        pauses = []
-        for _ in range(8):
-            worker = workers._Worker(Dead(), Closed())
-            supervisor._workers.append(worker)
-            supervisor._bury(worker)
-            pauses.append(supervisor._pause)
-    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=stop_one, args=[address])
+        deployment = Deployment(partial(load_from, tmp_path), Settings(), "fake")
+        run_workers(deployment, listener, 1, started=lambda _: thread.start())
+        thread.join()
+    assert statuses == [200, False]

@@ -260,7 +260,7 @@ def test_wide_families_take_no_time() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no model's configuration: "),
+        ("{", "not JSON: "),
         ("[]", "holds no label tree; give a folder that hgclr train"),
         ('{"id2label": {"0": "a"}}', "holds no label tree"),
         ('{"id2label": {"1": "a"}, "label_parents": [-1], "label_names": null}', "holds no label tree"),

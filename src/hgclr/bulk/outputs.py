@@ -20,7 +20,7 @@ from hgclr.bulk.chunks import Chunk, Survey
 from hgclr.bulk.inputs import TextFormat, format_of
 from hgclr.bulk.job import Answer
 from hgclr.errors import InputError
-from hgclr.files import TableWriter
+from hgclr.files import TableWriter, json_text
 from hgclr.remote import new_file
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _cell(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    text = json_text(value, default=_plain)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold and an escape can

@@ -88,6 +88,8 @@ class RunRecord:
         try:
             with open_file(self.path) as file:
                 content = file.read().decode()
+        except UnicodeDecodeError:
+            raise InputError("the record of the run is broken", path=self.path, remedy=ANEW) from None
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=ANEW) from None
         whole, _, torn = content.rpartition("\n")  # the machine may have stopped in the middle of a line
@@ -101,7 +103,7 @@ class RunRecord:
                     self._done.pop(event["begun"], None)
                 else:
                     self._done[event["finished"]] = event["input"]
-            except (AttributeError, ValueError, KeyError, TypeError):
+            except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
                 raise InputError("the record of the run is broken", path=self.path, line=number, remedy=ANEW) from None
         self._written = whole + "\n"
         if torn:

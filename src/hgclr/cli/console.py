@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from rich import console as rich_console
 from rich.segment import Segment
 
+from hgclr.files import HARMLESS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from hgclr.inference import HierarchicalClassifier
 
 __all__ = [
-    "HARMLESS",
     "Console",
     "clock",
     "find_folder",
@@ -33,10 +34,6 @@ __all__ = [
     "show_log",
     "standard_error",
 ]
-
-
-# Characters that a terminal would obey; one for one, because marks go by the places of characters.
-HARMLESS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 class Console(rich_console.Console):

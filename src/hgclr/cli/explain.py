@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -70,6 +69,7 @@ def explain(
     from hgclr.evaluation.explanation import explain as explain_text
     from hgclr.evaluation.explanation import explanation_page
     from hgclr.evaluation.relevance import AttentionRelevance
+    from hgclr.files import json_text
 
     if bool(texts) == (source is not None):
         given = "both as arguments and by --input" if texts else "neither as arguments nor by --input"
@@ -90,23 +90,21 @@ def explain(
         _write(html, explanation_page(explanations, model=model))
     if json_file is not None:
         report = {"model": model, "explanations": [explanation.to_json() for explanation in explanations]}
-        _write(json_file, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        _write(json_file, json_text(report, indent=2) + "\n")
 
 
 def _lines(source: Path | None) -> Iterator[tuple[str, int | None]]:
     """Yield the lines of a file with their numbers; empty ones are left out."""
+    from hgclr.data.readers import byte_lines, limited_lines
     from hgclr.errors import InputError
 
     if source is None:
         return
-    try:
-        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=source) from error
     found = False
-    for number, line in enumerate(content.splitlines(), 1):
+    lines = limited_lines(sys.stdin.buffer, source) if str(source) == "-" else byte_lines(source)
+    for number, line in enumerate(lines, 1):
         try:
-            text = line.decode()
+            text = line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError("not UTF-8", path=source, line=number, remedy="save the file as UTF-8") from error
         if text.strip():

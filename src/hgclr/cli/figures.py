@@ -11,6 +11,7 @@ import typer
 from hgclr.cli.console import print_written, progress_bar, quiet_libraries, standard_error
 from hgclr.cli.options import Reading, reading_options
 from hgclr.errors import InputError, require_extra
+from hgclr.files import read_bytes
 
 if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
@@ -164,7 +165,7 @@ def _short(folder: Path) -> str:
 def _lines(source: Path) -> list[str]:
     """Return the lines of a text file that are not empty."""
     try:
-        lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in read_bytes(source).decode().splitlines()]
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=source) from error
     except UnicodeDecodeError as error:

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from hgclr.cli.console import HARMLESS
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit_results import Audit, AuditFinding
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
+from hgclr.files import HARMLESS
 from hgclr.inference.classifier import PredictedLabel, Prediction
 
 __all__ = [

@@ -83,8 +83,8 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
         InputError: if a separator is empty.
     """
     given = {name: value for name, value in told.items() if value is not None}
-    known = {field.name for field in fields(RowForm)}
-    remembered = {name: value for name, value in _remembered(path, "reading").items() if name in known}
+    kinds = {field.name: type(field.default) for field in fields(RowForm)}
+    remembered = {name: value for name, value in _remembered(path, "reading").items() if type(value) is kinds.get(name)}
     form = RowForm(**remembered | given)
     if not form.label_separator or not form.path_separator:
         raise InputError("the label separator and the path separator must not be empty")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
 from hgclr.decisions.decoding import Decoder, Rule, current_rule
 from hgclr.errors import InputError
-from hgclr.files import write_json
+from hgclr.files import read_json, write_json
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
@@ -157,7 +156,7 @@ class Decisions:
             InputError: if it is broken, or made for another tree.
         """
         try:
-            fields = _of_type(dict, json.loads(file.read_text(encoding="utf-8")))
+            fields = _of_type(dict, read_json(file))
             fields = {FORMER_KEYS.get(key, key): value for key, value in fields.items()}
             calibration = fields["calibration"]
             return cls(
@@ -172,8 +171,6 @@ class Decisions:
             )
         except InputError as error:
             raise InputError(error.what, path=file, remedy=REMEDY) from None
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=file) from None
         except KeyError as error:
             raise InputError(f"no field {error}", path=file, remedy=REMEDY) from None
         except (ValueError, TypeError) as error:

@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import atomic_file, read_bytes, read_json
 
 __all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
 
@@ -100,7 +100,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
     if not Path(model).is_dir() or not path.is_file():
         return None
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        metrics = read_json(path)
         if metrics["labels"] != labels:
             raise ValueError(f"it is of a model with {metrics['labels']} labels, this one has {labels}")
         settings, data = metrics["run"]["model"], str(metrics["run"]["data"]["path"])
@@ -117,7 +117,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
             ),
             encoder if encoder and HUB_NAME.fullmatch(encoder) and not Path(encoder).exists() else None,
         )
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+    except (AttributeError, InputError, KeyError, TypeError, ValueError) as error:
         logger.warning("the model card leaves out %s: %s", path, error)
         return None
 
@@ -129,13 +129,13 @@ def read_scores(path: Path) -> CardScore:
         InputError: if the file cannot be read, or is something else.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path))
         return CardScore.from_json(
             content["scores"], of=Path(content["model"]).name, data=content["data"], split=content["split"]
         )
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
             f"no scores of hgclr evaluate: {type(error).__name__} {error}",
             path=path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
+from hgclr.files import check_archive
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["check_same_labels", "read_checkpoint", "read_labels"]
@@ -195,8 +197,12 @@ def _load(path: Path) -> Any:
     others = torch.serialization.get_safe_globals()  # torch_geometric's defaultdict would be taken first
     torch.serialization.clear_safe_globals()
     try:
+        if zipfile.is_zipfile(path):
+            check_archive(path, path.stat().st_size)  # torch packs nothing
         with torch.serialization.safe_globals(allowed):
             return torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
     except Exception as error:  # a damaged file fails in whatever way its bytes lead to
         if named := re.search(r"GLOBAL:? ([\w.]+)", str(error)):
             raise InputError(

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
+from hgclr.files import read_bytes
 from hgclr.models.base import HierarchicalPreTrainedModel, without_pooler
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights
@@ -150,7 +151,7 @@ def from_modules(folder: str | Path) -> FlatForSequenceClassification:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_bytes(path))
 
 
 def _write(path: Path, content: object) -> None:

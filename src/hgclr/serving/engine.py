@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 TOKENISED_TOGETHER = 256
 """Texts that are tokenised together."""
+STUCK = 60.0
+"""Seconds after which a batch that is still being computed is taken for one that never ends."""
 PACE_DECAY = 0.9
 """How much of the pace until now stays in its running mean after a batch."""
 
@@ -81,6 +83,7 @@ class Engine:
         self._make = PredictionMaker(classifier.taxonomy)
         self._queue: BatchQueue[Answer] = BatchQueue(settings.max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
+        self._begun: float | None = None  # when what is being computed was begun
         self._threads = [
             threading.Thread(target=work, name=f"hgclr-{work.__name__.strip('_')}", daemon=True)
             for work in (self._tokenise, self._compute)
@@ -101,8 +104,10 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Whether both threads run."""
-        return all(thread.is_alive() for thread in self._threads)
+        """Whether both threads run, and the model has not been at the same batch for ever."""
+        begun = self._begun
+        hangs = begun is not None and time.monotonic() - begun > STUCK
+        return not hangs and all(thread.is_alive() for thread in self._threads)
 
     @property
     def waiting(self) -> int:
@@ -170,12 +175,13 @@ class Engine:
             for entry in batch:
                 self._metrics.queue.observe(now - entry.request.arrived)
             self._label(batch)
+            self._begun = None
             elapsed = (time.monotonic() - now) / len(batch)
             self._pace = PACE_DECAY * self._pace + (1 - PACE_DECAY) * elapsed if self._pace else elapsed
 
     def _label(self, batch: list[PendingText[Answer]]) -> None:
         """Label texts together; if that fails, one by one, so that only those fail that must."""
-        started = time.perf_counter()
+        started, self._begun = time.perf_counter(), time.monotonic()
         try:
             ids, mask = pad([entry.ids for entry in batch], self._classifier.pad_token)
             answers = self._decide(batch, self._probabilities(ids, mask))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hgclr.errors import InputError
+from hgclr.files import json_text
 from hgclr.inference import PredictedLabel
 from hgclr.serving.batch_queue import QueueFullError
 from hgclr.serving.engine import Answer, Failure, fault_of
@@ -47,7 +47,7 @@ CLIENT_GONE = 499
 
 def _json_answer(content: Any) -> Response:
     """Return content as JSON; it is checked against no schema, as the framework would do, for there may be much."""
-    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    body = json_text(content, allow_nan=False, separators=(",", ":"))
     return Response(body, media_type="application/json")
 
 

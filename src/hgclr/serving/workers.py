@@ -39,8 +39,10 @@ BEAT = 1.0
 """Seconds between signs of life."""
 HUNG = 60.0
 """Seconds without a sign of life after which a worker that has been ready is replaced."""
+STEADY = 30.0
+"""Seconds that a worker must have answered for to be replaced at once; for one that dies younger there is a pause."""
 LONGEST_PAUSE = 30.0
-"""Seconds that a worker is waited with, at most, if the ones before it died young."""
+"""What the pause grows to, in seconds."""
 EARLY_DEATHS = 3
 """Workers that may die before the first is ready; then there is no hope."""
 LAST_MOMENT = 15.0
@@ -110,13 +112,13 @@ class _Worker:
 
     Attributes:
         seen: when it last gave a sign of life.
-        ready: whether it has begun to answer.
+        ready: when it began to answer; None if it has not.
     """
 
     process: SpawnProcess
     pipe: Connection
     seen: float = field(default_factory=time.monotonic)
-    ready: bool = False
+    ready: float | None = None
     failure: str | None = None
 
 
@@ -166,7 +168,7 @@ class _Supervisor:
         for pipe in connection.wait(list(pipes), timeout=BEAT / 4):
             self._hear(pipes[pipe])  # type: ignore[index]
         for worker in list(self._workers):
-            if worker.ready and time.monotonic() - worker.seen > HUNG:
+            if worker.ready is not None and time.monotonic() - worker.seen > HUNG:
                 logger.error("worker %d hangs", worker.process.pid)
                 worker.process.kill()
                 worker.process.join()
@@ -183,14 +185,13 @@ class _Supervisor:
         if what == "failed":
             worker.failure = value
         elif what == "ready":
-            worker.ready = True
-            self._early_deaths, self._pause = 0, 0.0
+            worker.ready = time.monotonic()
             if not self._answered:
                 self._answered = True
                 self._started(value)
 
     def _bury(self, worker: _Worker) -> None:
-        """Let a dead worker go; another takes its place, later and later if none lives long enough to answer."""
+        """Let a dead worker go; another takes its place, later and later as long as they die young."""
         from prometheus_client.multiprocess import mark_process_dead
 
         self._workers.remove(worker)
@@ -198,12 +199,12 @@ class _Supervisor:
         mark_process_dead(worker.process.pid)  # type: ignore[no-untyped-call]
         if self._signals:
             return
-        if not worker.ready:
-            self._early_deaths += 1
-            if not self._answered and (worker.failure or self._early_deaths >= EARLY_DEATHS):
-                raise InputError(worker.failure or f"workers end before they answer, with {_ending(worker)}")
-            self._pause = min(LONGEST_PAUSE, 2 * self._pause or 1.0)
-            self._next_start = time.monotonic() + self._pause
+        self._early_deaths += worker.ready is None
+        if not self._answered and (worker.failure or self._early_deaths >= EARLY_DEATHS):
+            raise InputError(worker.failure or f"workers end before they answer, with {_ending(worker)}")
+        steady = worker.ready is not None and time.monotonic() - worker.ready >= STEADY
+        self._pause = 0.0 if steady else min(LONGEST_PAUSE, 2 * self._pause or 1.0)
+        self._next_start = time.monotonic() + self._pause
         logger.error("worker %d ended with %s: another takes its place", worker.process.pid, _ending(worker))
 
     def _drain(self) -> None:
@@ -241,7 +242,7 @@ def _work(deployment: Deployment, listener: socket.socket, pipe: Connection) -> 
     def live() -> None:
         nonlocal last
         if app.state.service.state == "broken":  # what its own process would say at /livez, another might answer
-            logger.error("a thread of this worker has ended")
+            logger.error("a thread of this worker has ended or hangs")
             os._exit(1)
         if time.monotonic() - last >= BEAT:
             last = time.monotonic()

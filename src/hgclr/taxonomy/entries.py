@@ -16,6 +16,8 @@ from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
 
 __all__ = ["LabelEntry", "Labels", "Source", "empty_tree", "link"]
 
+MOST = 2**22
+"""Labels that a tree may have."""
 SHOWN_LABELS = 8
 """How many labels of a cycle an error message lists."""
 
@@ -82,6 +84,8 @@ def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
     """Turn entries, in any order, into labels in the order of the entries."""
     if not entries:
         raise empty_tree(source)
+    if len(entries) > MOST:
+        raise source.error(f"{len(entries):,} labels are more than {MOST:,}", remedy="cut the tree down")
     by_id: dict[str, int] = {}
     by_name: dict[tuple[str | None, str], LabelEntry] = {}
     for index, entry in enumerate(entries):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
+from hgclr.files import read_json as read_json_file
 from hgclr.taxonomy.entries import Labels, Source, empty_tree
 from hgclr.taxonomy.json_files import link_flat, read_json, write_json
 from hgclr.taxonomy.label_index import LabelIndex
@@ -441,10 +441,7 @@ def read_model_tree(folder: str | Path) -> Taxonomy:
         InputError: if there is none, or it is broken.
     """
     path = Path(folder) / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"no model's configuration: {error}", path=path, remedy=REMEDY) from error
+    config = read_json_file(path, remedy=REMEDY)
     try:
         config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
