@@ -51,8 +51,17 @@ CREDENTIALS = {
     "hf": "set HF_TOKEN, or run hf auth login",
 }
 NO_CREDENTIALS = ("CredentialsError", "CredentialRetrievalError", "UnauthorizedSSOTokenError", "ProfileNotFound")
-NO_CONNECTION = ("EndpointConnectionError", "HTTPClientError", "ClientConnectionError", "OfflineModeIsEnabled")
-NO_CONNECTION += ("ConnectionError", "ConnectError", "TimeoutError", "TimeoutException", "gaierror")
+NO_CONNECTION = (
+    "EndpointConnectionError",
+    "HTTPClientError",
+    "ClientConnectionError",
+    "OfflineModeIsEnabled",
+    "ConnectionError",
+    "ConnectError",
+    "TimeoutError",
+    "TimeoutException",
+    "gaierror",
+)
 """How the names of errors end that libraries raise without credentials, and where nothing answers."""
 LOCAL_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 

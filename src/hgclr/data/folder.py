@@ -82,13 +82,15 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
     Raises:
         InputError: if a separator is empty.
     """
-    given = {name: value for name, value in told.items() if value is not None}
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
-    remembered = {name: value for name, value in _remembered(path, "reading").items() if type(value) is kinds.get(name)}
-    form = RowForm(**remembered | given)
-    if not form.label_separator or not form.path_separator:
+    form: dict[str, Any] = {
+        name: value for name, value in _remembered(path, "reading").items() if type(value) is kinds.get(name)
+    }
+    form |= {name: value for name, value in told.items() if value is not None}
+    rows = RowForm(**form)
+    if not rows.label_separator or not rows.path_separator:
         raise InputError("the label separator and the path separator must not be empty")
-    return form
+    return rows
 
 
 def _remembered(path: Path | None, *keys: str) -> dict[str, Any]:

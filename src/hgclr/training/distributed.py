@@ -16,6 +16,7 @@ import torch
 import torch.distributed
 from accelerate import PartialState
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from hgclr.errors import HGCLRError
 from hgclr.metrics.scores import MultiLabelScores
@@ -72,8 +73,9 @@ def _meeting_place() -> dict[str, Any]:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1":
         return {}
-    store, number, size = next(torch.distributed.rendezvous("env://", timeout=PATIENCE))
-    return {"store": torch.distributed.PrefixStore(f"attempt {attempt}", store), "rank": number, "world_size": size}
+    store, number, size = next(rendezvous("env://", timeout=PATIENCE))
+    store = torch.distributed.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
+    return {"store": store, "rank": number, "world_size": size}
 
 
 @contextmanager

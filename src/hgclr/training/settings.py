@@ -87,7 +87,7 @@ class LoraSettings(_Section):
     """
 
     rank: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
+    alpha: int = Field(32, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
     targets: Literal["auto"] | list[str] = "auto"
 
