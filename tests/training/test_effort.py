@@ -155,9 +155,9 @@ def test_memory_of_a_head_does_not_grow_with_the_documents(
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
     assert torch.equal(in_file, parts)
     assert not list(tmp_path.iterdir())  # nothing is left
-    _, numbers, bytes_ = fit(800)
+    _, numbers, bytes_ = fit(2000)
     assert numbers == most_numbers
-    assert bytes_ - most_bytes < 600 * 32 * 4 / 2  # less than half of the vectors
+    assert bytes_ - most_bytes < 1800 * 32 * 4 / 2  # less than half of the vectors
 
 
 def test_a_head_is_fitted_and_the_encoder_stays(encoder: str, toy_data: Path, tmp_path: Path) -> None:
