@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,10 @@ def run_ranks(work: Callable[..., None], ranks: int, folder: Path, *arguments: A
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hgclr.training.trainer"])
-    store = folder / f"store-{ranks}"
+    store, environment = folder / f"store-{ranks}", dict(os.environ)  # their own is that of when the server was started
     processes = [
-        context.Process(target=_joined, args=(work, rank, ranks, store, folder, *arguments)) for rank in range(ranks)
+        context.Process(target=_joined, args=(environment, store, work, rank, ranks, folder, *arguments))
+        for rank in range(ranks)
     ]
     for process in processes:
         process.start()
@@ -48,7 +50,10 @@ def run_ranks(work: Callable[..., None], ranks: int, folder: Path, *arguments: A
     assert [process.exitcode for process in processes] == [0] * ranks
 
 
-def _joined(work: Callable[..., None], rank: int, ranks: int, store: Path, *arguments: Any) -> None:
+def _joined(
+    environment: dict[str, str], store: Path, work: Callable[..., None], rank: int, ranks: int, *arguments: Any
+) -> None:
+    os.environ.update(environment)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
     work(rank, ranks, *arguments)
