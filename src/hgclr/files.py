@@ -259,10 +259,10 @@ def read_bytes(path: Path) -> bytes:
         OSError: as :func:`open_regular` does, or if it has more than :data:`LARGEST` bytes.
     """
     with open_regular(path) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(errno.EINVAL, f"more than {LARGEST:,} bytes", str(path))
-    return content
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST:
+            raise OSError(errno.EINVAL, f"more than {LARGEST:,} bytes", str(path))
+        return file.read(size)
 
 
 def check_archive(path: Path, largest: int) -> None:
