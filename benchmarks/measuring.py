@@ -51,10 +51,12 @@ def one_round(
     return seconds
 
 
-def in_turns(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def in_turns(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Return the seconds of each contender in each round; one more round, which comes first, warms up."""
-    one_round(contenders)
-    timed = [one_round(contenders) for _ in range(rounds)]
+    one_round(contenders, clock)
+    timed = [one_round(contenders, clock) for _ in range(rounds)]
     return {name: [seconds[name] for seconds in timed] for name in contenders}
 
 
