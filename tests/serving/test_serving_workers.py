@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from functools import partial
 from itertools import pairwise
@@ -14,6 +16,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.serving import workers
+from hgclr.serving.metrics import SHARED_FOLDER
 from hgclr.serving.server import listen
 from hgclr.serving.settings import Settings
 from hgclr.serving.workers import Deployment, run_workers
@@ -234,3 +237,20 @@ def test_a_worker_that_is_stopped_is_replaced_and_the_service_answers(
         run_workers(deployment, listener, 1, started=lambda _: thread.start())
         thread.join()
     assert statuses == [200, False]
+
+
+def test_metrics_do_not_mind_a_worker_that_is_just_starting(tmp_path: Path) -> None:
+    """In a process of its own: where metrics are kept is decided when the library is imported."""
+    script = """
+from pathlib import Path
+import sys
+from hgclr.serving.metrics import Metrics
+metrics = Metrics()
+metrics.texts.inc(3)
+(Path(sys.argv[1]) / "counter_1.db").touch()
+print(metrics.text().decode())
+"""
+    environment = os.environ | {SHARED_FOLDER: str(tmp_path)}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "hgclr_texts_total 3.0" in done.stdout, done.stderr

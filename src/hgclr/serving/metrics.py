@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 __all__ = ["CONTENT_TYPE", "SHARED_FOLDER", "Metrics"]
 
@@ -18,6 +20,22 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+
+
+class _AllProcesses(Collector):
+    """The metrics of all processes, without the files that one which is just starting has made and not yet filled."""
+
+    def collect(self) -> Iterable[Metric]:
+        files = [str(file) for file in Path(os.environ[SHARED_FOLDER]).glob("*.db") if _has_content(file)]
+        found: Iterable[Metric] = MultiProcessCollector.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+        return found
+
+
+def _has_content(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except FileNotFoundError:  # of a process that has ended
+        return False
 
 
 class Metrics:
@@ -70,7 +88,7 @@ class Metrics:
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self.registry)
         everywhere = CollectorRegistry()
-        MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]
+        everywhere.register(_AllProcesses())
         return generate_latest(everywhere)
 
     def _seconds(self, name: str, description: str) -> Histogram:
