@@ -226,6 +226,7 @@ def test_a_worker_that_is_stopped_is_replaced_and_the_service_answers(
         (first,) = pids(tmp_path)
         os.kill(first, signal.SIGSTOP)
         until(lambda: len(pids(tmp_path)) == 2)
+        until(lambda: httpx.get(f"{address}/readyz", timeout=PATIENCE).status_code == 200)
         statuses.append(httpx.post(f"{address}/predict", json={"text": "atom"}, timeout=PATIENCE).status_code)
         statuses.append(alive(first))
         os.kill(os.getpid(), signal.SIGTERM)
