@@ -128,8 +128,8 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
             )
         documents = next(point["documents"] for point in smallest.values())
         axes.set_title(f"{name}, {documents:,} documents", loc="left")
-        unit = "CPU seconds" if time == "cpu_seconds" else "seconds on one core"
-        axes.set(xscale="log", xlabel=f"{unit} of training, fastest seed", ylabel="test Macro-F1, decisions tuned")
+        seconds_of = "CPU seconds of training" if time == "cpu_seconds" else "seconds of training, one core"
+        axes.set(xscale="log", xlabel=f"{seconds_of}, fastest seed", ylabel="test Macro-F1, decisions tuned")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
         axes.set(xlim=(1, 3000), ylim=(0, axes.get_ylim()[1] * 1.1))

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cost_model import Encoder
 from hgclr.cli.console import quiet_libraries
 from hgclr.config import PRESETS
 from hgclr.data import DataFolder
@@ -45,11 +46,11 @@ Batch = dict[str, Tensor]
 def real_work(batch: Batch, model: HGCLRForSequenceClassification) -> float:
     """Return the floating-point operations of a training step on the real tokens of both views of a batch."""
     config = model.config.text_encoder
+    parameters = sum(p.numel() for p in model.encoder.parameters())
     embeddings = sum(p.numel() for p in model.encoder.embeddings.parameters())
-    weights = sum(p.numel() for p in model.encoder.parameters()) - embeddings
-    n = batch["attention_mask"].sum(1).double()
-    forward = 2 * weights * n + 4 * config.num_hidden_layers * config.hidden_size * n**2
-    return float(forward.sum()) * 3 * 2  # the backward pass costs twice the forward pass; text and positive sample
+    encoder = Encoder(parameters, config.num_hidden_layers, config.hidden_size, weights=parameters - embeddings)
+    lengths = batch["attention_mask"].sum(1).tolist()
+    return 3 * 2 * sum(map(encoder.forward, lengths))  # the backward pass costs twice the forward pass; two views
 
 
 def matrix_product() -> float:

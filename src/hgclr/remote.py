@@ -222,7 +222,7 @@ def _info(url: str, *, fresh: bool = False) -> dict[str, Any]:
     store, root = _store(url)
     with refuse_broken(partial(_refusal, url)):
         if fresh:
-            store.invalidate_cache(store._parent(root))
+            store.invalidate_cache(root.rpartition("/")[0])
         try:
             return dict(store.info(root))
         except FileNotFoundError:
