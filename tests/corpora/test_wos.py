@@ -4,7 +4,6 @@ import gzip
 import json
 import logging
 import re
-import subprocess
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -337,16 +336,6 @@ def test_a_copy_of_the_literatures_file_is_recognised(
         build_wos(tmp_path, tmp_path / "out")
     assert f"{tmp_path / 'wos_val.json'} is the literature's file" in caplog.text
     assert caplog.text.count("is not the literature's file") == 2
-
-
-def test_git_blob_is_what_git_says(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"hello world\n" * 200_000)  # more than one piece
-    try:
-        said = subprocess.run(["git", "hash-object", "--no-filters", path], capture_output=True, text=True, check=True)
-    except FileNotFoundError:
-        pytest.skip("git is not on this machine")
-    assert git_blob(path) == said.stdout.strip()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import subprocess
 from itertools import chain
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.corpora.wos import clean_text, label_tree, merge_names, split_rows
-from hgclr.corpora.wos_files import TableRow
+from hgclr.corpora.wos_files import TableRow, git_blob
 from hgclr.taxonomy import Taxonomy
 
 pytest.importorskip("sklearn")
@@ -170,3 +171,13 @@ def test_ids_where_names_repeat() -> None:
     assert tree.names == ("A", "B", "x", "y", "A", "x")
     assert tree.parents.tolist() == [-1, -1, 0, 0, 1, 1]
     assert ids == {("A", "x"): ("A", "A/x"), ("A", "y"): ("A", "y"), ("B", "A"): ("B", "B/A"), ("B", "x"): ("B", "B/x")}
+
+
+def test_git_blob_is_what_git_says(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"hello world\n" * 200_000)  # more than one piece
+    try:
+        said = subprocess.run(["git", "hash-object", "--no-filters", path], capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("git is not on this machine")
+    assert git_blob(path) == said.stdout.strip()
