@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from hgclr.nn import attention
 from hgclr.nn.attention import dropout_attention
+from hgclr.nn.draws import drawn_for
 
 LENGTHS = [7, 3, 1]
 
@@ -62,6 +63,27 @@ def test_output_and_gradient_equal_the_definition(
         strict=True,
     ):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("lengths", [[1, 3, 3, 7], [7], [3, 7, 3]])
+def test_packed_texts_attend_as_padded_ones_do(dropout: float, lengths: list[int]) -> None:
+    """Neighbours of one length share a group, and each document draws what it would draw in a padded batch."""
+    torch.manual_seed(0)
+    rows = [torch.randn(3, 2, length, 4, dtype=torch.double) for length in lengths]  # Q, K and V of each
+    padded = [part.requires_grad_() for part in torch.stack([F.pad(r, (0, 0, 0, 7 - r.shape[2])) for r in rows], 1)]
+    packed_ = [part[None].requires_grad_() for part in torch.cat(rows, 2)]
+    results = []
+    for parts in (padded, packed_):
+        with drawn_for([5, 9, 2, 4][: len(lengths)], 1):
+            output = dropout_attention(*parts, lengths=lengths, scale=0.3, dropout=dropout)
+        if parts is padded:
+            output = torch.cat([output[b, :, :n] for b, n in enumerate(lengths)], 1)[None]
+        results.append((output, torch.autograd.grad(output, parts, torch.cos(output.detach()))))
+    (expected, gradients), (ours, found) = results
+    torch.testing.assert_close(ours, expected)
+    for padded_one, one in zip(gradients, found, strict=True):
+        torch.testing.assert_close(one[0], torch.cat([padded_one[b, :, :n] for b, n in enumerate(lengths)], 1))
 
 
 def test_without_dropout_it_is_torchs_attention() -> None:

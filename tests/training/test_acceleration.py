@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.nn.attention import CPUDropout
+from hgclr.nn.draws import drawn_for
 from hgclr.training import trainer as acceleration
 from hgclr.training.trainer import accelerate_on_cpu
 
@@ -85,7 +86,54 @@ def test_encoders_of_the_common_kind_get_the_faster_attention(
     accelerate_on_cpu(model, model.encoder)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     model(torch.ones(2, 4, dtype=torch.long), mask)
-    assert calls == [[4, 2]] * 2  # one call per layer
+    assert calls == [[2, 4]] * 2  # one call per layer, the shorter text first
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "distilbert"])
+def test_a_batch_without_padding_has_the_same_loss_and_gradient(make_encoder, taxonomy, kind: str, compact: bool):
+    """Dropout included: a document draws the same numbers in either form."""
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
+    torch.manual_seed(0)
+    model = HGCLRForSequenceClassification.from_encoder(
+        make_encoder(kind), taxonomy, tokenizer, pooling="mean", compact_positives=compact
+    ).train()
+    accelerate_on_cpu(model, model.encoder)
+    assert model.padding_free
+    tokens = []
+    model.encoder.register_forward_pre_hook(
+        lambda _, __, inputs: tokens.append(inputs["inputs_embeds"].shape[:2].numel()), with_kwargs=True
+    )
+    encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = (torch.rand(3, len(taxonomy)) < 0.4).float()
+    results = []
+    for packed in (False, True):
+        model.padding_free = packed
+        with drawn_for([4, 1, 7], 3):
+            loss = model(encoded["input_ids"], encoded["attention_mask"], labels).loss
+            loss.backward()
+        results.append((loss.detach(), {name: value.grad for name, value in model.named_parameters()}))
+        model.zero_grad()
+    (expected, gradients), (loss, found) = results
+    torch.testing.assert_close(loss, expected)
+    for name, value in gradients.items():
+        torch.testing.assert_close(
+            found[name], value, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    texts = int(encoded["attention_mask"].sum())
+    assert tokens[-1] <= texts if compact else tokens == [2 * encoded["input_ids"].numel(), 2 * texts]
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "qwen3"])
+def test_encoders_that_do_not_attend_to_all_tokens_keep_their_attention(kind: str, taxonomy, tokenizer) -> None:
+    """ModernBERT looks at a window in most layers, and a decoder at what came before."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), pad_token_id=0, **sizes)
+    model = FlatForSequenceClassification.from_encoder_config(config, taxonomy, tokenizer)
+    own = model.encoder.config._attn_implementation
+    accelerate_on_cpu(model, model.encoder)
+    assert model.encoder.config._attn_implementation == own != acceleration.NAME
+    assert not model.padding_free
 
 
 def test_a_saved_model_knows_nothing_of_it(pair, tmp_path: Path) -> None:

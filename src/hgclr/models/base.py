@@ -27,6 +27,7 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.models.configuration import HGCLRConfig
 from hgclr.models.pretrained import load_from_encoder
+from hgclr.nn.draws import Packing, packed
 from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.nn.objective import classification_loss, recursive_regularisation
@@ -118,6 +119,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
+    padding_free = False
+    """Whether training puts the tokens of all texts of a batch into one row, without padding."""
     less_memory: ClassVar[str] = "choose a smaller encoder, or set model.lora"
     """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
@@ -189,9 +192,27 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
             self.classifier.bias.copy_(torch.logit(rates))
 
     def hidden(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """Return the encoder's vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``."""
+        """Return the encoder's vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``.
+
+        What it is on padding means nothing.
+        """
+        if self.padding_free and self.training and attention_mask.device.type == "cpu":
+            return self._hidden_packed(attention_mask, **inputs)
         states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
         return states
+
+    def _hidden_packed(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """Return :meth:`hidden` by way of one row with the tokens of all texts: padding costs nothing."""
+        rows, columns = attention_mask.shape
+        packing = Packing.of(attention_mask.sum(1).tolist())
+        inside = torch.cat([torch.arange(length) for length in packing.lengths])  # a token's place in its text, (T,)
+        places = inside + columns * torch.tensor(packing.rows).repeat_interleave(torch.tensor(packing.lengths))
+        row = {name: values.flatten(0, 1)[places].unsqueeze(0) for name, values in inputs.items()}  # (1, T, …)
+        row.setdefault("position_ids", inside.unsqueeze(0) + first_position(self.encoder))
+        with packed(packing):
+            states: Tensor = self.encoder(**row).last_hidden_state[0]  # (T, H)
+        hidden = states.new_zeros(rows * columns, states.shape[-1]).index_copy(0, places, states)
+        return hidden.view(rows, columns, -1)
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H).

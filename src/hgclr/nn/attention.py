@@ -3,7 +3,7 @@
 torch's fast kernel for a CPU has no dropout, and without that kernel attention works on whole (B, heads, L, L)
 tensors that fit no cache. This one goes through the batch in groups of documents whose attention weights do fit, each
 group at the length of its longest text, and computes the weights anew in the backward pass: nothing of size L x L is
-kept but the dropped positions, a byte each.
+kept but the dropped positions, a byte each. A batch may be packed: all texts in one row, without padding.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ GROUP = 2**19
 def dropout_attention(
     query: Tensor, key: Tensor, value: Tensor, *, lengths: Sequence[int], scale: float, dropout: float
 ) -> Tensor:
-    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the real tokens of each document, (B, heads, L, d).
+    """Return ``dropout(softmax(Q Kᵀ · scale)) V`` over the tokens of each document, like Q, K and V in shape.
 
     Args:
-        query, key, value: (B, heads, L, d), real tokens first.
-        lengths: real tokens of each document; what comes out behind them means nothing.
+        query, key, value: (B, heads, L, d), real tokens first, what comes out behind them means nothing; or, packed,
+            (1, heads, T, d), the tokens of one document after those of the other.
+        lengths: tokens of each document.
         scale: factor of the logits.
         dropout: share of attention weights that are dropped.
     """
@@ -64,15 +65,27 @@ def dropout_attention(
 
 
 class _Group(NamedTuple):
-    """Documents ``rows`` of a batch, all cut to ``columns``; ``absent`` is True on padding, (G, 1, 1, n), if any."""
+    """Neighbouring documents that attend at once.
 
-    rows: slice
+    Args:
+        documents: which.
+        columns: in a padded batch, the tokens of each that are looked at; in a packed one, those of all of them.
+        packed: which of the two it is.
+        absent: True on padding, (G, 1, 1, n), if there is any.
+    """
+
+    documents: slice
     columns: slice
-    absent: Tensor | None
+    packed: bool
+    absent: Tensor | None = None
 
     def cut(self, part: Tensor) -> Tensor:
-        """Return the group's part of a (B, heads, L, d) tensor, (G, heads, n, d)."""
-        return part[self.rows, :, self.columns]
+        """Return a view of the group's part of a tensor, (G, heads, n, d)."""
+        if not self.packed:
+            return part[self.documents, :, self.columns]
+        count = self.documents.stop - self.documents.start
+        view: Tensor = part[0, :, self.columns].unflatten(1, (count, -1))
+        return view.transpose(0, 1)
 
     def logits(self, query: Tensor, key: Tensor, scale: float) -> Tensor:
         """Return the group's attention logits, (G, heads, n, n), in single precision at least."""
@@ -82,21 +95,30 @@ class _Group(NamedTuple):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def _groups(lengths: Sequence[int], heads: int) -> Iterator[_Group]:
-    """Yield neighbouring documents as long as their attention weights, heads * n² each, stay within ``GROUP``."""
-    start = 0
+def _groups(lengths: Sequence[int], heads: int, *, packed: bool) -> Iterator[_Group]:
+    """Yield neighbouring documents as long as their attention weights, heads * n² each, stay within ``GROUP``.
+
+    Packed documents share a group only if they are equally long.
+    """
+    start = token = 0
     while start < len(lengths):
         stop, longest = start + 1, lengths[start]
-        while stop < len(lengths):
+        while stop < len(lengths) and not (packed and lengths[stop] != longest):
             wider = max(longest, lengths[stop])
             if (stop + 1 - start) * heads * wider**2 > GROUP:
                 break
             stop, longest = stop + 1, wider
-        inside = torch.tensor(lengths[start:stop])
-        absent = None
-        if int(inside.min()) < longest:
-            absent = (torch.arange(longest) >= inside[:, None])[:, None, None, :]
-        yield _Group(slice(start, stop), slice(longest), absent)
+        documents = slice(start, stop)
+        if packed:
+            tokens = (stop - start) * longest
+            yield _Group(documents, slice(token, token + tokens), packed)
+            token += tokens
+        else:
+            inside = torch.tensor(lengths[documents])
+            absent = None
+            if int(inside.min()) < longest:
+                absent = (torch.arange(longest) >= inside[:, None])[:, None, None, :]
+            yield _Group(documents, slice(longest), packed, absent)
         start = stop
 
 
@@ -106,12 +128,12 @@ class _DropoutAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scale: float, dropout: float
     ) -> Tensor:
         output = torch.zeros_like(value)
-        groups, masks = list(_groups(lengths, query.shape[1])), []
+        groups, masks = list(_groups(lengths, query.shape[1], packed=len(query) < len(lengths))), []
         seeds = document_seeds(len(lengths), draw_seed()) if dropout else None
         for group in groups:
             weights = group.logits(query, key, scale).softmax(-1)  # (G, heads, n, n)
             if dropout:
-                own = None if seeds is None else list(zip(seeds, lengths, strict=True))[group.rows]
+                own = None if seeds is None else list(zip(seeds, lengths, strict=True))[group.documents]
                 masks.append(keep_mask(weights.shape, dropout) if own is None else _own_masks(weights, dropout, own))
                 weights = weights.mul_(masks[-1].to(weights.dtype))
             group.cut(output).copy_(weights.to(value.dtype) @ group.cut(value))

@@ -3,7 +3,7 @@
 While :func:`drawn_for` names the documents of a batch, what is drawn for a document depends on the step, on which draw
 of the step it is, and on the document: neither on the documents beside it, nor on its padding, nor on the process that
 computes it. What is drawn for labels is the same in all processes. So a batch has the same loss and gradient, whether
-one process has it or several have a part each.
+one process has it or several have a part each, and whether its texts are padded or :func:`packed`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = [
+    "Packing",
+    "current_packing",
     "document_seeds",
     "documents_of_batch",
     "draw_seed",
@@ -27,6 +29,7 @@ __all__ = [
     "gumbel_noise",
     "keep_mask",
     "kept_share",
+    "packed",
     "uniform",
 ]
 
@@ -35,7 +38,27 @@ MASK = 2**64 - 1
 Seed = int | tuple[int, ...]
 """What decides a stream of random numbers."""
 
-_documents: Sequence[int] | None = None  # no context variable: autograd's threads must see it
+# No context variables: autograd's threads must see them.
+_documents: Sequence[int] | None = None
+_packing: Packing | None = None
+
+
+class Packing(NamedTuple):
+    """Where the texts of a batch are in one row of all their tokens, one text after the other, without padding.
+
+    Args:
+        rows: which row of the batch each text is.
+        lengths: how many tokens it has.
+    """
+
+    rows: Sequence[int]
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> Packing:
+        """Pack rows of these lengths, the shortest first, so that texts of one length are neighbours."""
+        rows = sorted(range(len(lengths)), key=lengths.__getitem__)
+        return cls(rows, [lengths[row] for row in rows])
 
 
 @contextmanager
@@ -75,16 +98,43 @@ def documents_of_batch() -> Sequence[int] | None:
     return _documents
 
 
+@contextmanager
+def packed(packing: Packing | None) -> Iterator[None]:
+    """Let tensors (1, T, …) be packed texts."""
+    global _packing
+    before, _packing = _packing, packing
+    try:
+        yield
+    finally:
+        _packing = before
+
+
+def current_packing() -> Packing | None:
+    """Return how texts are packed, or None where they are padded."""
+    return _packing
+
+
 def draw_seed() -> int:
     """Return a seed from torch's generator."""
     return int(torch.randint(2**63 - 1, ()))
 
 
 def document_seeds(rows: int, seed: int) -> list[tuple[int, ...]] | None:
-    """Return a seed for each of the rows of a batch, or None if they are not its documents'."""
+    """Return a seed for each of the rows of a batch, as it is packed, or None if they are not its documents'."""
     if _documents is None or rows not in (len(_documents), 2 * len(_documents)):
         return None
-    return [(seed, _documents[row % len(_documents)], row // len(_documents)) for row in range(rows)]
+    order = range(rows) if _packing is None else _packing.rows
+    return [(seed, _documents[row % len(_documents)], row // len(_documents)) for row in order]
+
+
+def _streams(shape: Sequence[int], seed: int) -> list[tuple[Seed, int]]:
+    """Return what to fill a tensor from, in its order: for each document, or for all of it, a seed and a number."""
+    lengths = [1] * shape[0] if _packing is None else _packing.lengths
+    seeds = document_seeds(len(lengths), seed)
+    if seeds is None:
+        return [(seed, prod(shape))]
+    unit = prod(shape) // sum(lengths)
+    return [(own, length * unit) for own, length in zip(seeds, lengths, strict=True)]
 
 
 def _mix(key: Sequence[int]) -> int:
@@ -127,22 +177,22 @@ def keep_mask(
     """Return a uint8 tensor in which each element is 0 with probability ``rate`` and else 1.
 
     The same ``seed`` gives the same mask. Without one, torch's generator gives it, and rows that are documents have a
-    mask of their own each, the beginning of which does not depend on how long the row is. On a device other than the
-    CPU the bits are drawn there.
+    mask of their own each, the beginning of which does not depend on how long the row is; packed documents have that
+    beginning. On a device other than the CPU the bits are drawn there.
     """
-    seeds = None
     if seed is None:
         seed = draw_seed()
-        seeds = document_seeds(shape[0], seed)
+        streams = _streams(shape, seed)
+    else:
+        streams = [(seed, prod(shape))]
     if device is not None and device.type != "cpu":
         return (torch.rand(*shape, generator=_generator(seed, device), device=device) >= rate).to(torch.uint8)
-    rows = [seed] if seeds is None else seeds
-    count = prod(shape) // len(rows)
-    bits, mask = _Bits(), np.empty((len(rows), count), dtype=np.bool_)
-    for row, own in zip(mask, rows, strict=True):
+    bits, mask, start = _Bits(), np.empty(prod(shape), dtype=np.bool_), 0
+    for own, count in streams:
         # numpy compares, and torch widens uint8, several times faster than torch does either with bools.
         words = bits.words(-(-count // 4), own).view(np.uint16)[:count]
-        np.greater_equal(words, round(rate * STEPS), out=row)
+        np.greater_equal(words, round(rate * STEPS), out=mask[start : start + count])
+        start += count
     return torch.from_numpy(mask.view(np.uint8)).view(*shape)
 
 

@@ -7,12 +7,14 @@ adapters are merged into the weights that they adapt.
 from __future__ import annotations
 
 import difflib
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from hgclr.errors import InputError, require_extra
+from hgclr.nn.draws import current_packing, packed
 from hgclr.training.settings import LoraSettings
 
 __all__ = ["PROJECTIONS", "add_adapters", "checkpoint_layers", "describe_adapters", "merge_adapters"]
@@ -33,8 +35,12 @@ def checkpoint_layers(encoder: PreTrainedModel) -> None:
     Raises:
         InputError: if transformers cannot do that with an encoder of this kind.
     """
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), packed(current_packing())  # of the forward pass, and of its repetition
+
     try:
-        encoder.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        encoder.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
     except ValueError:
         raise InputError(
             f"training.gradient_checkpointing is true, and transformers has none for a {encoder.config.model_type}"

@@ -35,9 +35,10 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
+from hgclr.models.base import absolute_positions
 from hgclr.models.configuration import HGCLRConfig
 from hgclr.nn.attention import CPUDropout, dropout_attention
-from hgclr.nn.draws import drawn_for
+from hgclr.nn.draws import current_packing, drawn_for
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches, text_lengths
@@ -66,18 +67,27 @@ Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
     """Replace the dropout layers of ``model``, and the attention of its ``encoder`` where the encoder lets us.
 
-    Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model.
+    Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model. Where
+    the encoder knows of a token's place by its position alone, batches are then packed.
     """
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, CPUDropout(child.p))
+    if any(
+        getattr(module, "is_causal", False) or getattr(module, "sliding_window", None) for module in encoder.modules()
+    ):
+        logger.info("the encoder keeps its own attention, which is not to all tokens")
+        return
     AttentionInterface.register(NAME, cpu_attention)
     AttentionMaskInterface.register(NAME, flash_attention_mask)
     try:
         encoder.set_attn_implementation(NAME)
     except ValueError as error:
         logger.info("the encoder keeps its own attention: %s", error)
+        return
+    if isinstance(model, HierarchicalPreTrainedModel):
+        model.padding_free = absolute_positions(encoder)
 
 
 def cpu_attention(
@@ -93,15 +103,22 @@ def cpu_attention(
     """Attend in the way transformers' encoders expect; (B, heads, L, d) in, (B, L, heads, d) out.
 
     Args:
-        attention_mask: 1 on real tokens, (B, L), or None where all are real.
+        attention_mask: 1 on real tokens, (B, L), or None where all are real, or packed.
     """
-    if not dropout or query.device.type != "cpu":  # torch's own kernels are at their best without dropout
+    packing = current_packing()
+    # Without dropout torch's own kernels are at their best.
+    if (packing is None and not dropout) or query.device.type != "cpu":
         if attention_mask is not None:
             attention_mask = attention_mask[:, None, None, :].bool()
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=False, **kwargs
         )
-    lengths = [query.shape[2]] * len(query) if attention_mask is None else attention_mask.sum(1).tolist()
+    if packing is not None:
+        lengths = packing.lengths
+    elif attention_mask is None:
+        lengths = [query.shape[2]] * len(query)
+    else:
+        lengths = attention_mask.sum(1).tolist()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     with torch.autocast("cpu", enabled=False):
         output = dropout_attention(query, key, value, lengths=lengths, scale=scale, dropout=dropout)
