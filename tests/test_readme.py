@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hgclr import hardware
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
+from hgclr.hardware import Probe
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -27,6 +29,7 @@ def test_the_python_example_runs(
     for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
         if not (cached / name).exists():
             (cached / name).write_text("{}")
+    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("slow", "not tried", 1.0))
     exec(compile(example, "README.md", "exec"), {})
     assert "test Macro-F1" in capsys.readouterr().out
     assert (tmp_path / "runs" / "first" / "model" / "model.safetensors").is_file()

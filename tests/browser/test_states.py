@@ -8,6 +8,8 @@ import pytest
 
 from support.watched_page import Watched
 
+pytestmark = pytest.mark.slow
+
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ def refuse(status: int, kind: str, message: str):
     return lambda route: route.fulfill(**answer)
 
 
-@pytest.mark.slow
 def test_a_busy_service_is_asked_again(page: Page, watched: Watched) -> None:
     times = iter(range(2))
 
@@ -64,7 +65,6 @@ def test_without_a_network_the_page_says_so_and_comes_back(page: Page) -> None:
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
 
 
-@pytest.mark.slow
 def test_a_service_that_is_gone_is_given_up_after_some_attempts(watched: Watched, context) -> None:
     """On a clock of the test's own: the pauses add up to seven seconds."""
     page = watched.page
@@ -83,7 +83,6 @@ def test_a_service_that_is_gone_is_given_up_after_some_attempts(watched: Watched
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-@pytest.mark.slow
 def test_while_the_model_is_loading_the_page_waits(watched: Watched) -> None:
     times = iter(range(2))
 

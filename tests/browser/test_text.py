@@ -13,6 +13,8 @@ import pytest
 from hgclr.decisions.decoding import RULES
 from support.watched_page import Watched
 
+pytestmark = pytest.mark.slow
+
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ def type_text(page: Page, text: str) -> None:
     page.get_by_label("Text to classify").fill(text)
 
 
-@pytest.mark.slow
 def test_the_tree_lights_up_path_by_path(page: Page) -> None:
     type_text(page, "a lens and a racket")
     expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
@@ -57,7 +58,6 @@ def test_the_header_introduces_the_model(page: Page) -> None:
     expect(page.get_by_role("banner")).to_contain_text("decides by threshold, at 50 %")
 
 
-@pytest.mark.slow
 def test_without_a_text_nothing_is_lit_and_the_tree_can_be_opened(page: Page) -> None:
     assert names(page) == ["science", "society"]
     page.get_by_role("treeitem", name="science").click()
@@ -69,7 +69,6 @@ def test_without_a_text_nothing_is_lit_and_the_tree_can_be_opened(page: Page) ->
     assert given(page) == []
 
 
-@pytest.mark.slow
 def test_the_threshold_moves_the_labels(page: Page) -> None:
     type_text(page, "lens")
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
@@ -83,7 +82,6 @@ def test_the_threshold_moves_the_labels(page: Page) -> None:
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
 
 
-@pytest.mark.slow
 def test_dragging_ends_at_the_service_s_answer_to_the_last_threshold(page: Page, watched: Watched, classifier) -> None:
     type_text(page, "lens racket acid")
     expect(page.locator("#summary")).to_contain_text("labels on")
@@ -99,7 +97,6 @@ def test_dragging_ends_at_the_service_s_answer_to_the_last_threshold(page: Page,
     assert sum(body.get("probabilities", False) for body in bodies) == 1
 
 
-@pytest.mark.slow
 def test_every_rule_can_be_chosen_and_explains_itself(page: Page, classifier) -> None:
     chooser = page.get_by_label("Decoding rule")
     assert chooser.locator("option").evaluate_all("options => options.map(option => option.value)") == list(RULES)
@@ -117,7 +114,6 @@ def test_every_rule_can_be_chosen_and_explains_itself(page: Page, classifier) ->
     assert len(lines) == len(RULES)
 
 
-@pytest.mark.slow
 def test_rules_that_differ_show_it(page: Page) -> None:
     """One path has no room for ``law``."""
     type_text(page, "lens judge")
@@ -129,7 +125,6 @@ def test_rules_that_differ_show_it(page: Page) -> None:
     expect(page.locator("#summary")).to_have_text("5 labels on 2 paths")
 
 
-@pytest.mark.slow
 def test_labels_abstained_from_are_shown_as_such(page: Page) -> None:
     type_text(page, "lens")
     page.get_by_label("Abstain below").fill("0.8")
@@ -137,7 +132,6 @@ def test_labels_abstained_from_are_shown_as_such(page: Page) -> None:
     expect(page.get_by_role("treeitem", name="optics, 73 %, abstained")).to_be_visible()
 
 
-@pytest.mark.slow
 def test_siblings_come_on_demand(page: Page) -> None:
     type_text(page, "serve")
     page.get_by_role("treeitem", name="1 more labels in sports").click()

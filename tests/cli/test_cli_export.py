@@ -20,6 +20,8 @@ from hgclr.decisions.settings import Decisions
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 
+pytestmark = pytest.mark.slow
+
 # An installation without the training stack: whatever asks for these modules is told that they do not exist.
 WITHOUT_TORCH = """
 import importlib.util, sys
@@ -61,7 +63,6 @@ def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "int8"
     result = run("export", model, "--to", "onnx-int8", "--output", out, "--data", toy_data, "--split", "test")
@@ -129,7 +130,6 @@ def test_folded_thresholds_are_announced(model: Path, mean_model: Path, tmp_path
     assert found == expected  # hgclr decides as before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("to", "tolerance"), [("onnx", 2e-4), ("onnx-int8", 0.06)])
 def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: str, tolerance: float) -> None:
     """Every label of every text, by a threshold that all are above."""
@@ -192,7 +192,6 @@ def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path,
     assert str(tmp_path.parent) not in card
 
 
-@pytest.mark.slow
 def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a prism", "judge " * 80, "", "oar")))
@@ -208,7 +207,6 @@ def test_predictions_without_torch_are_those_with_it(model: Path, exported: Path
             assert label["probability"] == pytest.approx(same["probability"], abs=2e-4)  # they are rounded
 
 
-@pytest.mark.slow
 def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy_data: Path, tmp_path: Path) -> None:
     assert run("evaluate", model, toy_data, "--json", tmp_path / "with.json").exit_code == 0
     found = without_torch("evaluate", exported, toy_data, "--json", tmp_path / "without.json")
@@ -218,7 +216,6 @@ def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy
     assert without["machine"]["packages"]["tokenizers"]
 
 
-@pytest.mark.slow
 def test_the_first_prediction_comes_soon(exported: Path) -> None:
     seconds = []
     for _ in range(3):
@@ -229,7 +226,6 @@ def test_the_first_prediction_comes_soon(exported: Path) -> None:
     assert min(seconds) < 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [("predict", "MODEL", "text"), ("evaluate", "MODEL", "data"), ("export", "MODEL")])
 def test_a_model_of_torch_needs_torch_and_says_so(
     model: Path, toy_data: Path, tmp_path: Path, command: tuple[str, ...]
@@ -242,7 +238,6 @@ def test_a_model_of_torch_needs_torch_and_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_bad_input_is_one_line_and_leaves_nothing_behind(
     model: Path, mean_model: Path, exported: Path, tmp_path: Path
 ) -> None:

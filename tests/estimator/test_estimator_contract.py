@@ -22,6 +22,8 @@ from hgclr.errors import MissingExtraError
 from hgclr.estimator import HGCLRClassifier
 from support.toy_corpus import LABELS, Corpus, corpus
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     estimator_checks.check_estimator_cloneable,
     estimator_checks.check_estimator_repr,
@@ -52,7 +54,6 @@ def test_it_says_what_it_takes() -> None:
     assert tags.target_tags.required
 
 
-@pytest.mark.slow
 def test_a_clone_has_equal_parameters_and_is_not_fitted(on_matrix: HGCLRClassifier, one_path: Corpus) -> None:
     on_matrix = clone(on_matrix).set_params(taxonomy=Taxonomy(["a", "b"], [-1, 0]), settings={"pooling": "mean"})
     copy = clone(on_matrix)
@@ -80,7 +81,6 @@ def test_nothing_works_before_fit(method: str, tmp_path: Path) -> None:
         HGCLRClassifier().score(["a text"], ["science"])
 
 
-@pytest.mark.slow
 def test_it_learns(on_strings: HGCLRClassifier, on_lists: HGCLRClassifier, on_matrix: HGCLRClassifier) -> None:
     unseen, mixed = corpus(40, seed=9), corpus(40, several=True, seed=9)
     assert on_strings.score(unseen.texts, unseen.strings) > 0.95
@@ -152,13 +152,11 @@ def test_labels_that_training_never_saw_count_as_missed(on_strings: HGCLRClassif
     assert on_strings.score([text], ["physics"]) == 0
 
 
-@pytest.mark.slow
 def test_a_seed_gives_the_same_weights(quick, one_path: Corpus, on_strings: HGCLRClassifier) -> None:
     again = quick().fit(one_path.texts, one_path.strings).predict_proba(one_path.texts)
     np.testing.assert_array_equal(again, on_strings.predict_proba(one_path.texts))
 
 
-@pytest.mark.slow
 def test_generators_and_no_seed_at_all(quick, one_path: Corpus) -> None:
     few = one_path.first(8)
 
@@ -219,7 +217,6 @@ def test_the_machine_is_tried_out_once(
     assert len(tried) == 1
 
 
-@pytest.mark.slow
 def test_verbose_tells_of_each_epoch(quick, one_path: Corpus, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:
     import logging
 
@@ -327,7 +324,6 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
         importlib.import_module("hgclr.estimator")
 
 
-@pytest.mark.slow
 def test_importing_it_does_not_import_torch() -> None:
     program = "import hgclr.estimator, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

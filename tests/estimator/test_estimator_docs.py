@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hgclr import hardware
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
+from hgclr.hardware import Probe
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "scikit-learn.md").read_text(encoding="utf-8")
 
@@ -24,6 +26,7 @@ def test_the_examples_run(
     for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
         if not (cached / name).exists():
             (cached / name).write_text("{}")
+    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("slow", "not tried", 1.0))
     examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(examples) == 3
     names: dict[str, object] = {}

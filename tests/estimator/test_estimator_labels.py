@@ -16,6 +16,8 @@ from hgclr import Taxonomy
 from hgclr.estimator import HGCLRClassifier, label_matrix, label_tree
 from support.toy_corpus import LABELS, TREE, Corpus
 
+pytestmark = pytest.mark.slow
+
 NAMES = st.text(alphabet="abc", min_size=1, max_size=2)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
 
@@ -28,7 +30,6 @@ def test_one_path_for_each_document(on_strings: HGCLRClassifier, one_path: Corpu
     assert on_strings.classifier_.decisions.rule == "best-path"
 
 
-@pytest.mark.slow
 def test_tuples_are_paths_and_come_back_as_such(quick, on_strings: HGCLRClassifier, one_path: Corpus) -> None:
     estimator = quick().fit(one_path.texts, one_path.tuples)
     assert estimator.classes_.tolist() == LABELS
@@ -78,7 +79,6 @@ def test_all_forms_mean_the_same_labels(several_paths: Corpus) -> None:
         np.testing.assert_array_equal(label_matrix(labels, tree), several_paths.matrix, err_msg=repr(labels)[:80])
 
 
-@pytest.mark.slow
 def test_with_a_tree_or_without_the_same_labels_train_the_same_model(quick, several_paths: Corpus) -> None:
     few = several_paths.first(16)
     drawn = quick(epochs=1).fit(few.texts, few.paths)
@@ -92,7 +92,6 @@ def _nested_tree() -> tuple[list[str], list[int], list[str]]:
     return LABELS, parents, [label.rpartition(" > ")[2] for label in LABELS]
 
 
-@pytest.mark.slow
 def test_a_tree_with_ids_of_its_own_answers_by_these(quick, one_path: Corpus, tmp_path: Path) -> None:
     ids, parents, names = _nested_tree()
     tree = Taxonomy([f"L{number}" for number in range(len(ids))], parents, names)
@@ -105,7 +104,6 @@ def test_a_tree_with_ids_of_its_own_answers_by_these(quick, one_path: Corpus, tm
     assert estimator.score(one_path.texts, right) == estimator.score(one_path.texts, one_path.strings) > 0.95
 
 
-@pytest.mark.slow
 def test_decisions_follow_the_parameters(quick, several_paths: Corpus) -> None:
     few = several_paths.first(16)
     estimator = quick(epochs=1, decode="top-k-paths", paths=2).fit(few.texts, few.paths)
@@ -114,7 +112,6 @@ def test_decisions_follow_the_parameters(quick, several_paths: Corpus) -> None:
     np.testing.assert_array_equal(estimator.predict(few.texts), estimator.predict_proba(few.texts) > 0.3)
 
 
-@pytest.mark.slow
 def test_calibration_is_found_on_the_documents_held_out(quick, several_paths: Corpus) -> None:
     estimator = quick(epochs=1, calibrate=True, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     decisions = estimator.classifier_.decisions
@@ -127,7 +124,6 @@ def test_calibration_is_found_on_the_documents_held_out(quick, several_paths: Co
     assert given.classifier_.decisions.thresholds == 0.35
 
 
-@pytest.mark.slow
 def test_paths_end_at_leaves_where_all_documents_do(quick, one_path: Corpus) -> None:
     few = one_path.first(12)
     for last, inside in (("science > physics", True), ("science > physics > optics", False)):

@@ -18,6 +18,8 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.inference.loading import is_onnx, load
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["atom", "", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 REMEDY = "write the folder again with hgclr export"
 
@@ -39,7 +41,6 @@ def copied(exported: Path, tmp_path: Path) -> Path:
     return shutil.copytree(exported, tmp_path / "copy", ignore=shutil.ignore_patterns("manifest.json"))
 
 
-@pytest.mark.slow
 def test_both_ways_give_the_same_parts(model: Path, exported: Path, taxonomy) -> None:
     with_torch, without = load(model), load(exported)
     assert isinstance(with_torch.backend, TorchBackend)

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(plan: Experiment, tra
 def test_the_plot_is_a_plot_of_every_panel(
     plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [row.system for row in TABLES["systems"].rows if row.system not in ("tfidf", "hiclass")]
+    rows = ["names", "head", "flat", "default"]
     with monkeypatch.context() as undrawn:
         undrawn.setattr(curves, "draw_curves", lambda *_: b"")
         run_curves([20, 30], [1, 2], plan, rows=rows)

@@ -17,6 +17,8 @@ from hgclr.files import cache_dir
 from support.bulk_cases import check_lines, expected, read_lines, write_lines, write_model
 from support.object_store import BUCKET, Store
 
+pytestmark = pytest.mark.slow
+
 ROWS = 30
 
 
@@ -180,7 +182,6 @@ def test_one_machine_writes_into_a_folder_once_at_a_time(model: str, texts: str)
     assert refused
 
 
-@pytest.mark.slow
 def test_on_ray_a_node_needs_nothing_but_urls(
     model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

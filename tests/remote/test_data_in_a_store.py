@@ -20,6 +20,8 @@ from support.object_store import Store
 from support.ranks import run_ranks
 from support.short_run import make_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def data(store: Store, toy_data: Path) -> str:
@@ -62,7 +64,6 @@ def test_a_tree_of_its_own_and_settings_in_the_store(store: Store, data: str, to
     assert RunConfig.read(tmp_path / "config.yaml") == settings
 
 
-@pytest.mark.slow
 def test_training_from_a_store_is_training_from_files(
     store: Store, data: str, toy_data: Path, make_encoder, tmp_path: Path
 ) -> None:
@@ -140,7 +141,6 @@ def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> No
     (folder / f"{rank}.json").write_text(json.dumps(counts))
 
 
-@pytest.mark.slow
 def test_one_process_of_a_node_reads_the_documents(data: str, make_encoder, tmp_path: Path) -> None:
     run_ranks(tokenize, 2, tmp_path, make_encoder("bert"), data)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))

@@ -32,6 +32,8 @@ from hgclr.taxonomy.changes import read_changes
 from hgclr.taxonomy.descriptions import join_descriptions
 from hgclr.taxonomy.tree import read_model_tree
 
+pytestmark = pytest.mark.slow
+
 CASES = int(os.environ.get("HGCLR_FUZZ_CASES", "100"))
 SEED = os.environ.get("HGCLR_FUZZ_SEED")
 TREE = Taxonomy(["a", "b", "c"], [-1, 0, 0], descriptions=["", "one", "two"])

@@ -22,12 +22,13 @@ from support.crash_points import survive_every_crash
 from support.tiny_encoder import offer_tiny_encoder
 from support.toy import TEXTS, make_model
 
+pytestmark = pytest.mark.slow
+
 
 def leftovers(place: Path) -> list[str]:
     return [path.name for path in place.rglob("*") if path.name.startswith(".")]
 
 
-@pytest.mark.slow
 def test_an_export(make_encoder, taxonomy, tmp_path: Path) -> None:
     from hgclr.export.stock import export_stock
     from hgclr.models.base import save

@@ -26,6 +26,8 @@ from hgclr.training import RunConfig, frozen, train
 from hgclr.training.batches import Collator
 from hgclr.training.frozen import fit_head
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def encoder(make_encoder) -> str:
@@ -200,7 +202,6 @@ def test_what_needs_full_training_says_so(tmp_path: Path, sections: dict, proble
         RunConfig.build(tree)
 
 
-@pytest.mark.slow
 def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     result = train(make_run(encoder, toy_data, tmp_path / "run"))
     decisions = json.loads((result.model / "decisions.json").read_text())
@@ -219,7 +220,6 @@ def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path,
     assert again.macro().f1 == pytest.approx(tuned["test"]["macro"]["f1"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "sections", [{"training": {"calibrate": False}}, {"model": {"preset": "published", "token_label_heads": 4}}]
 )
@@ -258,7 +258,6 @@ def test_scores_stand_apart_for_labels_that_train_has_no_document_of(
     assert groups["unseen"]["gold"] > 0
 
 
-@pytest.mark.slow
 def test_a_started_model_with_more_than_a_head_needs_full_training(
     encoder: str, toy_data: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,8 @@ from hgclr.training.trainer import accelerate_on_cpu
 from support.short_run import make_run
 from training.test_resuming import StopAfterSaving
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "a boat"]
 
 

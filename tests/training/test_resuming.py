@@ -16,6 +16,8 @@ from hgclr.errors import InputError
 from hgclr.training import train
 from support.short_run import make_run
 
+pytestmark = pytest.mark.slow
+
 
 class StopAfterSaving(TrainerCallback):
     def __init__(self, step: int) -> None:

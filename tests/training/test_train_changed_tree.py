@@ -25,6 +25,8 @@ from hgclr.training.changed_tree import SURVEYED, survey
 from hgclr.training.preparation import started_model
 from support.learned import StopWhenLearned
 
+pytestmark = pytest.mark.slow
+
 HELD_BACK = "tennis"
 
 
@@ -73,7 +75,6 @@ def first(make_encoder, smaller: Path, tmp_path_factory: pytest.TempPathFactory)
     return results
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flat", "hgclr"])
 def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
     first: dict[str, Path], make_encoder, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
@@ -95,7 +96,6 @@ def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
     assert len(written["kept"]) == 8
 
 
-@pytest.mark.slow
 def test_the_same_tree_goes_the_old_way(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
     expected = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"]).state_dict()
     without = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "no-tree", lambda _: True, same)
@@ -161,7 +161,6 @@ def test_changed_ids_need_a_file_that_says_so(
         started_model(make_run(data, tmp_path / "run", model | {"label_changes": changes}), start)
 
 
-@pytest.mark.slow
 def test_a_tree_of_other_labels_is_refused(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
     data = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "data", lambda _: True, lambda label: f"new {label}")
     tree = Taxonomy.read(smaller / "taxonomy.json")
@@ -170,7 +169,6 @@ def test_a_tree_of_other_labels_is_refused(first: dict[str, Path], smaller: Path
         train(make_run(data, tmp_path / "run", {"start": first["flat"], "architecture": "flat"}))
 
 
-@pytest.mark.slow
 def test_a_deployed_model_can_be_trained_on_only_as_a_flat_one(
     first: dict[str, Path], toy_data: Path, tmp_path: Path
 ) -> None:
@@ -199,7 +197,6 @@ def test_the_survey_of_the_documents() -> None:
     assert survey(iter(documents[:5]), 4, seed=0)[1] == [document.text for document in documents[:5]]
 
 
-@pytest.mark.slow
 def test_the_command_line(first: dict[str, Path], toy_data: Path, tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     settings = {
