@@ -53,6 +53,8 @@ __all__ = [
 
 NUMBER = 4
 """Bytes; training keeps fp32 whatever precision it computes in."""
+PADDING = 0.15
+"""The share of padding from which it pays to pack a batch: texts of many lengths attend in as many groups."""
 
 
 def position_count(encoder: PreTrainedModel) -> int:
@@ -120,7 +122,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
     padding_free = False
-    """Whether training puts the tokens of all texts of a batch into one row, without padding."""
+    """Whether training puts the tokens of all texts of a batch into one row, where much of it would be padding."""
     less_memory: ClassVar[str] = "choose a smaller encoder, or set model.lora"
     """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
@@ -197,7 +199,9 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         What it is on padding means nothing.
         """
         if self.padding_free and self.training and attention_mask.device.type == "cpu":
-            return self._hidden_packed(attention_mask, **inputs)
+            padding = 1 - attention_mask.sum().item() / attention_mask.numel()
+            if padding > PADDING:
+                return self._hidden_packed(attention_mask, **inputs)
         states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
         return states
 
