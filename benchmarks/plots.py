@@ -18,17 +18,16 @@ from measuring import arguments_of
 OURS, THEIRS = "#1f6f8b", "#b8b8b8"
 
 
-def bars(axes: Axes, rates: dict[str, dict[str, float]], title: str, unit: str) -> None:
-    """Draw a bar per contender with its spread, ours in colour, and how many times the first it is."""
+def bars(axes: Axes, rates: dict[str, dict[str, float]], ratios: dict[str, float], title: str, unit: str) -> None:
+    """Draw a bar per contender with its spread, ours in colour, and how many times the first it is, as was measured."""
     names = list(rates)
-    base = rates[names[0]]["median"]
     for place, name in enumerate(names):
         rate = rates[name]
         sides = [[rate["median"] - rate["lowest"]], [rate["highest"] - rate["median"]]]
         axes.barh(
             place, rate["median"], xerr=sides, color=OURS if name.startswith("ours") else THEIRS, ecolor="#444444"
         )
-        text = f"{rate['median']:.3g}" + (f"  ({rate['median'] / base:.1f} x)" if place else "")
+        text = f"{rate['median']:.3g}" + (f"  ({ratios[name]:.1f} x)" if place else "")
         axes.text(rate["highest"] * 1.01, place, " " + text, va="center", fontsize=9)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
@@ -40,7 +39,8 @@ def bars(axes: Axes, rates: dict[str, dict[str, float]], title: str, unit: str) 
 def training(result: dict[str, Any]) -> pyplot.Figure:
     """Draw documents a CPU second in training."""
     figure, axes = pyplot.subplots(figsize=(7, 2.6))
-    bars(axes, result["documents_per_cpu_second"], "Training, abstracts, batch 12", "documents a CPU second")
+    rates, ratios = result["documents_per_cpu_second"], result["ratio_to_published_style"]
+    bars(axes, rates, ratios, "Training, abstracts, batch 12", "documents a CPU second")
     return figure
 
 
@@ -52,7 +52,8 @@ def prediction(result: dict[str, Any]) -> pyplot.Figure:
         for name, rate in result["documents_per_second"].items()
         if not name.startswith("pipeline") or name == result["best_pipeline"]
     }
-    bars(axes, wanted, "Prediction, abstracts", "documents a second")
+    ratios = {name: ratio["median"] for name, ratio in result["ratio_to_published_style"].items()}
+    bars(axes, wanted, ratios, "Prediction, abstracts", "documents a second")
     return figure
 
 
