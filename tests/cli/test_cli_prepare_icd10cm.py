@@ -56,6 +56,7 @@ def test_other_peoples_files_stay(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow
 def test_too_many_levels_are_one_line_and_leave_nothing(tmp_path: Path) -> None:
     result = run("--output", tmp_path / "icd", "--levels", "8")
     assert result.exit_code == 2

@@ -18,6 +18,8 @@ from hgclr import HierarchicalClassifier, Taxonomy
 from hgclr.estimator import HGCLRClassifier
 from support.toy_corpus import TREE, Corpus
 
+pytestmark = pytest.mark.slow
+
 READER = """
 import pickle, sys, numpy
 estimator = pickle.load(open(sys.argv[1], "rb"))
@@ -26,7 +28,6 @@ print(estimator.predict(sys.argv[3:]).tolist())
 """
 
 
-@pytest.mark.slow
 def test_a_pickle_is_read_in_another_process(on_lists: HGCLRClassifier, several_paths: Corpus, tmp_path: Path) -> None:
     texts = several_paths.texts[:4]
     (tmp_path / "model.pickle").write_bytes(pickle.dumps(on_lists))

@@ -81,6 +81,7 @@ def test_training_reads_as_prediction_does(tokenizer, taxonomy) -> None:
     assert not any(row[-1] == tokenizer.sep_token_id for row in long)
 
 
+@pytest.mark.slow
 def test_an_onnx_model_reads_as_it_did(tokenizer, taxonomy, tmp_path: Path) -> None:
     model = make_model(FlatForSequenceClassification, tokenizer, taxonomy, 24, cut_length=20, max_length=22)
     save(model, tokenizer, tmp_path / "model")

@@ -116,6 +116,7 @@ def test_parts_of_the_bias_can_be_left_out(parts: dict[str, bool]) -> None:
     torch.testing.assert_close(module(query, key, value, heads=1, scale=1.0, dropout=0.0), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("settings", [{}, {"span": 7}, {"spatial": False}])
 @pytest.mark.parametrize("padding", [0.02, -0.02])
