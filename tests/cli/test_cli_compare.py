@@ -11,11 +11,9 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
-from hgclr.evaluation.report_content import report_content
+from hgclr.evaluation.report import json_file, report_content
 from hgclr.evaluation.report_data import Collector
-from hgclr.evaluation.report_plots import json_file
 from hgclr.files import write_files
-from hgclr.hardware import machine
 from hgclr.taxonomy import Taxonomy
 
 
@@ -26,9 +24,7 @@ def write(folder: Path, taxonomy: Taxonomy, flipped: float, documents: int = 200
     wrong = random.random(gold.shape) < flipped
     collected = Collector(Decisions(taxonomy), resamples=100)
     collected.update([f"text {row}" for row in range(documents)], (gold ^ wrong).astype(np.float32), gold)
-    content = report_content(
-        collected, model=folder.name, data="data", split="test", command="", machine=machine(), training_counts=None
-    )
+    content = report_content(collected, model=folder.name, data="data", split="test", command="", training_counts=None)
     write_files(folder, {"report.json": json_file(content)})
     return folder
 

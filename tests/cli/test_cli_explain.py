@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.cli.tables import show_explanations
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explain
-from hgclr.evaluation.words import Word
+from hgclr.evaluation.relevance import Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save

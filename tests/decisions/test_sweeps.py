@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hgclr.decisions.decoding import Decoder, Rule
-from hgclr.decisions.sweeps import STEPS, BestPathSweep, DecodedSweep, RuleSweep
+from hgclr.decisions.thresholds import STEPS, BestPathSweep, DecodedSweep, RuleSweep
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, forests
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.decisions.sweeps import STEPS
-from hgclr.decisions.thresholds import METRICS, ThresholdTuner, f1, scopes_of
+from hgclr.decisions.thresholds import METRICS, STEPS, ThresholdTuner, f1, scopes_of
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, forests

@@ -12,8 +12,7 @@ from hgclr.decisions.calibration import Temperatures
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explain
-from hgclr.evaluation.relevance import AttentionRelevance
-from hgclr.evaluation.words import Word
+from hgclr.evaluation.relevance import AttentionRelevance, Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.taxonomy import Taxonomy
 

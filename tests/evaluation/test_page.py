@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explanation_page
-from hgclr.evaluation.words import Word
+from hgclr.evaluation.relevance import Word
 from hgclr.inference import PredictedLabel
 
 TEXT = "<b>\nice & 'fire'"

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer
 
 from hgclr.errors import InputError
 from hgclr.evaluation.explanation import Method, explain
-from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance
-from hgclr.evaluation.words import read_text
+from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance, read_text
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, HiAGMLAForSequenceClassification
 from hgclr.models.textrcnn import TextRCNNConfig

@@ -17,11 +17,10 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, MissingExtraError
-from hgclr.evaluation.comparison import compare
+from hgclr.evaluation.comparison import compare, write_comparison
 from hgclr.evaluation.headlines import HEADLINES
-from hgclr.evaluation.pages import report_page, write_comparison
-from hgclr.evaluation.report import report
-from hgclr.evaluation.report_plots import draw_plots, json_file
+from hgclr.evaluation.report import json_file, report, report_page
+from hgclr.evaluation.report_plots import draw_plots
 from hgclr.presentation import Html, Section, page, paragraph
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import Scored, score, write

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from hgclr.evaluation.words import Word, find_words
+from hgclr.evaluation.relevance import Word, find_words
 
 TEXT = "Ice, ice-cold: naïve don't 2.5 mg"
 

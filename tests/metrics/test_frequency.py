@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
-from hgclr.metrics.frequency import by_frequency, frequency_bands, frequency_thirds
-from hgclr.metrics.scores import MultiLabelScores
+from hgclr.metrics.scores import MultiLabelScores, by_frequency, frequency_bands, frequency_thirds
 from hgclr.taxonomy import Taxonomy
 
 COUNTS = st.lists(st.integers(0, 8), max_size=20)

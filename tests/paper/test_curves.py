@@ -11,8 +11,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.paper import curves, runner
-from hgclr.paper.curves import ROWS, parse_sizes, run_curves
-from hgclr.paper.curves_figure import LOOKS, draw_curves
+from hgclr.paper.curves import LOOKS, ROWS, draw_curves, parse_sizes, run_curves
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.systems import TABLES
 from hgclr.training import RunConfig

@@ -17,10 +17,18 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.errors import InputError
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
+from hgclr.paper import kept_tokens as kept_tokens_figure
 from hgclr.paper import kept_tokens as module
-from hgclr.paper import kept_tokens_figure
-from hgclr.paper.kept_tokens import KeptTokens, keep_rule, keep_tokens, load_training_model, some_documents
-from hgclr.paper.kept_tokens_figure import draw_kept_tokens, kept_tokens_html, write_kept_tokens
+from hgclr.paper.kept_tokens import (
+    KeptTokens,
+    draw_kept_tokens,
+    keep_rule,
+    keep_tokens,
+    kept_tokens_html,
+    load_training_model,
+    some_documents,
+    write_kept_tokens,
+)
 
 TEXT = "The quantum laser of the atom, in a lens"
 GOLD = ("science", "physics")

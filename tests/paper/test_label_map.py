@@ -21,14 +21,16 @@ from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
     LabelMap,
     Measure,
+    distinct_colours,
+    draw_label_maps,
     father_ranks,
     label_vectors,
     map_labels,
     map_models,
     parent_silhouette,
     shuffled_parents,
+    write_label_maps,
 )
-from hgclr.paper.label_map_figure import distinct_colours, draw_label_maps, write_label_maps
 from hgclr.taxonomy import Taxonomy
 
 

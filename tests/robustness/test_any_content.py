@@ -24,7 +24,7 @@ from hgclr.data import DataFolder
 from hgclr.data.readers import read_rows
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import HGCLRError
-from hgclr.evaluation.report_content import read_report
+from hgclr.evaluation.comparison import read_report
 from hgclr.export.card import read_scores
 from hgclr.inference.manifest import check_folder
 from hgclr.taxonomy import Taxonomy

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
-from hgclr.evaluation.report_content import report_content
+from hgclr.evaluation.report import json_file, report_content
 from hgclr.evaluation.report_data import Collector
-from hgclr.evaluation.report_plots import json_file
 from hgclr.files import write_files
-from hgclr.hardware import machine
 from hgclr.taxonomy import Taxonomy
 
 
@@ -49,7 +47,6 @@ def content_of(collected: Collector, training_counts: NDArray[np.int64] | None =
         data="some data",
         split="test",
         command="hgclr evaluate",
-        machine=machine(),
         training_counts=training_counts,
     )
 

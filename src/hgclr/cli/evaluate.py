@@ -52,7 +52,7 @@ def evaluate(
     from hgclr.urls import as_written
 
     if report is not None:
-        from hgclr.evaluation.report_plots import check_report
+        from hgclr.evaluation.report import check_report
 
         check_report(report)
     classifier = open_classifier(model, data)
@@ -120,8 +120,8 @@ def compare(
     from hgclr.cli.console import Console
     from hgclr.cli.tables import print_comparison
     from hgclr.evaluation.comparison import compare as compare_reports
-    from hgclr.evaluation.pages import write_comparison
-    from hgclr.evaluation.report_plots import check_report
+    from hgclr.evaluation.comparison import write_comparison
+    from hgclr.evaluation.report import check_report
     from hgclr.files import write_json
     from hgclr.provenance import command_line
 

@@ -117,7 +117,7 @@ def _lines(source: Path | None) -> Iterator[tuple[str, int | None]]:
 def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClassifier, source: Path | None) -> None:
     """Refuse a text without words, with its place, before the work on those before it."""
     from hgclr.errors import InputError
-    from hgclr.evaluation.words import read_text
+    from hgclr.evaluation.relevance import read_text
 
     for text, line in texts:
         try:

@@ -49,8 +49,7 @@ def figure5(
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
     from hgclr.hardware import machine
-    from hgclr.paper.label_map import map_models
-    from hgclr.paper.label_map_figure import write_label_maps
+    from hgclr.paper.label_map import map_models, write_label_maps
 
     quiet_libraries()
     from hgclr.files import check_output
@@ -127,8 +126,7 @@ def figure3(
 
     from hgclr.data.folder import Document
     from hgclr.hardware import machine
-    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents
-    from hgclr.paper.kept_tokens_figure import write_kept_tokens
+    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents, write_kept_tokens
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)

@@ -1,23 +1,67 @@
-"""Put reports side by side: differences to the first, and whether chance explains them."""
+"""Put reports side by side: differences to the first, and whether chance explains them; as a page, too."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from hgclr.decisions.settings import FORMER_KEYS
 from hgclr.errors import InputError, refuse_broken
-from hgclr.evaluation.headlines import HEADLINES, Headline
-from hgclr.evaluation.report_content import ANEW, read_report
+from hgclr.evaluation.headlines import HEADLINES, Headline, shown_difference, shown_score
+from hgclr.evaluation.report import FILE, KIND, VERSION, check_report, decision_facts, json_file, path_finder
+from hgclr.evaluation.report_plots import draw
+from hgclr.files import read_bytes, write_files
 from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
+from hgclr.presentation import COLOURS, legend_above, render_page
 
-__all__ = ["PLAUSIBLE", "Comparison", "ComparisonLine", "LabelChange", "compare", "level_lines", "score_lines"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+__all__ = ["PLAUSIBLE", "Comparison", "compare", "level_lines", "read_report", "score_lines", "write_comparison"]
+
+PAGE = "comparison.html"
+NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}
+NEEDED |= {"calibration", "labels", "resampled"}
+REMEDY, ANEW = "give a folder that hgclr evaluate --report wrote", "evaluate the model anew"
+DRAWN = {"micro_f1": "Micro-F1", "macro_f1": "Macro-F1", "hierarchical_f1": "Hierarchical F1"}
 CHANGES = 15
 """Labels that are listed as those that gained, and that lost, most."""
 PLAUSIBLE = 0.05
 """The p-value from which on a difference may well be chance."""
+
+
+def read_report(place: str | Path) -> dict[str, Any]:
+    """Return what report.json holds.
+
+    Args:
+        place: the folder of a report, or its report.json.
+
+    Raises:
+        InputError: if there is no report, or none that this version can read.
+    """
+    path = Path(place)
+    if path.is_dir():
+        path = path / FILE
+    try:
+        content = json.loads(read_bytes(path))
+    except OSError as error:
+        raise InputError(f"no report: {error.strerror}", path=path, remedy=REMEDY) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"broken: {error}", path=path, remedy=ANEW) from None
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError("not a report", path=path, remedy=REMEDY)
+    if content.get("version") != VERSION:
+        what = f"a report of version {content.get('version')!r}, where {VERSION} is needed"
+        raise InputError(what, path=path, remedy=ANEW)
+    if missing := sorted(NEEDED - content.keys()):
+        raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=ANEW)
+    if not isinstance(content["decisions"], dict):
+        raise InputError(f"broken: 'decisions' is {content['decisions']!r:.80}", path=path, remedy=ANEW)
+    decisions = {FORMER_KEYS.get(key, key): value for key, value in content["decisions"].items()}
+    return {**content, "decisions": decisions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +142,15 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
         resampled = [_resampled(content, place) for content, place in zip(contents, reports, strict=True)]
         for place, content, samples in zip(reports[1:], contents[1:], resampled[1:], strict=True):
             both = f"{reports[0]} and {place}"
-            _check_tree(contents[0], content, both)
             _check_documents(contents[0], content, both)
-            _check_resamples(resampled[0], samples, both)
+            kinds = [
+                f"{len(next(iter(each.samples.values())))} of seed {each.seed}" for each in (resampled[0], samples)
+            ]
+            if kinds[0] != kinds[1]:
+                raise InputError(
+                    f"{both} have different resamples: {kinds[0]} and {kinds[1]}",
+                    remedy="write both reports with the same number of resamples and seed",
+                )
         tests = tuple(paired_difference(other, resampled[0]) for other in resampled[1:])
         comparison = Comparison(_names(reports), tuple(contents), tests)
         comparison.to_json(), list(score_lines(comparison)), list(level_lines(comparison))  # all that is shown is there
@@ -114,27 +164,22 @@ def _resampled(content: dict[str, Any], place: str | Path) -> Resampled:
         raise InputError(error.what, path=place, remedy=error.remedy) from None
 
 
-def _check_tree(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
+def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
+    """Refuse reports on other documents, or on another label tree."""
     one, two = (
         {label["id"]: (label["name"], label["parent"]) for label in content["labels"]} for content in (first, other)
     )
-    if list(one.items()) == list(two.items()):
-        return
-    if only := [label for label in one if label not in two]:
-        difference = f"{only[0]!r} is only in the first"
-    elif changed := [label for label in one if one[label] != two[label]]:
-        difference = f"{changed[0]!r} has another name or parent"
-    elif only := [label for label in two if label not in one]:
-        difference = f"{only[0]!r} is only in the second"
-    else:
-        difference = "the labels come in another order"
-    raise InputError(
-        f"{both} have different label trees: {difference}",
-        remedy="compare models that were trained with the same tree",
-    )
-
-
-def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
+    if list(one.items()) != list(two.items()):
+        if only := [label for label in one if label not in two]:
+            difference = f"{only[0]!r} is only in the first"
+        elif changed := [label for label in one if one[label] != two[label]]:
+            difference = f"{changed[0]!r} has another name or parent"
+        elif only := [label for label in two if label not in one]:
+            difference = f"{only[0]!r} is only in the second"
+        else:
+            difference = "the labels come in another order"
+        remedy = "compare models that were trained with the same tree"
+        raise InputError(f"{both} have different label trees: {difference}", remedy=remedy)
     if first["documents_digest"] != other["documents_digest"]:
         sizes = "; ".join(
             f"{content['data']} {content['split']}, {content['documents']:,}" for content in (first, other)
@@ -142,15 +187,6 @@ def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) ->
         raise InputError(
             f"{both} were not made from the same documents in the same order ({sizes})",
             remedy="evaluate both models on the same split of the same data",
-        )
-
-
-def _check_resamples(first: Resampled, other: Resampled, both: str) -> None:
-    kinds = [f"{len(next(iter(each.samples.values())))} of seed {each.seed}" for each in (first, other)]
-    if kinds[0] != kinds[1]:
-        raise InputError(
-            f"{both} have different resamples: {kinds[0]} and {kinds[1]}",
-            remedy="write both reports with the same number of resamples and seed",
         )
 
 
@@ -217,3 +253,73 @@ def _line(score: Headline, comparison: Comparison) -> ComparisonLine:
         p_value = "" if test is None else f"{test.p_value:.3f}"
         cells.append(Cells(score.shown(value), score.shown_difference(value - first), p_value, verdict))
     return ComparisonLine(score.name, score.shown(first), tuple(cells))
+
+
+def write_comparison(output: str | Path, comparison: Comparison, *, command: str = "") -> Path:
+    """Write ``comparison.html``, ``comparison.json`` and the plot; return the path of the page.
+
+    Args:
+        output: the folder, made if it is not there; other files in it stay.
+        comparison: what to write.
+        command: the command that does this, for the record.
+
+    Raises:
+        InputError: if a file cannot be written.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    folder = Path(output)
+    check_report(folder)
+    rows = len(DRAWN) * len(comparison.names)
+    plot = draw("comparison", lambda figure: _dots(figure, comparison), (9.3, 1.3 + 0.25 * rows))
+    page = render_page(
+        "evaluation/templates/comparison.html",
+        comparison=comparison,
+        plot=plot,
+        command=command,
+        headlines=HEADLINES,
+        score_lines=score_lines(comparison),
+        level_lines=level_lines(comparison),
+        plausible=PLAUSIBLE,
+        decision_facts=decision_facts,
+        path=path_finder(comparison.contents[0]),
+        score=shown_score,
+        difference=shown_difference,
+    )
+    files = {PAGE: page.encode(), "comparison.json": json_file(comparison.to_json()), **plot.files()}
+    write_files(folder, files)
+    return folder / PAGE
+
+
+def _dots(figure: Figure, comparison: Comparison) -> str:
+    """Draw a dot for every score, and a line as long as its 95% interval."""
+    axes = figure.subplots()
+    step = 0.7 / len(comparison.names)
+    words = []
+    for number, (name, content) in enumerate(zip(comparison.names, comparison.contents, strict=True)):
+        intervals = [content["intervals"][key] for key in DRAWN]
+        places = [row + (number - (len(comparison.names) - 1) / 2) * step for row in range(len(DRAWN))]
+        scores = [100 * interval["score"] for interval in intervals]
+        reach = [
+            [score - 100 * interval["low"] for score, interval in zip(scores, intervals, strict=True)],
+            [100 * interval["high"] - score for score, interval in zip(scores, intervals, strict=True)],
+        ]
+        # An interval need not hold its score: where it ends at 0 or 100, rounding may put it outside.
+        reach = [[max(0.0, length) for length in side] for side in reach]
+        axes.errorbar(
+            scores,
+            places,
+            xerr=reach,
+            fmt="o",
+            color=COLOURS[number % len(COLOURS)],
+            markersize=6,
+            linewidth=2,
+            capsize=3,
+            label=name,
+        )
+        words += [f"{name}: {DRAWN[key]} {score:.1f}" for key, score in zip(DRAWN, scores, strict=True)]
+    axes.set_yticks(range(len(DRAWN)), list(DRAWN.values()))
+    axes.set_ylim(len(DRAWN) - 0.45, -0.55)
+    axes.set(title="Scores with 95% intervals")
+    axes.grid(axis="x")
+    legend_above(axes, 4)
+    return f"Dots with lines for the 95% intervals. {'; '.join(words)}"

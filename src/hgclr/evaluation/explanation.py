@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.relevance import AttentionRelevance, GradientRelevance, OcclusionRelevance, Relevance
-from hgclr.evaluation.words import Word, logits_of, read_text
+from hgclr.evaluation.relevance import (
+    AttentionRelevance,
+    GradientRelevance,
+    OcclusionRelevance,
+    Relevance,
+    Word,
+    logits_of,
+    read_text,
+)
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.inference.backends import TorchBackend
 from hgclr.presentation import render_page

@@ -1,15 +1,11 @@
-"""The plots of a report (reliability, risk and coverage, thresholds), and how plots and JSON become files."""
+"""The plots of a report: reliability, risk and coverage, thresholds."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.errors import require_extra
-from hgclr.files import check_output
 from hgclr.presentation import COLOURS, INK, MUTED, PALE, legend_above, render
 from hgclr.presentation import PLOT_STYLE as STYLE
 
@@ -17,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Plot", "check_report", "draw", "draw_plots", "json_file"]
+__all__ = ["Plot", "draw", "draw_plots"]
 
 SIZE = (9.3, 3.8)
 """Inches: as wide as the page."""
@@ -159,20 +155,3 @@ def _thresholds(axes: Axes, content: Content) -> str:
         f" {best['micro_f1']['threshold']:.2f}, Macro-F1, {100 * best['macro_f1']['macro_f1']:.1f}, at"
         f" {best['macro_f1']['threshold']:.2f}"
     )
-
-
-def check_report(folder: Path) -> None:
-    """Refuse a place where nothing can be written, before any work is done.
-
-    Raises:
-        InputError: if the place is a file.
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_extra("matplotlib", extra="report", capability="Writing a report")
-    check_output(folder)
-
-
-def json_file(content: Mapping[str, Any]) -> bytes:
-    """Return a JSON file with one line for each part: thousands of numbers on lines of their own help nobody."""
-    lines = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in content.items())
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

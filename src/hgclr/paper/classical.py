@@ -26,8 +26,7 @@ from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
 from hgclr.files import write_json
 from hgclr.hardware import machine
-from hgclr.metrics.frequency import by_frequency
-from hgclr.metrics.scores import MultiLabelScores
+from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig

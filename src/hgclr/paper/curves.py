@@ -3,21 +3,160 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from hgclr.errors import InputError
 from hgclr.files import write_files
-from hgclr.paper.curve_points import ALL, RARE, Curves, Point, collect_curves, size_name
-from hgclr.paper.curves_figure import draw_curves
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.output import MISSING, markdown_table, rounded, time_shown
 from hgclr.paper.runner import Watch, check_runs, reproduce, unwatched
-from hgclr.paper.summary import Summary
-from hgclr.paper.systems import TABLES
+from hgclr.paper.summary import Spread, Summary, machines_of, training_time
+from hgclr.paper.systems import SYSTEMS, TABLES, SystemRow
+from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 
-__all__ = ["ROWS", "parse_sizes", "run_curves"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "ALL",
+    "LOOKS",
+    "RARE",
+    "ROWS",
+    "Curves",
+    "Point",
+    "collect_curves",
+    "draw_curves",
+    "parse_sizes",
+    "run_curves",
+    "size_name",
+]
+
+ALL = "all"
+RARE = {"unseen": "labels not in train", "1-5": "labels 1 to 5 times in train"}
+"""Groups of labels by frequency in the training sample that have a panel of their own, and its title."""
+Plans = Mapping[int | None, tuple[Sequence[int], Experiment]]
+"""By size, None being all documents: the seeds, and what all rows share."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A system at one size; F1 on test in percent over the seeds.
+
+    Args:
+        size: the size that was asked for, or ``all``; ``documents`` is how many were read.
+        seeds: those that are done.
+        scores: by ``half`` or ``tuned``, then by panel: Macro-F1, but ``micro`` is Micro-F1 over all labels.
+        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
+    """
+
+    size: str
+    documents: int
+    seeds: list[int]
+    scores: dict[str, dict[str, Spread]]
+    seconds: Spread | None
+    cpu_seconds: Spread | None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Points of every system, and what is missing.
+
+    Args:
+        title: data, encoder and budget.
+        sizes: those that were asked for, from few to many.
+        rows: titles of the systems by key.
+        panels: titles of the groups of labels that Macro-F1 is averaged over; the first is all of them.
+        points: by the key of a system, from few documents to many.
+        missing: what could not be run, or has not been yet, in words.
+    """
+
+    title: str
+    sizes: list[str]
+    rows: dict[str, str]
+    panels: dict[str, str]
+    points: dict[str, list[Point]]
+    missing: list[str]
+    machines: list[dict[str, Any]]
+    command: str
+
+
+def size_name(size: int | None) -> str:
+    """Return what a size is called in files and folders."""
+    return ALL if size is None else str(size)
+
+
+def collect_curves(
+    plans: Plans, rows: Sequence[SystemRow], refused: Mapping[tuple[int | None, str, int], str], command: str
+) -> Curves:
+    """Read what the runs left behind; ``refused`` tells by size, system and seed why one could not be made."""
+    points: dict[str, list[Point]] = {row.system: [] for row in rows}
+    missing, made = [], []
+    for size, (seeds, plan) in plans.items():
+        documents = "all documents" if size is None else f"{size:,} documents"
+        for row in rows:
+            runs = plan.finished_runs(SYSTEMS[row.system], seeds)
+            missing += [
+                f"{row.title}, {documents}, seed {seed}: {refused.get((size, row.system, seed), 'not run yet')}"
+                for seed in seeds
+                if seed not in runs
+            ]
+            if runs:
+                points[row.system].append(_point(size, runs))
+                made.append(runs)
+    plan = next(iter(plans.values()))[1]
+    budget = str(replace(plan.budget or Budget(), documents=None))
+    return Curves(
+        title=", ".join([plan.data.name, Path(plan.encoder).name, *([budget] if budget else [])]),
+        sizes=[size_name(size) for size in plans],
+        rows={row.system: row.title for row in rows},
+        panels=_panels([point for each in points.values() for point in each]),
+        points=points,
+        missing=missing,
+        machines=machines_of(made),
+        command=command,
+    )
+
+
+def _point(size: int | None, runs: Mapping[int, dict[str, Any]]) -> Point:
+    scores: dict[str, dict[str, Spread]] = {}
+    for decisions in ("half", "tuned"):
+        values: dict[str, list[float]] = {}
+        for run in runs.values():
+            test = run["test"] if decisions == "half" else run.get("tuned", {}).get("test", {})
+            for panel, value in _values(test):
+                values.setdefault(panel, []).append(100 * value)
+        scores[decisions] = {panel: spread for panel, each in values.items() if (spread := Spread.of(each)) is not None}
+    documents = next(iter(runs.values()))["documents"]["train"]
+    return Point(size_name(size), documents, list(runs), scores, **training_time(runs))
+
+
+def _values(test: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the F1 of every panel that the scores on test have."""
+    for average in ("macro", "micro"):
+        if average in test:
+            yield average, test[average]["f1"]
+    levels = test.get("levels", ())
+    if len(levels) > 1:
+        for level in levels:
+            yield f"level {level['depth']}", level["macro"]["f1"]
+    for group in RARE:
+        scores = test.get("by_frequency", {}).get(group)
+        if scores is not None and scores["macro_gold"] is not None:
+            yield group, scores["macro_gold"]["f1"]
+
+
+def _panels(points: Sequence[Point]) -> dict[str, str]:
+    """Return the titles of the panels that have a value: all labels, levels from the top, rare labels."""
+    present = {panel for point in points for each in point.scores.values() for panel in each}
+    levels = sorted((panel for panel in present if panel.startswith("level ")), key=lambda panel: int(panel.split()[1]))
+    titles = {"macro": "all labels"} | {level: level for level in levels} | RARE
+    return {panel: title for panel, title in titles.items() if panel in present}
+
 
 ROWS = ("tfidf", "names", "head", "flat-cls", "flat-random-head", "flat", "default", "hgclr")
 """Rows that are run where the user names none."""
@@ -150,3 +289,125 @@ def _table(curves: Curves, title: str, cell: Callable[[Point], str]) -> list[str
             rows.append([name, *(cells.get(size) or MISSING for size in curves.sizes)])
     head = ["documents", *(size if size == ALL else f"{int(size):,}" for size in curves.sizes)]
     return [f"## {title}", "", *markdown_table([head, *rows]), ""] if rows else []
+
+
+ACROSS = 3
+"""Panels side by side."""
+WIDTH, HEIGHT, LINE = 3.4, 2.7, 0.24
+"""Inches: a panel, and a line of the legend."""
+IN_LEGEND = 3
+"""Systems on a line of the legend."""
+MARKERS = "os^DvPX*"
+LOOKS: dict[str, tuple[str, str]] = {
+    "tfidf": (MUTED, "s"),
+    "hiclass": (MUTED, "v"),
+    "names": (COLOURS[4], "v"),
+    "head": (COLOURS[4], "^"),
+    "flat-cls": (COLOURS[5], "o"),
+    "flat-cls-long": (COLOURS[5], "D"),
+    "flat-random-head": (COLOURS[3], "o"),
+    "flat-random-head-long": (COLOURS[3], "D"),
+    "flat": (COLOURS[0], "o"),
+    "flat-long": (COLOURS[0], "D"),
+    "default": (INK, "o"),
+    "hgclr": (COLOURS[1], "o"),
+    "hgclr-paper": (COLOURS[2], "o"),
+    "hgclr-published": (COLOURS[2], "D"),
+}
+"""Colour and marker of each system, the same in every plot; relatives share a colour."""
+
+
+def draw_curves(curves: Curves, kind: Literal["png", "svg"]) -> bytes:
+    """Return the plot as a file's content: decisions tuned on dev in solid lines, at one half in dashed ones."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(PLOT_STYLE):
+        return render(_plot_figure(curves), kind)
+
+
+def _plot_figure(curves: Curves) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    keys = [key for key, points in curves.points.items() if points]
+    across = min(ACROSS, len(curves.panels))
+    down = math.ceil(len(curves.panels) / across)
+    per_line = IN_LEGEND if across == ACROSS else 1
+    legend_lines = math.ceil((len(keys) + 2) / per_line)
+    top, bottom = 0.45 + LINE * legend_lines + 0.35, 0.5
+    height = top + bottom + HEIGHT * down
+    figure = Figure(figsize=(max(WIDTH * across, 2 * WIDTH), height))
+    axes = figure.subplots(down, across, squeeze=False, sharex=True)
+    for place, (panel, title) in enumerate(curves.panels.items()):
+        _panel(axes[place // across][place % across], curves, keys, panel, title, first=place % across == 0)
+    for place in range(len(curves.panels), down * across):
+        axes[place // across][place % across].set_visible(False)
+        axes[place // across - 1][place % across].tick_params(labelbottom=True)
+    handles = [Line2D([], [], color=colour, marker=marker, markersize=4) for colour, marker in map(_look, keys)]
+    handles += [Line2D([], [], color=MUTED, linestyle=style) for style in ("-", "--")]
+    names = [curves.rows[key] for key in keys] + ["solid: decisions tuned on dev", "dashed: at one half"]
+    figure.suptitle(f"Test Macro-F1: {curves.title}", x=0.01, y=1 - 0.1 / height, ha="left", va="top", weight="bold")
+    figure.legend(
+        handles, names, loc="upper left", bbox_to_anchor=(0.0, 1 - 0.38 / height), ncols=per_line, fontsize=8.5
+    )
+    figure.supxlabel("training documents", x=0.5, y=0.08 / height, fontsize=9, color=MUTED)
+    figure.subplots_adjust(
+        left=0.5 / figure.get_figwidth(),
+        right=1 - 0.15 / figure.get_figwidth(),
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=0.16,
+        hspace=0.32,
+    )
+    return figure
+
+
+def _panel(axes: Axes, curves: Curves, keys: list[str], panel: str, title: str, *, first: bool) -> None:
+    """Draw one group of labels; a size at which a system has no figure leaves a gap in its line."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    documents = sorted({point.documents for key in keys for point in curves.points[key]})
+    for key in keys:
+        colour, marker = _look(key)
+        for decisions, style, width in (("half", (0, (3, 2)), 1.0), ("tuned", "-", 1.7)):
+            spreads = [
+                (point.documents, spread)
+                for point in curves.points[key]
+                if (spread := point.scores[decisions].get(panel)) is not None
+            ]
+            if not spreads:
+                continue
+            axes.errorbar(
+                [place for place, _ in spreads],
+                [spread.mean for _, spread in spreads],
+                yerr=[spread.sd or 0.0 for _, spread in spreads] if decisions == "tuned" else None,
+                color=colour,
+                linestyle=style,
+                linewidth=width,
+                elinewidth=0.8,
+                marker=marker,
+                markersize=3.5 if decisions == "tuned" else 2.5,
+                markerfacecolor=colour if decisions == "tuned" else "white",
+                alpha=1.0 if decisions == "tuned" else 0.65,
+                zorder=3 if key == "default" else 2,
+            )
+    axes.set_title(title)
+    axes.set_xscale("log")
+    axes.set_xticks(documents, [_short(number) for number in documents])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(documents[0] / 1.25, documents[-1] * 1.25)
+    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
+    axes.grid(visible=True)
+    if first:
+        axes.set_ylabel("Macro-F1, %")
+
+
+def _look(key: str) -> tuple[str, str]:
+    """Return colour and marker of a system; extra ones that have none of their own are told apart by the marker."""
+    return LOOKS.get(key, (COLOURS[2], MARKERS[sum(map(ord, key)) % len(MARKERS)]))
+
+
+def _short(number: int) -> str:
+    """Return a number of documents as an axis shows it: 300, 4k, 30.2k."""
+    return str(number) if number < 1000 else f"{number / 1000:.3g}k"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.files import write_files
-from hgclr.paper.curve_points import Point
+from hgclr.paper.curves import Point
 from hgclr.paper.summary import AVERAGES, Spread, Summary, TableLine
 
 __all__ = ["MISSING", "markdown_table", "rounded", "table_cells", "time_shown", "write_table"]

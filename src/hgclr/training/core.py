@@ -26,8 +26,7 @@ from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import write_files
 from hgclr.hardware import Precision, choose_precision
-from hgclr.metrics.frequency import by_frequency
-from hgclr.metrics.scores import MultiLabelScores
+from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.models.memory import check_batch
 from hgclr.nn.gathering import rank, world_size
