@@ -26,7 +26,7 @@ from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
-from hgclr.evaluation.audit_rows import deal
+from hgclr.evaluation.audit_folds import deal
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.inference.outputs import read_outputs

@@ -14,8 +14,7 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import audit, audit_decisions
-from hgclr.evaluation.audit_rows import LabelSurvey, survey_labels
+from hgclr.evaluation.audit import LabelSurvey, audit, audit_decisions, survey_labels
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import KnownClassifier, write_folder
 

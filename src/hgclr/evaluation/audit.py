@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from hgclr.data.folder import DataFolder
+from hgclr.data.readers import read_rows
+from hgclr.data.rows import BadRow, RowProblem, read_text
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
-from hgclr.evaluation.audit_rows import LabelledRow, LabelSurvey, labelled_rows, rows_of, survey_labels
 from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
 from hgclr.inference.outputs import scored_windows
-from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Auditor", "audit", "audit_decisions"]
+__all__ = ["Auditor", "LabelSurvey", "LabelledRow", "audit", "audit_decisions", "labelled_rows", "survey_labels"]
 
 logger = logging.getLogger(__name__)
 LISTED = 20
@@ -77,6 +78,87 @@ def audit(
     auditor = Auditor(folder, split)
     auditor.read(classifier, labelled_rows(folder, split), survey, progress=progress)
     return auditor.result(top)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRow:
+    """A document and its place.
+
+    Args:
+        number: the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
+        text: the text, never empty.
+        labels: indices into the taxonomy, sorted, every label with its parent.
+        columns: what else is in the row, such as an id, if asked for.
+    """
+
+    number: int
+    text: str
+    labels: tuple[int, ...]
+    columns: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSurvey:
+    """What the labels of a split look like.
+
+    Args:
+        documents: how many there are.
+        one_path: every document has one path from the top.
+        ends_inside: some path ends at a label that has children.
+    """
+
+    documents: int
+    one_path: bool
+    ends_inside: bool
+
+
+def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) -> Iterator[LabelledRow]:
+    """Yield the documents of a split in order, with the other columns of their rows if asked for.
+
+    Raises:
+        InputError: at a bad row, unless the folder may skip it; if the file is damaged.
+    """
+    path, own = folder.split_path(split), (folder.form.text_column, folder.form.label_column)
+    labels = folder.form.label_reader(folder.taxonomy)
+    for row in read_rows(path, own, all_columns=all_columns):
+        if not isinstance(row, BadRow):
+            try:
+                text, found = read_text(row.values[own[0]]), labels.read(row.values[own[1]])
+            except RowProblem as problem:
+                row = BadRow(path, row.number, problem.reason, row.values, problem.remedy)
+            else:
+                others = {name: cell for name, cell in row.values.items() if name not in own} if all_columns else {}
+                yield LabelledRow(row.number, text, found, others)
+                continue
+        if not folder.skip_bad_rows:
+            raise row.error()
+
+
+def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
+    """Look over the labels of a split; a bad row is found here, before a model has run for hours.
+
+    Raises:
+        InputError: at a bad row, unless the folder may skip it; if there is no document.
+    """
+    documents, one_path, ends_inside = 0, True, False
+    for document in folder.documents(split):
+        documents += 1
+        one_path = one_path and len(folder.taxonomy.path_ends(document.labels)) == 1
+        ends_inside = ends_inside or folder.taxonomy.ends_inside(document.labels)
+    return LabelSurvey(documents, one_path, ends_inside)
+
+
+def _rows_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, LabelledRow]:
+    """Return some documents, with all their columns, by their places."""
+    found: dict[int, LabelledRow] = {}
+    for row in labelled_rows(folder, split, all_columns=True):
+        if row.number in numbers:
+            # Such as JSON and tables can hold: dates as text, what is not UTF-8 marked.
+            plain = json.dumps(row.columns, ensure_ascii=False, default=str).encode(errors="replace")
+            found[row.number] = replace(row, columns=json.loads(plain))
+        if len(found) == len(numbers):
+            break
+    return found
 
 
 def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
@@ -146,7 +228,7 @@ class Auditor:
         order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
         pairs = _confused_pairs(scorer, (log[place] for place in order))
         shown = {log.rows[place] for place in order[:top]}.union(*(pair.examples for pair in pairs))
-        rows = rows_of(self.folder, self.split, shown)
+        rows = _rows_of(self.folder, self.split, shown)
         places = reading_order(taxonomy)
         return Audit(
             data=self.folder.path.resolve().name,
@@ -161,7 +243,7 @@ class Auditor:
                 ConfusedPair(
                     taxonomy.ids[pair.first],
                     taxonomy.ids[pair.second],
-                    (_path(taxonomy, pair.first), _path(taxonomy, pair.second)),
+                    (taxonomy.path_names(pair.first), taxonomy.path_names(pair.second)),
                     pair.first_gold,
                     pair.second_gold,
                     tuple((row, rows[row].text) for row in pair.examples),
@@ -216,7 +298,7 @@ def _suspect_labels(
     return tuple(
         SuspectLabel(
             taxonomy.ids[label],
-            _path(taxonomy, label),
+            taxonomy.path_names(label),
             gold[label],
             wrong[label],
             missing[label],
@@ -241,7 +323,7 @@ def _finding(
     def shown(labels: Iterable[int]) -> list[PredictedLabel]:
         ordered = sorted(labels, key=places.__getitem__)
         probabilities = document.probabilities
-        return [PredictedLabel(taxonomy.ids[each], _path(taxonomy, each), probabilities[each]) for each in ordered]
+        return [PredictedLabel(taxonomy.ids[each], taxonomy.path_names(each), probabilities[each]) for each in ordered]
 
     strengths = scorer.strengths(document)
     contradicted = sorted(strengths, key=places.__getitem__)
@@ -250,7 +332,7 @@ def _finding(
     if kind == "other path":
         last = scorer.parting(document)
         level = 1 if last < 0 else int(taxonomy.depths[last]) + 1
-        common = () if last < 0 else _path(taxonomy, last)
+        common = () if last < 0 else taxonomy.path_names(last)
     return AuditFinding(
         row=document.row,
         text=row.text,
@@ -266,7 +348,3 @@ def _finding(
             for label, one in zip(contradicted, shown(contradicted), strict=True)
         ),
     )
-
-
-def _path(taxonomy: Taxonomy, label: int) -> tuple[str, ...]:
-    return tuple(taxonomy.names[node] for node in taxonomy.path(label).tolist())

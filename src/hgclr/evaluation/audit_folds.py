@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -9,19 +10,23 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet
+from hgclr.data.split import TextSurvey
+from hgclr.data.texts import text_hash
+from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import Auditor
+from hgclr.evaluation.audit import Auditor, LabelledRow, labelled_rows, survey_labels
 from hgclr.evaluation.audit_results import Audit
-from hgclr.evaluation.audit_rows import Dealt, LabelledRow, deal, labelled_rows, survey_labels
 from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
 from hgclr.training.run_checks import check_splits, data_folder
 
-__all__ = ["FoldWatch", "audit_folds", "fold_data", "fold_run", "train_folds"]
+__all__ = ["FoldWatch", "audit_folds", "deal", "fold_data", "fold_run", "train_folds"]
 
 logger = logging.getLogger(__name__)
 SPLIT = "train"
@@ -117,6 +122,60 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
         yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), documents)
 
 
+class Dealt(NamedTuple):
+    """Which document is in which fold.
+
+    Args:
+        folds: the fold of each document, counted from 0, (N,).
+        one_fold_labels: labels all of whose texts are in one fold, by index: the model that audits them has never seen
+            the label.
+        digest: tells these documents, with their labels and in this order, from all others.
+    """
+
+    folds: NDArray[np.int64]
+    one_fold_labels: list[int]
+    digest: str
+
+
+def deal(folder: DataFolder, split: str, folds: int, seed: int) -> Dealt:
+    """Deal the documents of a split out to folds.
+
+    Documents with the same text, as ``hgclr data check`` sees it, go to the same fold: a model that was trained on one
+    of them has seen the other. Texts are dealt out one fold after the other, in the order of their rarest label and, of
+    those with the same one, at random; so the documents of a label are spread over the folds as evenly as possible.
+
+    Raises:
+        InputError: if there are fewer different texts than folds, or a row is bad.
+    """
+    survey, digest = TextSurvey(), hashlib.sha256()
+    for row in labelled_rows(folder, split):
+        survey.add(text_hash(row.text), row.labels)
+        content = row.text.encode()
+        # The lengths come first, so that no other texts and labels make the same bytes.
+        numbers = np.array([len(content), len(row.labels), *row.labels], dtype="<i8")
+        digest.update(numbers.tobytes() + content)
+    _, first, text_of_document = np.unique(survey.texts, return_index=True, return_inverse=True)
+    if len(first) < folds:
+        raise InputError(
+            f"{len(first)} different texts cannot be dealt out to {folds} folds",
+            path=folder.split_path(split),
+            remedy="give fewer folds or more documents",
+        )
+    documents, labels = survey.pairs
+    frequencies = np.bincount(labels, minlength=len(folder.taxonomy))[labels]
+    # Each document's first pair in the order of frequency, equally frequent labels by index.
+    by_frequency = np.lexsort((labels, frequencies, documents))
+    rarest = labels[by_frequency[np.searchsorted(documents, np.arange(len(survey.texts)))]]
+    chance = np.random.default_rng(seed).permutation(len(first))
+    order = np.lexsort((chance, rarest[first]))
+    fold_of_text = np.empty(len(first), dtype=np.int64)
+    fold_of_text[order] = np.arange(len(first)) % folds
+    dealt = fold_of_text[text_of_document]
+    seen = np.unique(labels * folds + dealt[documents]) // folds
+    alone, count = np.unique(seen, return_counts=True)
+    return Dealt(dealt, alone[count == 1].tolist(), digest.hexdigest())
+
+
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
     """Return the run that trains the model of a fold, counted from 0."""
     training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
@@ -125,22 +184,15 @@ def fold_run(run: RunConfig, fold: int) -> RunConfig:
 
 def fold_data(folder: DataFolder, dealt: Dealt, fold: int) -> DocumentSet:
     """Return what the model of a fold is trained on: all documents of train but its own, and dev."""
-    splits = {SPLIT: _rows(folder, dealt, fold, inside=False)}
+    splits: dict[str, Iterator[Document]] = {
+        SPLIT: (Document(row.text, row.labels) for row in _rows(folder, dealt, fold, inside=False))
+    }
     if "dev" in folder.splits:
-        splits["dev"] = labelled_rows(folder, "dev")
-    return DocumentSet(
-        folder.taxonomy,
-        {name: (Document(row.text, row.labels) for row in rows) for name, rows in splits.items()},
-    )
+        splits["dev"] = sample_documents(folder, "dev", None)
+    return DocumentSet(folder.taxonomy, splits)
 
 
-def _model(
-    run: RunConfig,
-    folder: DataFolder,
-    dealt: Dealt,
-    fold: int,
-    watch: Watch | None,
-) -> Path:
+def _model(run: RunConfig, folder: DataFolder, dealt: Dealt, fold: int, watch: Watch | None) -> Path:
     """Return the model of a fold, which is trained unless it was before."""
     own = fold_run(run, fold)
     if not (own.output / "metrics.json").is_file():  # the last that training writes
