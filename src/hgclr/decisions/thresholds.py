@@ -11,26 +11,21 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Decoder, Rule, end_penalties, take_log_odds
 from hgclr.errors import InputError
+from hgclr.metrics.scores import f1_of, score_group
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import blocks, level_order, monotone
 
-__all__ = [
-    "METRICS",
-    "SCOPES",
-    "BestPathSweep",
-    "DecodedSweep",
-    "Metric",
-    "RuleSweep",
-    "Scope",
-    "Sweep",
-    "ThresholdTuner",
-    "count",
-    "f1",
-    "f1_by_label",
-    "scopes_of",
-    "weighed",
-]
+__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of", "weighed"]
 
+Scope = Literal["global", "level", "label"]
+Metric = Literal["both", "micro", "macro"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+METRICS: tuple[Metric, ...] = get_args(Metric)
+
+ROUNDS = 2
+"""How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
+NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent")
+BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 STEPS = 128
 """A grid is made of multiples of 1/128, which float32 has exactly: what is counted is what the rule decides."""
 ALWAYS, NEVER = np.float32(2), np.float32(-1)
@@ -41,6 +36,8 @@ BLOCK = 2**18
 Probabilities = NDArray[np.float32]
 Gold = NDArray[np.bool_]
 Counts = NDArray[np.int64]
+Thresholds = NDArray[np.float32]
+Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 
 class Swept(NamedTuple):
@@ -51,28 +48,10 @@ class Swept(NamedTuple):
     f1: NDArray[np.float64]
 
 
-class Sweep:
-    """Count what the thresholds ``steps / STEPS`` of some labels give, those of all others as they are."""
+class DecodedSweep:
+    """Count what the thresholds ``steps / STEPS`` of some labels give, those of all others as they are.
 
-    steps = np.arange(4, STEPS, 4)
-
-    def __call__(self, thresholds: NDArray[np.float32], labels: NDArray[np.int64]) -> Swept:
-        """Return the counts of each step, from the thresholds of all labels, (K,), and the labels that are swept."""
-        rows = []
-        for step in self.steps.tolist():
-            changed = thresholds.copy()
-            changed[labels] = step / STEPS
-            true, predicted, gold = self._count(changed)
-            rows.append((true.sum(), predicted.sum(), f1_by_label(true, predicted, gold).sum()))
-        return Swept(*map(np.array, zip(*rows, strict=True)))
-
-    def _count(self, thresholds: NDArray[np.float32]) -> tuple[Counts, Counts, Counts]:
-        """Return what `count` does for the decisions that thresholds, (K,), give."""
-        raise NotImplementedError
-
-
-class DecodedSweep(Sweep):
-    """Sweep for any rule, by decoding all documents for each step.
+    This works for any rule, by decoding all documents for each step.
 
     Args:
         decoder: makes the rule from thresholds, (K,).
@@ -80,16 +59,26 @@ class DecodedSweep(Sweep):
         gold: (N, K).
     """
 
-    def __init__(
-        self, decoder: Callable[[NDArray[np.float32]], Decoder], probabilities: Probabilities, gold: Gold
-    ) -> None:
+    steps = np.arange(4, STEPS, 4)
+
+    def __init__(self, decoder: Callable[[Thresholds], Decoder], probabilities: Probabilities, gold: Gold) -> None:
         self._decoder, self._probabilities, self._gold = decoder, probabilities, gold
 
-    def _count(self, thresholds: NDArray[np.float32]) -> tuple[Counts, Counts, Counts]:
+    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
+        """Return the counts of each step, from the thresholds of all labels, (K,), and the labels that are swept."""
+        rows = []
+        for step in self.steps.tolist():
+            changed = thresholds.copy()
+            changed[labels] = step / STEPS
+            true, predicted, gold = self._count(changed)
+            rows.append((true.sum(), predicted.sum(), f1_of(true, predicted + gold).sum()))
+        return Swept(*map(np.array, zip(*rows, strict=True)))
+
+    def _count(self, thresholds: Thresholds) -> tuple[Counts, Counts, Counts]:
         return count(self._decoder(thresholds)(self._probabilities), self._gold)
 
 
-class BestPathSweep(Sweep):
+class BestPathSweep(DecodedSweep):
     """Sweep for ``best-path`` with thresholds that are the same for all labels of a level.
 
     Which of the paths that end at a level is the best one does not depend on them: they only choose among the best of
@@ -99,7 +88,7 @@ class BestPathSweep(Sweep):
     def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, allow_inner_nodes: bool) -> None:
         self._tree = level_order(taxonomy)
         self._first = np.array([level[0] for level in taxonomy.levels])
-        self._gold = np.count_nonzero(gold, axis=0)[self._tree.labels]
+        self._gold_counts = np.count_nonzero(gold, axis=0)[self._tree.labels]
         shape = (len(gold), taxonomy.depth)
         self._ends, self._right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         self._sums = np.empty(shape, dtype=np.float32)
@@ -117,24 +106,24 @@ class BestPathSweep(Sweep):
                 self._sums[rows, depth] = np.take_along_axis(sums, ends, axis=1)[:, 0]
                 self._right[rows, depth] = np.take_along_axis(deepest, ends, axis=1)[:, 0]
 
-    def _count(self, thresholds: NDArray[np.float32]) -> tuple[Counts, Counts, Counts]:
+    def _count(self, thresholds: Thresholds) -> tuple[Counts, Counts, Counts]:
         odds = thresholds[self._first]
         take_log_odds(odds)
         length = (self._sums - np.cumsum(odds)).argmax(axis=1)  # the first of equally good ones, as the rule does
         every = np.arange(len(self._ends))
         right = self._right[every, length]
-        return self._on_paths(right[right >= 0]), self._on_paths(self._ends[every, length]), self._gold
+        return self._on_paths(right[right >= 0]), self._on_paths(self._ends[every, length]), self._gold_counts
 
     def _on_paths(self, ends: NDArray[np.int64]) -> Counts:
         """Return how many of the paths to some places go through each place."""
-        counts = np.bincount(ends, minlength=len(self._gold))[None]
+        counts = np.bincount(ends, minlength=len(self._gold_counts))[None]
         self._tree.carry_up(counts, np.add)
         passing: Counts = counts[0]
         return passing
 
 
-class RuleSweep(Sweep):
-    """Sweep for rules under which a lower threshold never takes a label away: all but those of paths.
+class RuleSweep:
+    """Do the same at once for rules under which a lower threshold never takes a label away: all but those of paths.
 
     Each decision then has one critical value, below which the threshold must lie. For a label on its own it is its
     probability; ``closure`` gives a label for the sake of any below it, so that it is the largest of these; where the
@@ -149,8 +138,7 @@ class RuleSweep(Sweep):
         self._probabilities = self._tree.arrange(compared)
         self._gold = np.ascontiguousarray(self._tree.arrange(gold).T)
 
-    def __call__(self, thresholds: NDArray[np.float32], labels: NDArray[np.int64]) -> Swept:
-        """Return the counts of each step, from the thresholds of all labels, (K,), and the labels that are swept."""
+    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
         swept = np.zeros(len(thresholds), dtype=np.bool_)
         swept[labels] = True
         highest = self._highest_steps(thresholds[self._tree.labels], swept[self._tree.labels])
@@ -163,10 +151,10 @@ class RuleSweep(Sweep):
             predicted, true = _counts_at(highest[part], None), _counts_at(highest[part], gold)
             sums.true[:] += true.sum(axis=0)
             sums.predicted[:] += predicted.sum(axis=0)
-            sums.f1[:] += f1_by_label(true, predicted, np.count_nonzero(gold, axis=1)[:, None]).sum(axis=0)
+            sums.f1[:] += f1_of(true, predicted + np.count_nonzero(gold, axis=1)[:, None]).sum(axis=0)
         return sums
 
-    def _highest_steps(self, thresholds: NDArray[np.float32], swept: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    def _highest_steps(self, thresholds: Thresholds, swept: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """Return for each label and document, (K, N), the number of steps, from 0 on, at which it is given."""
         highest = np.empty(self._gold.shape, dtype=np.uint8)
         for rows in blocks(self._probabilities):
@@ -196,28 +184,6 @@ def count(predicted: NDArray[np.bool_], gold: Gold) -> tuple[Counts, Counts, Cou
     """Return for each label, (K,), its true positives, how often it is predicted, and how many documents have it."""
     true, given, positives = (np.count_nonzero(matrix, axis=0) for matrix in (predicted & gold, predicted, gold))
     return true, given, positives
-
-
-def f1_by_label(true: Counts, predicted: Counts, gold: Counts) -> NDArray[np.float64]:
-    """Return F1 from counts; 0 where it is undefined."""
-    scores: NDArray[np.float64] = 2 * true / np.maximum(predicted + gold, 1)
-    return scores
-
-
-Scope = Literal["global", "level", "label"]
-Metric = Literal["both", "micro", "macro"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
-METRICS: tuple[Metric, ...] = get_args(Metric)
-
-ROUNDS = 2
-"""How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
-NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent")
-BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
-
-Probabilities = NDArray[np.float32]
-Gold = NDArray[np.bool_]
-Thresholds = NDArray[np.float32]
-Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 
 def scopes_of(rule: Rule) -> tuple[Scope, ...]:
@@ -287,21 +253,21 @@ class ThresholdTuner:
         return {scope: tuned[scope] for scope in scopes}
 
     def score(self, thresholds: Thresholds, probabilities: Probabilities, gold: Gold) -> float:
-        """Return the F1 that thresholds give."""
         return f1(self.decoder(thresholds)(probabilities), gold, self.metric)
 
     def decoder(self, thresholds: Thresholds) -> Decoder:
-        """Return what decides with thresholds, (K,)."""
         return Decoder(self.taxonomy, self.rule, thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
 
-    def _sweep(self, probabilities: Probabilities, gold: Gold) -> Sweep:
+    def _sweep(self, probabilities: Probabilities, gold: Gold) -> DecodedSweep | RuleSweep:
         if self.rule == "best-path":
             return BestPathSweep(self.taxonomy, probabilities, gold, self.allow_inner_nodes)
         if self.rule == "top-k-paths":
             return DecodedSweep(self.decoder, probabilities, gold)
         return RuleSweep(self.taxonomy, self.rule, probabilities, gold)
 
-    def _searched(self, sweep: Sweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int) -> Thresholds:
+    def _searched(
+        self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int
+    ) -> Thresholds:
         """Return thresholds in which some labels have the best of one threshold for all of them.
 
         Of equally good ones it is that next to the threshold that they have; ``total`` counts all gold labels.
@@ -314,7 +280,7 @@ class ThresholdTuner:
         changed[labels] = grid[near[values[near].argmax()]]
         return changed
 
-    def _per_level(self, sweep: Sweep, thresholds: Thresholds, total: int) -> Thresholds:
+    def _per_level(self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, total: int) -> Thresholds:
         """Change one level's threshold at a time, as long as the score of all labels grows."""
         for _ in range(ROUNDS if self.taxonomy.depth > 1 else 0):
             before = thresholds
@@ -419,7 +385,7 @@ class ThresholdTuner:
         worth = weighed(
             self.metric,
             2 * (others[0] + true) / (others[1] + predicted + support[1]),
-            f1_by_label(true, predicted, np.array(support[0])) / len(self.taxonomy),
+            f1_of(true, predicted + support[0]) / len(self.taxonomy),
         )
         # A cut can only be made between two different probabilities.
         possible = np.append(True, falling[:-1] != falling[1:])
@@ -432,9 +398,8 @@ class ThresholdTuner:
 
 def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
     """Return Micro- or Macro-F1 over all labels, or their mean; an undefined F1 is 0."""
-    true, positives, support = count(predicted, gold)
-    micro = 2 * int(true.sum()) / max(int(positives.sum() + support.sum()), 1)
-    return weighed(metric, micro, float(f1_by_label(true, positives, support).mean()))
+    scores = score_group(*count(predicted, gold))
+    return weighed(metric, scores.micro.f1, scores.macro.f1)
 
 
 def weighed(metric: Metric, micro: Amount, macro: Amount) -> Amount:

@@ -60,10 +60,8 @@ class CalibrationScores:
         if bins < 1:
             raise ValueError(f"expected at least one bin, got {bins}")
         self.taxonomy, self.bins = taxonomy, bins
-        shape = (taxonomy.depth, bins)  # every count is kept by level
-        self._counts = np.zeros(shape, dtype=np.int64)
-        self._gold = np.zeros(shape, dtype=np.int64)
-        self._probabilities = np.zeros(shape)
+        self._counts, self._gold = np.zeros((2, taxonomy.depth, bins), dtype=np.int64)  # every count is kept by level
+        self._probabilities = np.zeros((taxonomy.depth, bins))
         self._squares = np.zeros(taxonomy.depth)
         self._first_bins = (taxonomy.depths - 1) * bins  # of the label's level, in the flat arrays
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError
-from hgclr.metrics.scores import check_decisions
+from hgclr.metrics.scores import check_decisions, f1_of
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["BootstrapScores", "Interval", "Resampled", "ScoreDifference", "paired_difference", "poisson_weights"]
@@ -272,23 +272,17 @@ class BootstrapScores:
         for depth, level in enumerate(self.taxonomy.levels, start=1):
             true, given = self._true[level], self._given[level]
             level_counts = np.array([true.sum(axis=0, dtype=np.int64), given.sum(axis=0, dtype=np.int64)])
-            level_f1 = _f1(true, given).sum(axis=0)
-            levels[f"micro_f1_level_{depth}"] = _f1(*level_counts)
+            level_f1 = f1_of(true, given).sum(axis=0)
+            levels[f"micro_f1_level_{depth}"] = f1_of(*level_counts)
             levels[f"macro_f1_level_{depth}"] = level_f1 / len(level)
             counts += level_counts
             label_f1 += level_f1
         return {
-            "micro_f1": _f1(*counts),
+            "micro_f1": f1_of(*counts),
             "macro_f1": label_f1 / len(self.taxonomy),
-            "hierarchical_f1": _f1(*self._per_document[:2]),
+            "hierarchical_f1": f1_of(*self._per_document[:2]),
             **levels,
         }
-
-
-def _f1(true: NDArray[Any], given: NDArray[Any]) -> NDArray[np.float64]:
-    """Return 2 TP / (P + G), and 0 where no label is predicted or gold."""
-    f1: NDArray[np.float64] = 2 * true / np.maximum(given, 1)
-    return f1
 
 
 def _marks(gold: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Scores of predicted label sets against gold ones, counted batch by batch in memory O(labels)."""
+"""Scores of predicted label sets against gold ones, counted batch by batch in memory O(labels), and by frequency."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_decisions",
     "check_probabilities",
     "count_bits",
+    "f1_of",
     "frequency_bands",
     "frequency_thirds",
     "pack",
@@ -32,8 +33,12 @@ BLOCK = 2**18
 """Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
 WORD = 8
 """Bytes in a word of packed bits."""
+BANDS = {"unseen": 0, "1-5": 5, "6-20": 20}
+"""The most training documents of the labels in each band; those with more are in the last one."""
+MORE = "more than 20"
 Bits = NDArray[np.uint64]
 Counts = NDArray[np.int64]
+Groups = dict[str, Counts]
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,13 @@ def score_labels(true: Counts, predicted: Counts, gold: Counts) -> LabelScores:
     # Where a denominator is 0 so is its numerator, and dividing by 1 instead gives the 0 we want.
     precision = true / np.maximum(predicted, 1)
     recall = true / np.maximum(gold, 1)
-    f1 = 2 * true / np.maximum(predicted + gold, 1)
-    return LabelScores(true, predicted, gold, precision, recall, f1)
+    return LabelScores(true, predicted, gold, precision, recall, f1_of(true, predicted + gold))
+
+
+def f1_of(true: NDArray[Any], given: NDArray[Any]) -> NDArray[np.float64]:
+    """Return 2 TP / (P + G) from TP and P + G; 0 where no label is predicted or gold."""
+    f1: NDArray[np.float64] = 2 * true / np.maximum(given, 1)
+    return f1
 
 
 def score_group(true: Counts, predicted: Counts, gold: Counts) -> GroupScores:
@@ -171,20 +181,6 @@ class PackedTree:
         return kept
 
 
-_COUNTERS = (
-    "_true",
-    "_predicted",
-    "_gold",
-    "_constrained",
-    "_predicted_paths",
-    "_gold_paths",
-    "_closed",
-    "_orphans",
-    "_exact",
-    "_documents",
-)
-
-
 class MultiLabelScores:
     """Count right, predicted and gold labels over any number of batches and score them at the end.
 
@@ -207,12 +203,9 @@ class MultiLabelScores:
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         self.taxonomy = taxonomy
-        self._true = np.zeros(len(taxonomy), dtype=np.int64)
-        self._predicted = np.zeros(len(taxonomy), dtype=np.int64)
-        self._gold = np.zeros(len(taxonomy), dtype=np.int64)
-        self._constrained = np.zeros(len(taxonomy), dtype=np.int64)  # right together with all ancestors
-        self._predicted_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
-        self._gold_paths = np.zeros(len(taxonomy.leaves), dtype=np.int64)
+        # Of each label: documents where it is right, predicted, gold, and right together with all its ancestors.
+        self._true, self._predicted, self._gold, self._constrained = np.zeros((4, len(taxonomy)), dtype=np.int64)
+        self._predicted_paths, self._gold_paths = np.zeros((2, len(taxonomy.leaves)), dtype=np.int64)
         self._closed = np.zeros(3, dtype=np.int64)  # right, predicted, gold after adding all ancestors
         self._orphans = 0  # predicted labels whose parent is not predicted
         self._exact = 0  # documents whose label set is right
@@ -250,12 +243,12 @@ class MultiLabelScores:
 
     def counters(self) -> dict[str, Any]:
         """Return what was counted, to be added to the scores of another process."""
-        return {name: getattr(self, name) for name in _COUNTERS}
+        return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top", "_tree")}
 
     def add(self, counters: Mapping[str, Any]) -> None:
         """Count the documents of another process, whose :meth:`counters` these are."""
-        for name in _COUNTERS:
-            setattr(self, name, getattr(self, name) + counters[name])
+        for name, value in counters.items():
+            setattr(self, name, getattr(self, name) + value)
 
     def micro(self, depth: int | None = None) -> Score:
         """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
@@ -270,7 +263,7 @@ class MultiLabelScores:
         return self._scores(self._present()).macro
 
     def group(self, labels: ArrayLike) -> GroupScores:
-        """Score some labels only, such as one of :func:`~hgclr.metrics.frequency.frequency_thirds`.
+        """Score some labels only, such as one of :func:`frequency_thirds`.
 
         Args:
             labels: their indices, each once, in any order; none score 0.
@@ -361,12 +354,6 @@ class MultiLabelScores:
     def _present(self) -> NDArray[np.bool_]:
         present: NDArray[np.bool_] = self._predicted + self._gold > 0
         return present
-
-
-BANDS = {"unseen": 0, "1-5": 5, "6-20": 20}
-"""The most training documents of the labels in each band; those with more are in the last one."""
-MORE = "more than 20"
-Groups = dict[str, NDArray[np.int64]]
 
 
 def frequency_bands(counts: ArrayLike) -> Groups:
