@@ -17,7 +17,6 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.errors import InputError
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
-from hgclr.paper import kept_tokens as kept_tokens_figure
 from hgclr.paper import kept_tokens as module
 from hgclr.paper.kept_tokens import (
     KeptTokens,
@@ -312,15 +311,15 @@ def test_the_picture_holds_the_text_as_it_is(monkeypatch: pytest.MonkeyPatch) ->
     assert bold == ["Tokens kept in positive samples", "1.", "a & b > <i>", "Un", "$", "$b$", "Un"]
     several = draw_kept_tokens([one] * 3, "the rule")
     assert several.get_figheight() > 2 * figure.get_figheight() - 1
-    monkeypatch.setattr(kept_tokens_figure, "TALLEST", 100)
+    monkeypatch.setattr(module, "TALLEST", 100)
     texts = [text.get_text() for text in draw_kept_tokens([one] * 3, "the rule").axes[0].texts]
     assert texts[-1] == "2 more documents: see figure3.html"
 
 
 def test_lines_are_broken_at_white_space_and_long_words_anywhere() -> None:
-    columns = kept_tokens_figure.COLUMNS
+    columns = module.COLUMNS
     text = "word " * 30 + "x" * (columns + 5) + " end"
-    lines = list(kept_tokens_figure._lines(text))
+    lines = list(module._lines(text))
     for line in lines:
         assert all(column + stop - start <= columns for column, start, stop in line)
         for (column, start, stop), (following, _, _) in pairwise(line):

@@ -142,8 +142,8 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
         from hgclr.cli.tables import print_table
-        from hgclr.paper.output import table_cells
         from hgclr.paper.runner import reproduce
+        from hgclr.paper.summary import table_cells
 
         quiet_libraries()
         experiment = shared.experiment(preset=preset, corpus=corpus, keep_models=keep_models)

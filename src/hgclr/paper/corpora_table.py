@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from hgclr.corpora.literature import other_than_literature
 from hgclr.data.folder import DataFolder
 from hgclr.data.statistics import describe
 from hgclr.files import json_bytes, write_files
-from hgclr.paper.output import MISSING, markdown_table
+from hgclr.paper.summary import MISSING, csv_bytes, markdown_table
 from hgclr.paper.systems import CORPORA
 
 __all__ = ["PRINTED", "CorpusFigures", "CorpusLine", "count_corpus", "figure_cells", "write_table1"]
@@ -89,16 +87,15 @@ def write_table1(lines: Mapping[str, CorpusLine], output: Path, command: str) ->
     if notes := [f"- {CORPORA[corpus]}: {note}." for corpus, line in lines.items() for note in line.notes]:
         text += [*notes, ""]
     text += [f"Made by `{command}`.", ""]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, ["corpus", "whose", *CorpusFigures.__dataclass_fields__], lineterminator="\n")
-    writer.writeheader()
-    for corpus, line in lines.items():
-        for whose, figures in (("paper", line.paper), ("ours", line.ours)):
-            writer.writerow({"corpus": corpus, "whose": whose, **asdict(figures)})
+    rows = [
+        {"corpus": corpus, "whose": whose, **asdict(figures)}
+        for corpus, line in lines.items()
+        for whose, figures in (("paper", line.paper), ("ours", line.ours))
+    ]
     content = {"corpora": {corpus: asdict(line) for corpus, line in lines.items()}, "command": command}
     files = {
         "table1.md": "\n".join(text).encode(),
-        "table1.csv": table.getvalue().encode(),
+        "table1.csv": csv_bytes(rows),
         "table1.json": json_bytes(content),
     }
     return write_files(output, files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,11 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hgclr.errors import InputError
-from hgclr.files import write_files
+from hgclr.files import json_bytes, write_files
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.output import MISSING, markdown_table, rounded, time_shown
 from hgclr.paper.runner import Watch, check_runs, reproduce, unwatched
-from hgclr.paper.summary import Spread, Summary, machines_of, training_time
+from hgclr.paper.summary import (
+    MISSING,
+    Spread,
+    Summary,
+    machines_of,
+    markdown_table,
+    rounded,
+    time_shown,
+    training_time,
+)
 from hgclr.paper.systems import SYSTEMS, TABLES, SystemRow
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 
@@ -22,23 +29,39 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ALL",
-    "LOOKS",
-    "RARE",
-    "ROWS",
-    "Curves",
-    "Point",
-    "collect_curves",
-    "draw_curves",
-    "parse_sizes",
-    "run_curves",
-    "size_name",
-]
+__all__ = ["LOOKS", "ROWS", "draw_curves", "parse_sizes", "run_curves"]
 
 ALL = "all"
 RARE = {"unseen": "labels not in train", "1-5": "labels 1 to 5 times in train"}
 """Groups of labels by frequency in the training sample that have a panel of their own, and its title."""
+ROWS = ("tfidf", "names", "head", "flat-cls", "flat-random-head", "flat", "default", "hgclr")
+"""Rows that are run where the user names none."""
+SEEDED = 5_000
+"""Size up to which every seed is run; above it the first alone."""
+ACROSS = 3
+"""Panels side by side."""
+WIDTH, HEIGHT, LINE = 3.4, 2.7, 0.24
+"""Inches: a panel, and a line of the legend."""
+IN_LEGEND = 3
+"""Systems on a line of the legend."""
+MARKERS = "os^DvPX*"
+LOOKS: dict[str, tuple[str, str]] = {
+    "tfidf": (MUTED, "s"),
+    "hiclass": (MUTED, "v"),
+    "names": (COLOURS[4], "v"),
+    "head": (COLOURS[4], "^"),
+    "flat-cls": (COLOURS[5], "o"),
+    "flat-cls-long": (COLOURS[5], "D"),
+    "flat-random-head": (COLOURS[3], "o"),
+    "flat-random-head-long": (COLOURS[3], "D"),
+    "flat": (COLOURS[0], "o"),
+    "flat-long": (COLOURS[0], "D"),
+    "default": (INK, "o"),
+    "hgclr": (COLOURS[1], "o"),
+    "hgclr-paper": (COLOURS[2], "o"),
+    "hgclr-published": (COLOURS[2], "D"),
+}
+"""Colour and marker of each system, the same in every plot; relatives share a colour."""
 Plans = Mapping[int | None, tuple[Sequence[int], Experiment]]
 """By size, None being all documents: the seeds, and what all rows share."""
 
@@ -158,12 +181,6 @@ def _panels(points: Sequence[Point]) -> dict[str, str]:
     return {panel: title for panel, title in titles.items() if panel in present}
 
 
-ROWS = ("tfidf", "names", "head", "flat-cls", "flat-random-head", "flat", "default", "hgclr")
-"""Rows that are run where the user names none."""
-SEEDED = 5_000
-"""Size up to which every seed is run; above it the first alone."""
-
-
 def parse_sizes(text: str) -> list[int | None]:
     """Read sizes with commas between them, and put them in order; ``all``, here None, is every document.
 
@@ -216,7 +233,6 @@ def run_curves(
         plans[size] = some, replace(experiment, output=experiment.output / size_name(size), budget=budget)
         check_runs(table, some, plans[size][1], chosen)
     refused: dict[tuple[int | None, str, int], str] = {}
-
     last: Curves | None = None
 
     def written() -> Curves:
@@ -241,8 +257,7 @@ def run_curves(
 
 def _write(curves: Curves, folder: Path) -> None:
     """Write ``curves.json``, ``curves.md`` and, once there is something to draw, ``curves.svg``."""
-    content = json.dumps(rounded(asdict(curves)), indent=2, ensure_ascii=False) + "\n"
-    files = {"curves.json": content.encode(), "curves.md": _markdown(curves).encode()}
+    files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
     if curves.panels:
         files["curves.svg"] = draw_curves(curves, "svg")
     write_files(folder, files)
@@ -289,32 +304,6 @@ def _table(curves: Curves, title: str, cell: Callable[[Point], str]) -> list[str
             rows.append([name, *(cells.get(size) or MISSING for size in curves.sizes)])
     head = ["documents", *(size if size == ALL else f"{int(size):,}" for size in curves.sizes)]
     return [f"## {title}", "", *markdown_table([head, *rows]), ""] if rows else []
-
-
-ACROSS = 3
-"""Panels side by side."""
-WIDTH, HEIGHT, LINE = 3.4, 2.7, 0.24
-"""Inches: a panel, and a line of the legend."""
-IN_LEGEND = 3
-"""Systems on a line of the legend."""
-MARKERS = "os^DvPX*"
-LOOKS: dict[str, tuple[str, str]] = {
-    "tfidf": (MUTED, "s"),
-    "hiclass": (MUTED, "v"),
-    "names": (COLOURS[4], "v"),
-    "head": (COLOURS[4], "^"),
-    "flat-cls": (COLOURS[5], "o"),
-    "flat-cls-long": (COLOURS[5], "D"),
-    "flat-random-head": (COLOURS[3], "o"),
-    "flat-random-head-long": (COLOURS[3], "D"),
-    "flat": (COLOURS[0], "o"),
-    "flat-long": (COLOURS[0], "D"),
-    "default": (INK, "o"),
-    "hgclr": (COLOURS[1], "o"),
-    "hgclr-paper": (COLOURS[2], "o"),
-    "hgclr-published": (COLOURS[2], "D"),
-}
-"""Colour and marker of each system, the same in every plot; relatives share a colour."""
 
 
 def draw_curves(curves: Curves, kind: Literal["png", "svg"]) -> bytes:

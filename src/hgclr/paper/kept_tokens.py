@@ -22,7 +22,7 @@ from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, write_files
-from hgclr.presentation import INK, MUTED, PLOT_STYLE, render
+from hgclr.presentation import INK, MUTED, PLOT_STYLE, render, render_page
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -32,20 +32,27 @@ if TYPE_CHECKING:
 
     from hgclr.models import HGCLRConfig, HGCLRForSequenceClassification
 
-__all__ = [
-    "KeptTokens",
-    "Piece",
-    "draw_kept_tokens",
-    "keep_rule",
-    "keep_tokens",
-    "kept_tokens_html",
-    "load_training_model",
-    "some_documents",
-    "write_kept_tokens",
-]
+__all__ = ["KeptTokens", "keep_rule", "keep_tokens", "load_training_model", "some_documents", "write_kept_tokens"]
 
 BATCH_TOKENS = 4096
 """Tokens of repeated copies of a text for which draws are made together."""
+LEVELS = 5
+"""Steps in which the share of draws that keep a token is shown."""
+LISTED = 8
+"""Words named as kept most and least often."""
+KEPT, DROPPED = (163, 22, 42), (120, 120, 120)
+"""Red, green and blue of a token that all draws keep, and of one that none does."""
+COLUMNS, GUTTER, NUMBER = 92, 15, 4
+"""Characters in a line of a document, to the left of it, and to the left of its labels."""
+SIZE, LINE, MARGIN = 8.0, 13.0, 14.0
+"""Points: height of type, from line to line, around everything."""
+CHARACTER = 0.602 * SIZE
+"""Width of each character of the typewriter face, in points."""
+TALLEST = 60 * 72.0
+"""Points after which no further document is begun; the HTML has them all."""
+FONT = "DejaVu Sans Mono"
+LEGEND = "Kept tokens are red, bold and underlined. Over many draws: the redder and thicker, the more of them keep it."
+Look = TypeVar("Look")
 
 
 @dataclass(frozen=True)
@@ -92,14 +99,12 @@ class KeptTokens:
     @cached_property
     def shares(self) -> NDArray[np.float64]:
         """How often each token is kept, (L,)."""
-        shares: NDArray[np.float64] = self.kept.mean(0)
-        return shares
+        return np.mean(self.kept, axis=0, dtype=np.float64)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """How many tokens each draw keeps, special ones not counted, (draws,)."""
-        counts: NDArray[np.int64] = self.kept[:, ~self.special].sum(1)
-        return counts
+        return np.count_nonzero(self.kept[:, ~self.special], axis=1)
 
     @property
     def length(self) -> int:
@@ -127,8 +132,11 @@ class KeptTokens:
         return float(self.shares[~self.special].mean())
 
     def spreads(self) -> tuple[float, float, float]:
-        """Return the standard deviation of the tokens' shares; by pure chance, if every token were as likely to be kept
-        as any other; and without chance, if all draws kept the same tokens, as many as they keep on average."""
+        """Return how the tokens' shares vary, as standard deviations.
+
+        The second is that of pure chance, if every token were as likely to be kept as any other; the third that without
+        chance, if all draws kept the same tokens, as many as they keep on average.
+        """
         own = float(self.shares[~self.special].std(ddof=1)) if self.length > 1 else 0.0
         variance = self.fraction * (1 - self.fraction)
         without = variance * self.length / max(1, self.length - 1)
@@ -147,15 +155,13 @@ class KeptTokens:
     def pieces(self) -> Iterator[Piece]:
         """Yield the text's pieces in order.
 
-        Tokens that share characters, as the bytes of one letter do in some tokenizers, are one piece: kept if one of
-        them is.
+        Tokens that share characters, as the bytes of a letter may, are one piece: kept if one of them is.
         """
-        tokens = [token for token, (start, stop) in enumerate(self.spans) if stop > start]
         groups: list[list[int]] = []
-        for token in tokens:
-            if groups and self.spans[token][0] < self.spans[groups[-1][-1]][1]:
+        for token, (start, stop) in enumerate(self.spans):
+            if groups and start < stop and start < self.spans[groups[-1][-1]][1]:
                 groups[-1].append(token)
-            else:
+            elif start < stop:
                 groups.append([token])
         for group in groups:
             yield Piece(
@@ -167,10 +173,7 @@ class KeptTokens:
             )
 
     def word_shares(self) -> list[tuple[str, float]]:
-        """Return the words, pieces joined, with how often their tokens are kept, the most often first.
-
-        A word that occurs several times, in whatever case, is listed once with the mean.
-        """
+        """Return each word, in whatever case, with the mean share of its tokens, the most often kept first."""
         shares: dict[str, list[float]] = {}
         for _, group in groupby(self.pieces(), key=lambda piece: piece.word):
             pieces = list(group)
@@ -213,9 +216,7 @@ def load_training_model(
 ) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
     """Load an HGCLR model with its label side from ``training-model`` of a run, and its tokenizer.
 
-    Args:
-        folder: the model's.
-        keep_fraction: keep this share of every text's tokens instead of what the model's own rule says.
+    With ``keep_fraction`` it keeps this share of every text's tokens instead of what its own rule says.
     """
     from hgclr.models import hgclr as training_model
     from hgclr.models.base import load_tokenizer
@@ -316,24 +317,6 @@ def _draw(model: HGCLRForSequenceClassification, ids: Any, labels: Sequence[int]
     return np.concatenate(kept)
 
 
-LEVELS = 5
-"""Steps in which the share of draws that keep a token is shown."""
-LISTED = 8
-"""Words named as kept most and least often."""
-KEPT, DROPPED = (163, 22, 42), (120, 120, 120)
-COLUMNS, GUTTER, NUMBER = 92, 15, 4
-"""Characters in a line of a document, to the left of it, and to the left of its labels."""
-SIZE, LINE, MARGIN = 8.0, 13.0, 14.0
-"""Points: height of type, from line to line, around everything."""
-CHARACTER = 0.602 * SIZE
-"""Width of each character of the typewriter face, in points."""
-TALLEST = 60 * 72.0
-"""Points after which no further document is begun; the HTML has them all."""
-FONT = "DejaVu Sans Mono"
-LEGEND = "Kept tokens are red, bold and underlined. Over many draws: the redder and thicker, the more of them keep it."
-Look = TypeVar("Look")
-
-
 def write_kept_tokens(
     documents: Sequence[KeptTokens],
     taxonomy: Taxonomy,
@@ -348,10 +331,8 @@ def write_kept_tokens(
 
     Args:
         documents: at least one, all with as many draws.
-        taxonomy: the label tree.
-        folder: made if it is not there; other files in it stay.
-        model: how to call the model.
-        rule: which tokens it keeps, in words.
+        taxonomy, folder: the label tree; a folder, in which other files stay.
+        model, rule: how to call the model, and which tokens it keeps, in words.
         seed: that decided the draws.
         report: what the JSON shall say beside all this, such as the machine.
     """
@@ -375,24 +356,18 @@ def write_kept_tokens(
 
 
 def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, seed: int) -> str:
-    """Return the page: for every document its labels, its draws, and how often each token is kept.
-
-    Kept tokens are coloured, bold and underlined; shares are told by shade and by the thickness of a line, and in
-    numbers where the pointer rests. The page follows the reader's choice of light or dark.
-    """
-    from jinja2 import Environment, PackageLoader
-
-    environment = Environment(
-        loader=PackageLoader("hgclr.paper"), autoescape=True, trim_blocks=True, keep_trailing_newline=True
-    )
-    return environment.get_template("kept_tokens.html.jinja").render(
+    """Return the page: for every document its labels, its draws, and how often each token is kept."""
+    return render_page(
+        "paper/templates/kept_tokens.html.jinja",
         documents=documents,
         model=model,
         rule=rule,
         seed=seed,
         levels=LEVELS,
         draws=lambda document, draw: _stretches(document, lambda piece: piece.kept[draw]),
-        shares=lambda document: _stretches(document, _share),
+        shares=lambda document: _stretches(
+            document, lambda piece: (min(LEVELS - 1, int(piece.share * LEVELS)), f"{piece.share:.0%}")
+        ),
         extremes=_extremes,
     )
 
@@ -406,10 +381,6 @@ def _stretches(document: KeptTokens, look: Callable[[Piece], Look]) -> Iterator[
         position = pieces[-1].stop
         yield document.text[pieces[0].start : position], value
     yield (" …" if document.cut else document.text[position:]), None
-
-
-def _share(piece: Piece) -> tuple[int, str]:
-    return min(LEVELS - 1, int(piece.share * LEVELS)), f"{piece.share:.0%}"
 
 
 def _extremes(document: KeptTokens) -> tuple[list[str], list[str]]:
@@ -430,7 +401,18 @@ def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
         figure = Figure()
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
-        bottom = _Writer(axes).write(documents, rule)
+        writer = _Writer(axes)
+        writer.plain("Tokens kept in positive samples", size=11, bold=True)
+        writer.plain(f"The model keeps {rule}.", colour=MUTED)
+        writer.plain(LEGEND, colour=MUTED)
+        for number, document in enumerate(documents, 1):
+            writer.height += LINE
+            if writer.height > TALLEST:
+                left = len(documents) - number + 1
+                writer.plain(f"{left} more document{'s'[: left > 1]}: see figure3.html", colour=MUTED)
+                break
+            writer.document(number, document)
+        bottom = writer.height + MARGIN
         width = 2 * MARGIN + (COLUMNS + GUTTER) * CHARACTER
         axes.set(xlim=(0, width), ylim=(bottom, 0))
         figure.set_size_inches(width / 72, bottom / 72)
@@ -444,6 +426,8 @@ class _Look(NamedTuple):
 
 
 PLAIN = _Look(MUTED, False, 0.0)
+RED = _Look("#a3162a", True, 0.9)
+"""Of dropped tokens, and of kept ones."""
 
 
 class _Writer:
@@ -452,19 +436,6 @@ class _Writer:
     def __init__(self, axes: Axes) -> None:
         self.axes, self.height = axes, MARGIN
 
-    def write(self, documents: Sequence[KeptTokens], rule: str) -> float:
-        self.plain("Tokens kept in positive samples", size=11, bold=True)
-        self.plain(f"The model keeps {rule}.", colour=MUTED)
-        self.plain(LEGEND, colour=MUTED)
-        for number, document in enumerate(documents, 1):
-            self.height += LINE
-            if self.height > TALLEST:
-                left = len(documents) - number + 1
-                self.plain(f"{left} more document{'s'[: left > 1]}: see figure3.html", colour=MUTED)
-                break
-            self.document(number, document)
-        return self.height + MARGIN
-
     def document(self, number: int, document: KeptTokens) -> None:
         for place, path in enumerate(document.paths):
             if not place:
@@ -472,49 +443,42 @@ class _Writer:
             self.plain(path, indent=NUMBER, bold=True)
         for draw in range(document.shown):
             name = f"draw {draw + 1}: {document.counts[draw]}/{document.length}"
-            self.marked(name, document, [_kept_look(piece.kept[draw]) for piece in document.pieces()])
-        self.marked(f"{len(document.kept)} draws", document, [_share_look(piece.share) for piece in document.pieces()])
+            self.marked(name, document, lambda piece, draw=draw: RED if piece.kept[draw] else PLAIN)  # type: ignore[misc]
+        self.marked(f"{len(document.kept)} draws", document, lambda piece: _share_look(piece.share))
         self.plain(document.summary(), indent=GUTTER, colour=MUTED)
 
     def plain(self, text: str, *, indent: int = 0, size: float = SIZE, bold: bool = False, colour: str = INK) -> None:
         room = round((COLUMNS + GUTTER - indent) * (1.0 if bold else 1.1))  # plain type runs narrower than typewriter's
+        style: Any = {"fontsize": size, "fontweight": "bold" if bold else "normal", "color": colour}
         for line in wrap(text, room):
             self.height += 1.1 * LINE
-            weight = "bold" if bold else "normal"
-            left = MARGIN + indent * CHARACTER
-            self.axes.text(left, self.height, line, fontsize=size, fontweight=weight, color=colour)
+            self.axes.text(MARGIN + indent * CHARACTER, self.height, line, **style)
 
-    def marked(self, name: str, document: KeptTokens, looks: Sequence[_Look]) -> None:
+    def marked(self, name: str, document: KeptTokens, look: Callable[[Piece], _Look]) -> None:
         """Write the text behind its name, each of its pieces in its own look."""
         text = document.text[: document.read] + (" …" if document.cut else document.text[document.read :])
         by_character = [PLAIN] * len(text)
-        for piece, look in zip(document.pieces(), looks, strict=True):
-            by_character[piece.start : piece.stop] = [look] * (piece.stop - piece.start)
+        for piece in document.pieces():
+            by_character[piece.start : piece.stop] = [look(piece)] * (piece.stop - piece.start)
         self.height += 0.4 * LINE
         self.axes.text(MARGIN, self.height + LINE, name, fontsize=SIZE, color=MUTED)
         for words in _lines(text):
             self.height += LINE
             for column, start, stop in words:
-                for look, group in groupby(range(start, stop), key=by_character.__getitem__):
+                # One by one, because type is set in whole pixels, and words would drift off their columns.
+                for own, group in groupby(range(start, stop), key=by_character.__getitem__):
                     places = list(group)
-                    self.run(text[places[0] : places[-1] + 1], column + places[0] - start, look)
-
-    def run(self, text: str, column: int, look: _Look) -> None:
-        """Write characters of one look at a column of the line, and the line below them."""
-        # One by one, because type is set in whole pixels, and words after each other would drift off their columns.
-        left = MARGIN + (GUTTER + column) * CHARACTER
-        weight = "bold" if look.bold else "normal"
-        self.axes.text(left, self.height, text, fontsize=SIZE, fontfamily=FONT, fontweight=weight, color=look.colour)
-        if look.line:
-            ends = [left + 0.4, left + len(text) * CHARACTER - 0.4]
-            self.axes.plot(ends, [self.height + 2.6] * 2, color=look.colour, linewidth=look.line, solid_capstyle="butt")
+                    left = MARGIN + (GUTTER + column + places[0] - start) * CHARACTER
+                    style: Any = {"fontfamily": FONT, "fontweight": "bold" if own.bold else "normal"}
+                    shown = text[places[0] : places[-1] + 1]
+                    self.axes.text(left, self.height, shown, fontsize=SIZE, color=own.colour, **style)
+                    if own.line:
+                        ends = [left + 0.4, left + len(shown) * CHARACTER - 0.4], [self.height + 2.6] * 2
+                        self.axes.plot(*ends, color=own.colour, linewidth=own.line, solid_capstyle="butt")
 
 
 def _lines(text: str) -> Iterator[list[tuple[int, int, int]]]:
-    """Break a text at white space into lines, and yield column, start and stop of what stands in each.
-
-    What is longer than a line is broken where the line ends.
-    """
+    """Break a text into lines at white space, or where one is full; yield column, start and stop of what is in each."""
     line: list[tuple[int, int, int]] = []
     column = 0
     for match in re.finditer(r"\S+", text):
@@ -526,10 +490,6 @@ def _lines(text: str) -> Iterator[list[tuple[int, int, int]]]:
             line.append((column, start, stop))
             column += stop - start + 1
     yield line
-
-
-def _kept_look(kept: bool) -> _Look:
-    return _share_look(1.0)._replace(line=0.9) if kept else PLAIN
 
 
 def _share_look(share: float) -> _Look:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, first_line
 from hgclr.files import json_bytes, write_files
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 from hgclr.taxonomy import Taxonomy
@@ -26,19 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "LabelMap",
-    "Measure",
-    "distinct_colours",
-    "draw_label_maps",
-    "father_ranks",
-    "label_vectors",
-    "map_labels",
-    "map_models",
-    "parent_silhouette",
-    "shuffled_parents",
-    "write_label_maps",
-]
+__all__ = ["LabelMap", "Measure", "map_labels", "map_models", "write_label_maps"]
 
 logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
@@ -49,6 +37,21 @@ PERMUTATIONS = 200
 """How often the parents are shuffled for the baselines."""
 PERPLEXITY = 30.0
 """Of t-SNE, where there are labels enough: scikit-learn's own default."""
+PANEL, HEAD, FOOT = 4.7, 0.75, 0.45
+"""Inches: the side of a map, the space for its title and numbers, the space for the caption."""
+MARKERS = "os^DvPXp<>"
+"""Children of a parent share a shape as well as a colour: for eyes and printers that do not tell colours apart."""
+NAMED = 30
+"""Top labels up to which their names stand on the map."""
+LISTED = 40
+"""Parents below the top up to which a legend is of use."""
+Look = tuple[str, str]  # colour and shape
+SIDES = [(x, y) for x, y in product((1, 0, -1), (0, 1, -1)) if (x, y) != (0, 0)]
+DISTANCES = (8.0, 13.0, 20.0, 28.0)
+"""From a point to its name, in points of type."""
+# Okabe and Ito's colours for all kinds of colour vision, black and the too pale yellow replaced, and two more.
+FEW = (*COLOURS, "#7a3e9d", "#8c6d31", "#666666", "#b2182b")
+LIGHTNESS = (0.62, 0.46, 0.76)
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,7 @@ def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
     try:
         model = load_deployed(folder)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
-        raise InputError(f"no model could be loaded: {reason}", path=folder, remedy=remedy) from error
+        raise InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=remedy) from error
     if model.config.classifier_start == "names":
         logger.warning(
             "%s: its head started from the labels' names, which show the tree before training; to see what training"
@@ -278,24 +280,6 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
     return ranks
 
 
-Floats = NDArray[np.float64]
-PANEL, HEAD, FOOT = 4.7, 0.75, 0.45
-"""Inches: the side of a map, the space for its title and numbers, the space for the caption."""
-MARKERS = "os^DvPXp<>"
-"""Children of a parent share a shape as well as a colour: for eyes and printers that do not tell colours apart."""
-NAMED = 30
-"""Top labels up to which their names stand on the map."""
-LISTED = 40
-"""Parents below the top up to which a legend is of use."""
-Look = tuple[str, str]  # colour and shape
-SIDES = [(x, y) for x, y in product((1, 0, -1), (0, 1, -1)) if (x, y) != (0, 0)]
-DISTANCES = (8.0, 13.0, 20.0, 28.0)
-"""From a point to its name, in points of type."""
-# Okabe and Ito's colours for all kinds of colour vision, black and the too pale yellow replaced, and two more.
-FEW = (*COLOURS, "#7a3e9d", "#8c6d31", "#666666", "#b2182b")
-LIGHTNESS = (0.62, 0.46, 0.76)
-
-
 def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping[str, Any] | None = None) -> list[Path]:
     """Write ``figure5.png``, ``figure5.svg`` and ``figure5.json`` into a folder, and return their paths.
 
@@ -306,14 +290,8 @@ def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping
     """
     figure = draw_label_maps(maps)
     numbers = {**(report or {}), "maps": {name: one.to_json() for name, one in maps.items()}}
-    return write_files(
-        folder,
-        {
-            "figure5.png": render(figure, "png"),
-            "figure5.svg": render(figure, "svg"),
-            "figure5.json": json_bytes(numbers),
-        },
-    )
+    pictures = {f"figure5.{kind}": render(figure, kind) for kind in ("png", "svg")}
+    return write_files(folder, {**pictures, "figure5.json": json_bytes(numbers)})
 
 
 def draw_label_maps(maps: Mapping[str, LabelMap]) -> Figure:

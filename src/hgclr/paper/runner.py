@@ -14,8 +14,7 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.files import write_json
 from hgclr.paper.classical import run_classical
 from hgclr.paper.experiment import RESUMED, SETTINGS, Experiment, NotYetError, record
-from hgclr.paper.output import write_table
-from hgclr.paper.summary import Summary, summarise
+from hgclr.paper.summary import Summary, summarise, write_table
 from hgclr.paper.systems import SYSTEMS, System, Table
 from hgclr.provenance import first_difference
 from hgclr.training import train

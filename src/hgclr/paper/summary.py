@@ -1,21 +1,40 @@
-"""A table in numbers: what the runs of its rows come to, beside the paper's figures, with notes on what they mean."""
+"""A table: what the runs of its rows come to, beside the paper's figures; as people read it, and as files."""
 
 from __future__ import annotations
 
+import csv
+import io
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hgclr.config import method_settings
+from hgclr.files import json_bytes, write_files
 from hgclr.paper.experiment import Experiment, kept_fraction
 from hgclr.paper.systems import CORPORA, SYSTEMS, SystemRow, Table
 from hgclr.provenance import portable
 
-__all__ = ["AVERAGES", "Spread", "Summary", "TableLine", "machines_of", "summarise", "training_time"]
+__all__ = [
+    "MISSING",
+    "Spread",
+    "Summary",
+    "csv_bytes",
+    "machines_of",
+    "markdown_table",
+    "rounded",
+    "summarise",
+    "table_cells",
+    "time_shown",
+    "training_time",
+    "write_table",
+]
 
+MISSING = "—"
 AVERAGES = ("micro", "macro")
+SPREAD = {"mean": "sd", "gain": "gain_sd", "tuned_mean": "tuned_sd", "tuned_gain": "tuned_gain_sd"}
+"""Columns of the CSV over several runs, and those of their standard deviations."""
 WHOLE = 0.95
 """Share of tokens from which a positive sample hardly differs from the text."""
 Runs = Mapping[int, dict[str, Any]]
@@ -32,7 +51,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread | None:
-        """Sum up values; None if there are none."""
+        """Sum values up; None if there are none."""
         if not values:
             return None
         return cls(list(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
@@ -326,3 +345,122 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
     if resumed := [line.title for line in lines if any(run["resumed"] for run in line.runs)]:
         notes.append(f"Killed and resumed, left out of the seconds: runs of {', '.join(resumed)}.")
     return notes
+
+
+def write_table(summary: Summary, folder: Path) -> list[Path]:
+    """Write a table into ``folder`` as Markdown, CSV and JSON, each whole or not at all, and return the files."""
+    files = {
+        "md": markdown(summary).encode(),
+        "csv": csv_bytes([_numbers(line) for line in summary.lines]),
+        "json": json_bytes(rounded(summary.to_json())),
+    }
+    return write_files(folder, {f"{summary.name}.{suffix}": content for suffix, content in files.items()})
+
+
+def table_cells(summary: Summary) -> list[list[str]]:
+    """Return the headings and then each row's cells; columns for which no row has a figure are left out."""
+    paper = any(line.paper is not None for line in summary.lines)
+    tuned = any(line.tuned is not None for line in summary.lines)
+    gain = f"gain over {summary.base}"
+    columns: dict[str, Callable[[TableLine], str]] = {"Micro / Macro-F1": lambda line: line.title}
+    if paper:
+        columns["paper"] = lambda line: _pair(line.paper)
+    columns["at one half" if tuned else "ours"] = lambda line: (
+        "refused" if line.ours is None and line.refused else _pair(line.ours)
+    )
+    if paper:
+        columns["ours − paper"] = lambda line: _pair(line.difference, signed=True)
+        columns[f"{gain}, paper"] = lambda line: _pair(line.paper_gain, signed=True)
+    columns[f"{gain}, ours" if paper else gain] = lambda line: _pair(line.gain, signed=True)
+    if tuned:
+        columns["tuned on dev"] = lambda line: _pair(line.tuned)
+        columns["gain, tuned"] = lambda line: _pair(line.tuned_gain, signed=True)
+    columns["seeds"] = lambda line: str(len(line.runs))
+    time, unit = time_shown(summary.lines)
+    columns[unit] = lambda line: MISSING if (spent := getattr(line, time)) is None else f"{spent.mean:,.0f}"
+    columns["kept"] = lambda line: MISSING if line.kept is None else f"{line.kept.mean:.1%}"
+    return [list(columns), *([cell(line) for cell in columns.values()] for line in summary.lines)]
+
+
+def time_shown(timed: Iterable[Any]) -> tuple[str, str]:
+    """Return which time of training to show, as a name and in words: CPU time, if all have it, else that of the clock.
+
+    A busy machine makes the clock's longer. ``timed`` have both, as lines of a table and points of a curve do.
+    """
+    if all(one.cpu_seconds is not None for one in timed if one.seconds is not None):
+        return "cpu_seconds", "CPU seconds"
+    return "seconds", "seconds"
+
+
+def _pair(values: Mapping[str, float | Spread] | None, *, signed: bool = False) -> str:
+    return MISSING if values is None else " / ".join(_number(values[average], signed) for average in AVERAGES)
+
+
+def _number(value: float | Spread, signed: bool) -> str:
+    mean, sd = value, ""
+    if isinstance(value, Spread):
+        mean, sd = value.mean, f" ± {MISSING if value.sd is None else f'{value.sd:.2f}'}"
+    return (f"{mean:+.2f}" if signed else f"{mean:.2f}") + sd
+
+
+def markdown(summary: Summary) -> str:
+    """Return the table with its title, what it was made from, and its notes."""
+    lines = [f"# {summary.title}", "", summary.setting + ".", "", *markdown_table(table_cells(summary)), ""]
+    notes = list(summary.notes)
+    for facts in summary.machines:
+        commit = MISSING if facts["commit"] is None else str(facts["commit"])[:10]
+        changed = " with changes" if facts["modified"] else ""
+        packages = ", ".join(f"{name} {facts['packages'].get(name)}" for name in ("torch", "transformers"))
+        notes.append(f"Commit {commit}{changed}; {facts['processor']}, {facts['threads']} threads; {packages}.")
+    lines += [f"- {note}" for note in dict.fromkeys(notes)]
+    if summary.command:
+        lines += ["", f"Made by `{summary.command}`."]
+    return "\n".join(lines) + "\n"
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose first row are headings and whose first column is text, the others numbers."""
+    ruled = [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in ruled]
+
+
+def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a table as a CSV file with the keys of its rows as headings; a cell for None is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _numbers(line: TableLine) -> dict[str, Any]:
+    """Return the cells of a row of the CSV by column, one number in each."""
+    row: dict[str, Any] = {"key": line.key, "title": line.title, "seeds": len(line.runs)}
+    for average in AVERAGES:
+        for name, value in (
+            ("paper", line.paper),
+            ("mean", line.ours),
+            ("difference", line.difference),
+            ("paper_gain", line.paper_gain),
+            ("gain", line.gain),
+            ("tuned_mean", line.tuned),
+            ("tuned_gain", line.tuned_gain),
+        ):
+            number = None if value is None else value[average]
+            row[f"{average}_{name}"] = number.mean if isinstance(number, Spread) else number
+            if name in SPREAD:
+                row[f"{average}_{SPREAD[name]}"] = number.sd if isinstance(number, Spread) else None
+    for name in ("seconds", "cpu_seconds", "kept"):
+        spread: Spread | None = getattr(line, name)
+        row[name] = None if spread is None else spread.mean
+    row["refused"] = "; ".join(line.refused.values())
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def rounded(value: Any) -> Any:
+    """Return the same with numbers short enough to read; more digits than any score is sure of."""
+    if isinstance(value, dict):
+        return {str(name): rounded(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [rounded(inside) for inside in value]
+    return round(value, 6) if isinstance(value, float) and abs(value) > 0.01 else value
