@@ -21,9 +21,8 @@ from hgclr.evaluation.audit_results import (
     percent,
     write_audit,
     write_csv,
-    write_json,
 )
-from hgclr.files import check_output
+from hgclr.files import check_output, write_json
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import KnownClassifier, write_folder
 
@@ -83,7 +82,7 @@ def test_ids_and_other_columns_go_through(tmp_path: Path) -> None:
 
 
 def test_json_has_everything(found: Audit, tmp_path: Path) -> None:
-    write_json(tmp_path / "audit.json", found)
+    write_json(tmp_path / "audit.json", found.to_json())
     content = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert content["documents"] == content["contradicted"] == len(content["findings"]) == 4
     assert content["kinds"] == {"other path": 4}
@@ -152,9 +151,9 @@ def test_places_that_cannot_be_written_to_are_refused(found: Audit, tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file: the output is a file; give a folder"):
         check_output(tmp_path / "file")
-    for write in (write_csv, write_json):
+    for write, content in ((write_csv, found), (write_json, found.to_json())):
         with pytest.raises(InputError, match="cannot be written"):
-            write(tmp_path / "file" / "x", found)
+            write(tmp_path / "file" / "x", content)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.evaluation.comparison import CHANGES, Comparison, compare, level_lines, score_lines
-from hgclr.evaluation.headlines import HEADLINES, shown_difference
-from hgclr.evaluation.report import decision_facts
+from hgclr.evaluation.report import HEADLINES, decision_facts, shown_difference
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import score, write
 

@@ -14,8 +14,7 @@ from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, hamming_
 
 from hgclr.decisions.decoding import RULES, Decoder
 from hgclr.evaluation import report_data as confusions_module
-from hgclr.evaluation.headlines import HEADLINES
-from hgclr.evaluation.report import worst_labels
+from hgclr.evaluation.report import HEADLINES, worst_labels
 from hgclr.evaluation.report_data import EXCERPT, GRID, KEPT, PATHS, RISKS, Confusion, Examples, SiblingConfusions
 from hgclr.metrics.scores import score_labels
 from hgclr.taxonomy import Taxonomy

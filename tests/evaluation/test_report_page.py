@@ -18,10 +18,9 @@ from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.evaluation.comparison import compare, write_comparison
-from hgclr.evaluation.headlines import HEADLINES
-from hgclr.evaluation.report import json_file, report, report_page
+from hgclr.evaluation.report import HEADLINES, json_file, report, report_page
 from hgclr.evaluation.report_plots import draw_plots
-from hgclr.presentation import Html, Section, page, paragraph
+from hgclr.presentation import Html, Section, page, render_page
 from hgclr.taxonomy import Taxonomy
 from support.scored_documents import Scored, score, write
 
@@ -99,9 +98,12 @@ def test_the_page_is_self_contained_and_escaped(evil: Scored, evil_page: str) ->
 
 
 def test_every_score_is_explained(evil_page: str) -> None:
-    for headline in HEADLINES:
-        assert headline.name in evil_page
-        assert headline.meaning in evil_page.replace("&#39;", "'")
+    meanings = re.findall(r'<span class="meaning">([^<]+)</span>', evil_page)
+    assert len(set(meanings)) == len(HEADLINES)
+    for headline, meaning in zip(HEADLINES, meanings, strict=True):
+        assert f'<span class="name">{headline.name}</span>' in evil_page
+        assert len(meaning) > 20
+    assert "The mean of the F1 of every label: a label with three documents weighs as much as" in evil_page
 
 
 @pytest.mark.slow
@@ -235,13 +237,13 @@ def test_the_page_of_a_comparison_is_self_contained_and_escaped(evil: Scored, tm
 
 
 def test_parts_of_a_page() -> None:
-    assert paragraph("a < b") == "<p>a &lt; b</p>"
-    assert paragraph("a", quiet=True) == '<p class="quiet">a</p>'
-    text = page("t", [Section("s", Html(""))], lead="a sentence", style="b{}", script="let c;")
+    base, sections = "presentation/templates/base.html", [Section("s", Html(""))]
+    assert "<p>a &lt; b</p>" in page("t", sections, lead="a < b")
+    text = render_page(base, title="t", sections=sections, lead="a sentence", style="b{}", script="let c;")
     assert "<p>a sentence</p>" in text
     assert "b{}</style>" in text
     assert "<script>let c;</script>\n</body>" in text
-    assert "<script>" not in page("t", [Section("s", Html(""))])
+    assert "<script>" not in page("t", sections)
 
 
 CLICKS = """

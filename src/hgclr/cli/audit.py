@@ -77,8 +77,8 @@ def audit(
     from hgclr.cli.console import Console
     from hgclr.cli.tables import print_audit
     from hgclr.errors import InputError
-    from hgclr.evaluation.audit_results import write_audit, write_csv, write_json
-    from hgclr.files import check_output
+    from hgclr.evaluation.audit_results import write_audit, write_csv
+    from hgclr.files import check_output, write_json
 
     if output is not None:
         check_output(output)
@@ -105,7 +105,7 @@ def audit(
             raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
         found = _held_out(model, data, split or "dev", top, reading, skip_bad_rows)
     if json_file is not None:
-        write_json(json_file, found)
+        write_json(json_file, found.to_json())
     if csv_file is not None:
         write_csv(csv_file, found, raw=raw)
     console = Console()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,30 +44,14 @@ Floats = TypeVar("Floats", bound=np.floating)
 Fitted = TypeVar("Fitted")
 
 
-class Calibration(Protocol):
-    """What turns logits into probabilities."""
-
-    def __call__(self, logits: Logits) -> NDArray[np.float32]:
-        """Return probabilities, (N, K), from logits, (N, K)."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
-
-
 @dataclass(frozen=True)
 class Temperatures:
-    """``p = σ(z / T_d)``, with one temperature for each level d (Guo et al., 2017): above 1 makes less sure.
-
-    Args:
-        taxonomy: the label tree.
-        values: T_1, T_2, …
-    """
+    """``p = σ(z / T_d)``, with one temperature T_d for each level d (Guo et al., 2017): above 1 makes less sure."""
 
     taxonomy: Taxonomy
     values: tuple[float, ...]
 
     def __call__(self, logits: Logits) -> NDArray[np.float32]:
-        """Return probabilities, (N, K), from logits, (N, K)."""
         return sigmoid(logits / self.of_label)
 
     @property
@@ -77,7 +61,6 @@ class Temperatures:
         return values
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
         return {"method": "temperature", "levels": list(self.values)}
 
 
@@ -85,37 +68,33 @@ class Temperatures:
 class Isotonic:
     """A rising curve through points for each level, straight in between: takes any shape, needs more documents.
 
-    Args:
-        taxonomy: the label tree.
-        curves: for each level the points' places, which are uncalibrated probabilities, and their heights.
+    A curve is the points' places, which are uncalibrated probabilities, and their heights.
     """
 
     taxonomy: Taxonomy
     curves: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 
     def __call__(self, logits: Logits) -> NDArray[np.float32]:
-        """Return probabilities, (N, K), from logits, (N, K)."""
         probabilities = sigmoid(logits.copy())
         for level, (places, heights) in zip(self.taxonomy.levels, self.curves, strict=True):
             probabilities[:, level] = np.interp(probabilities[:, level], places, heights)
         return probabilities
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
         return {
             "method": "isotonic",
             "levels": [{"from": list(places), "to": list(heights)} for places, heights in self.curves],
         }
 
 
-def fit(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxonomy) -> Calibration:
-    """Fit a calibration to documents that the model was not trained on; levels that tell nothing stay as they are.
+Calibration = Temperatures | Isotonic
+"""What turns logits, (N, K), into probabilities, (N, K)."""
 
-    Args:
-        method: ``temperature`` or ``isotonic``.
-        logits: (N, K).
-        gold: (N, K).
-        taxonomy: the label tree.
+
+def fit(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxonomy) -> Calibration:
+    """Fit a calibration to documents that the model was not trained on, from logits and gold labels, both (N, K).
+
+    Levels that tell nothing stay as they are.
 
     Raises:
         InputError: if there is no such method or no document.

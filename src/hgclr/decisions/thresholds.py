@@ -51,12 +51,7 @@ class Swept(NamedTuple):
 class DecodedSweep:
     """Count what the thresholds ``steps / STEPS`` of some labels give, those of all others as they are.
 
-    This works for any rule, by decoding all documents for each step.
-
-    Args:
-        decoder: makes the rule from thresholds, (K,).
-        probabilities: (N, K).
-        gold: (N, K).
+    This works for any rule, which ``decoder`` makes from thresholds, (K,), by decoding all documents for each step.
     """
 
     steps = np.arange(4, STEPS, 4)

@@ -58,13 +58,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Quality:
-    """How good label sets are, as fractions.
-
-    Args:
-        micro_f1, macro_f1: over all labels.
-        precision, recall: of all decisions as one pool.
-        exact: the share of documents that are given exactly their labels.
-    """
+    """How good label sets are: F1 over all labels, precision and recall of one pool, share of documents all right."""
 
     micro_f1: float
     macro_f1: float
@@ -74,7 +68,6 @@ class Quality:
 
     @classmethod
     def of(cls, scores: MultiLabelScores) -> Quality:
-        """Take the quality from scores that were counted."""
         micro = scores.micro()
         return cls(micro.f1, scores.macro().f1, micro.precision, micro.recall, scores.subset_accuracy())
 
@@ -235,7 +228,6 @@ class _Search:
         return scored, probabilities
 
     def fitted(self, best: Candidate) -> Decisions:
-        """Return the best way, fitted to all documents."""
         calibration = self.calibration()
         known = calibrated(self.outputs.logits, calibration)
         decisions = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)[best.thresholds]
@@ -244,7 +236,6 @@ class _Search:
         return replace(decisions, calibration=calibration)
 
     def calibration(self, documents: NDArray[np.int64] | slice = slice(None)) -> Calibration | None:
-        """Fit the calibration to some documents."""
         if self.method == "none":
             return None
         return fit(self.method, self.outputs.logits[documents], self.outputs.gold[documents], self.taxonomy)

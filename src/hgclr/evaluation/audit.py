@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -82,14 +82,7 @@ def audit(
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A document and its place.
-
-    Args:
-        number: the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
-        text: the text, never empty.
-        labels: indices into the taxonomy, sorted, every label with its parent.
-        columns: what else is in the row, such as an id, if asked for.
-    """
+    """A document and its place: its line in a text file (a table's header is line 1), else counted from 1."""
 
     number: int
     text: str
@@ -99,13 +92,7 @@ class LabelledRow:
 
 @dataclass(frozen=True, slots=True)
 class LabelSurvey:
-    """What the labels of a split look like.
-
-    Args:
-        documents: how many there are.
-        one_path: every document has one path from the top.
-        ends_inside: some path ends at a label that has children.
-    """
+    """How many documents a split has, whether each has one path from the top, and whether any ends above a leaf."""
 
     documents: int
     one_path: bool
@@ -180,10 +167,6 @@ class Auditor:
 
     Memory grows with the documents that are contradicted, by a few dozen bytes for each of their labels; texts are not
     kept, but read again for those that are shown.
-
-    Args:
-        folder: the documents.
-        split: which of its splits.
     """
 
     def __init__(self, folder: DataFolder, split: str) -> None:
@@ -199,14 +182,7 @@ class Auditor:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add documents with what a model that was not trained on them says.
-
-        Args:
-            classifier: the model.
-            rows: the documents.
-            survey: what the labels of the split look like, which decides how to predict; see :func:`audit_decisions`.
-            progress: called with the number of documents looked at since the last call.
-        """
+        """Add documents with what a model that was not trained on them says; the survey decides how to predict."""
         decisions = audit_decisions(classifier.decisions, survey)
         for window, probabilities, gold in scored_windows(classifier, rows, progress=progress):
             decided = decisions.decide(probabilities)
@@ -226,8 +202,8 @@ class Auditor:
         scores = [scorer.score(document) for document in log]
         kinds = Counter(scorer.kind(document) for document in log)
         order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
-        pairs = _confused_pairs(scorer, (log[place] for place in order))
-        shown = {log.rows[place] for place in order[:top]}.union(*(pair.examples for pair in pairs))
+        pairs, counts = _confused_pairs(scorer, (log[place] for place in order))
+        shown = {log.rows[place] for place in order[:top]}.union(*pairs.values())
         rows = _rows_of(self.folder, self.split, shown)
         places = reading_order(taxonomy)
         return Audit(
@@ -241,43 +217,35 @@ class Auditor:
             ),
             pairs=tuple(
                 ConfusedPair(
-                    taxonomy.ids[pair.first],
-                    taxonomy.ids[pair.second],
-                    (taxonomy.path_names(pair.first), taxonomy.path_names(pair.second)),
-                    pair.first_gold,
-                    pair.second_gold,
-                    tuple((row, rows[row].text) for row in pair.examples),
+                    taxonomy.ids[first],
+                    taxonomy.ids[second],
+                    (taxonomy.path_names(first), taxonomy.path_names(second)),
+                    first_gold=counts[first, second],
+                    second_gold=counts[second, first],
+                    examples=tuple((row, rows[row].text) for row in examples),
                 )
-                for pair in pairs
+                for (first, second), examples in pairs.items()
             ),
             suspect_labels=_suspect_labels(scorer, log, self._agreement),
         )
 
 
-@dataclass(slots=True)
-class _PairCounts:
-    """Two labels, documents that have one in the place of the other, and the rows of the most contradicted ones."""
+def _confused_pairs(
+    scorer: Scorer, documents: Iterable[ContradictedDocument]
+) -> tuple[dict[tuple[int, int], list[int]], Counter[tuple[int, int]]]:
+    """Return the pairs of labels that most documents confuse, each with the rows of the first of these documents.
 
-    first: int
-    second: int
-    first_gold: int = 0
-    second_gold: int = 0
-    examples: list[int] = field(default_factory=list)
-
-
-def _confused_pairs(scorer: Scorer, documents: Iterable[ContradictedDocument]) -> list[_PairCounts]:
-    """Return the pairs of labels that most documents confuse; the most contradicted documents come first."""
-    found: dict[tuple[int, int], _PairCounts] = {}
+    The most contradicted documents come first. Counts are by gold and predicted label.
+    """
+    counts, examples = Counter[tuple[int, int]](), defaultdict[tuple[int, int], list[int]](list)
     for document in documents:
         for gold, predicted in sorted(set(islice(scorer.confused_pairs(document), PAIRS_OF_DOCUMENT))):
-            pair = min(gold, predicted), max(gold, predicted)
-            counts = found.setdefault(pair, _PairCounts(*pair))
-            counts.first_gold += gold == counts.first
-            counts.second_gold += gold == counts.second
-            if len(counts.examples) < EXAMPLES:
-                counts.examples.append(document.row)
-    ranked = sorted(found.values(), key=lambda pair: (-pair.first_gold - pair.second_gold, pair.first, pair.second))
-    return ranked[:LISTED]
+            counts[gold, predicted] += 1
+            rows = examples[min(gold, predicted), max(gold, predicted)]
+            if len(rows) < EXAMPLES:
+                rows.append(document.row)
+    ranked = sorted(examples, key=lambda pair: (-counts[pair] - counts[pair[::-1]], pair))
+    return {pair: examples[pair] for pair in ranked[:LISTED]}, counts
 
 
 def _suspect_labels(

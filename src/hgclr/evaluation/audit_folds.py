@@ -84,19 +84,10 @@ def audit_folds(
 
 
 def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
-    """Train one model for each fold, on the documents of all other folds, with dev to select the best epoch on.
+    """Train a model for each fold on the documents of all others, and yield it with the documents of its own.
 
-    Models are kept in ``run.output/folds``; a fold whose model is there is not trained again, and one that was
-    interrupted goes on from its newest checkpoint.
-
-    Args:
-        run: settings of the training, and where to keep the models.
-        folder: the data.
-        folds: how many, at least two.
-        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
-
-    Yields:
-        Each model with the documents of its fold.
+    Dev selects the best epoch. Models are kept in ``run.output/folds``; a fold whose model is there is not trained
+    again, and one that was interrupted goes on from its newest checkpoint. For ``watch`` see :func:`audit_folds`.
 
     Raises:
         InputError: if settings and data do not fit together, or the folder holds other folds.
@@ -123,13 +114,10 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
 
 
 class Dealt(NamedTuple):
-    """Which document is in which fold.
+    """Which document is in which fold, counted from 0, (N,).
 
-    Args:
-        folds: the fold of each document, counted from 0, (N,).
-        one_fold_labels: labels all of whose texts are in one fold, by index: the model that audits them has never seen
-            the label.
-        digest: tells these documents, with their labels and in this order, from all others.
+    The models that audit ``one_fold_labels``, by index, have never seen the label: all its texts are in one fold. The
+    digest tells these documents, with their labels and in this order, from all others.
     """
 
     folds: NDArray[np.int64]
@@ -205,7 +193,6 @@ def _model(run: RunConfig, folder: DataFolder, dealt: Dealt, fold: int, watch: W
 
 
 def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Iterator[LabelledRow]:
-    """Yield the documents of a fold, or those of all others."""
     for row, place in zip(labelled_rows(folder, SPLIT), dealt.folds.tolist(), strict=True):
         if (place == fold) == inside:
             yield row

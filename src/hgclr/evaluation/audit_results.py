@@ -20,11 +20,8 @@ __all__ = [
     "ConfusedPair",
     "Contradiction",
     "SuspectLabel",
-    "audit_page",
-    "percent",
     "write_audit",
     "write_csv",
-    "write_json",
 ]
 
 COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")
@@ -48,7 +45,6 @@ class Contradiction:
     strength: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in plain Python types."""
         numbers = {"usual": round(self.usual, 4), "strength": round(self.strength, 4)}
         return {**self.label.to_json(), "gold": self.gold, **numbers}
 
@@ -119,7 +115,6 @@ class ConfusedPair:
 
     @property
     def documents(self) -> int:
-        """Documents in all."""
         return self.first_gold + self.second_gold
 
 
@@ -205,7 +200,11 @@ def write_audit(folder: Path, audit: Audit, *, raw: bool = False) -> list[Path]:
     Raises:
         InputError: if one cannot be written.
     """
-    files = {"audit.html": audit_page(audit).encode(), "audit.csv": _csv(audit, raw), "audit.json": _json(audit)}
+    files = {
+        "audit.html": audit_page(audit).encode(),
+        "audit.csv": _csv(audit, raw),
+        "audit.json": json_bytes(audit.to_json()),
+    }
     return write_files(folder, files)
 
 
@@ -218,15 +217,6 @@ def write_csv(target: Path, audit: Audit, *, raw: bool = False) -> None:
         InputError: if the file cannot be written.
     """
     write_files(target.parent, {target.name: _csv(audit, raw)})
-
-
-def write_json(target: Path, audit: Audit) -> None:
-    """Write everything that was found.
-
-    Raises:
-        InputError: if the file cannot be written.
-    """
-    write_files(target.parent, {target.name: _json(audit)})
 
 
 def _csv(audit: Audit, raw: bool = False) -> bytes:
@@ -243,10 +233,6 @@ def _csv(audit: Audit, raw: bool = False) -> bytes:
         writer.writerow([*own, *(each.columns.get(name, "") for name in others)])
     # With a byte order mark: without it, spreadsheets take UTF-8 for something else.
     return stream.getvalue().encode("utf-8-sig")
-
-
-def _json(audit: Audit) -> bytes:
-    return json_bytes(audit.to_json())
 
 
 def audit_page(audit: Audit) -> str:

@@ -24,11 +24,7 @@ SHRINKAGE = 10.0
 class ContradictedDocument(NamedTuple):
     """A document whose gold labels are not those that the model predicts; every label comes with its parent.
 
-    Args:
-        row: its place in its file.
-        probabilities: of its gold and its predicted labels, by index.
-        gold: the labels of the annotation.
-        predicted: the labels that the model would give.
+    ``row`` is its place in the file; probabilities are those of its gold and its predicted labels, by index.
     """
 
     row: int
@@ -98,9 +94,6 @@ class Agreement:
         m_k(g) = (∑_i a_ik + 10 M(g)) / (n_k(g) + 10)      M(g): mean over all labels of k's level
 
     For g = 1 this is the label's mean self-confidence, the threshold of confident learning (Northcutt et al., 2021).
-
-    Args:
-        taxonomy: the label tree; column k of every array is its label k.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -131,13 +124,9 @@ class Agreement:
 
 
 class Scorer:
-    """Score contradicted documents.
+    """Score contradicted documents by the usual agreement, m_k(g) of :class:`Agreement`, (2, K).
 
     A *branch* is a label that is extra, or missing, whose parent is not, and all such labels below it.
-
-    Args:
-        taxonomy: the label tree.
-        usual: m_k(g) of :class:`Agreement`, (2, K).
     """
 
     def __init__(self, taxonomy: Taxonomy, usual: NDArray[np.float64]) -> None:
@@ -195,8 +184,7 @@ class Scorer:
     def parting(self, document: ContradictedDocument) -> int:
         """Return the label after which gold and predicted path part, the nearest to their ends; -1 for the top.
 
-        Args:
-            document: one with extra and missing labels; of pairs that part at the same depth, the strongest decides.
+        Of pairs of an extra and a missing label that part at the same depth, the strongest decides.
         """
         strengths = self.strengths(document)
         extra, missing = self._branches(document.extra), self._branches(document.missing)

@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hgclr.decisions.settings import FORMER_KEYS
 from hgclr.errors import InputError, refuse_broken
-from hgclr.evaluation.headlines import HEADLINES, Headline, shown_difference, shown_score
-from hgclr.evaluation.report import FILE, KIND, VERSION, check_report, decision_facts, json_file, path_finder
+from hgclr.evaluation.report import (
+    FILE,
+    HEADLINES,
+    KIND,
+    VERSION,
+    Headline,
+    check_report,
+    decision_facts,
+    json_file,
+    path_finder,
+    shown_difference,
+    shown_score,
+)
 from hgclr.evaluation.report_plots import draw
 from hgclr.files import read_bytes, write_files
 from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
@@ -34,10 +45,7 @@ PLAUSIBLE = 0.05
 
 
 def read_report(place: str | Path) -> dict[str, Any]:
-    """Return what report.json holds.
-
-    Args:
-        place: the folder of a report, or its report.json.
+    """Return what the report.json in a folder, or the file itself, holds.
 
     Raises:
         InputError: if there is no report, or none that this version can read.
@@ -103,7 +111,6 @@ class Comparison:
         return gained[:CHANGES], lost[:CHANGES]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it in plain Python types."""
         labels = []
         for other, name in enumerate(self.names[1:], 1):
             gained, lost = ([asdict(each) for each in side] for side in self.changes(other))
@@ -201,13 +208,9 @@ def _names(reports: Sequence[str | Path]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What is said of a score in another report than the first.
+    """A score in another report than the first, and the difference; the p-value where the score was resampled.
 
-    Args:
-        value: the score.
-        difference: to the first report.
-        p_value: of the paired test, empty where the score was not resampled.
-        verdict: ``better`` or ``worse`` where chance hardly explains the difference.
+    The verdict is given where chance hardly explains the difference.
     """
 
     value: str
@@ -257,11 +260,6 @@ def _line(score: Headline, comparison: Comparison) -> ComparisonLine:
 
 def write_comparison(output: str | Path, comparison: Comparison, *, command: str = "") -> Path:
     """Write ``comparison.html``, ``comparison.json`` and the plot; return the path of the page.
-
-    Args:
-        output: the folder, made if it is not there; other files in it stay.
-        comparison: what to write.
-        command: the command that does this, for the record.
 
     Raises:
         InputError: if a file cannot be written.

@@ -12,23 +12,12 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.relevance import (
-    AttentionRelevance,
-    GradientRelevance,
-    OcclusionRelevance,
-    Relevance,
-    Word,
-    logits_of,
-    read_text,
-)
+from hgclr.evaluation.relevance import AttentionRelevance, Method, Word, choose_relevance, logits_of, read_text
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
-from hgclr.inference.backends import TorchBackend
 from hgclr.presentation import render_page
-from hgclr.taxonomy import Taxonomy
 
 __all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain", "explanation_page"]
 
-Method = Literal["auto", "integrated", "gradient", "occlusion"]
 Status = Literal["given", "abstained", "not given"]
 MOST_LABELS = 12
 """Labels that are explained if nobody says which: each costs as much as some readings of the text."""
@@ -242,23 +231,30 @@ def explain(
     """
     if not 0 < keep <= 1:
         raise InputError(f"the share of words to keep is {keep}", remedy="give a share above 0, up to 1")
-    relevance_of = _relevance(classifier, method, before_pass)
-    decisions = decisions or classifier.decisions
+    taxonomy, deciding = classifier.taxonomy, decisions or classifier.decisions
+
+    def decide(texts: Sequence[Sequence[int]]) -> Decided:
+        return deciding.decide(deciding.probabilities(logits_of(classifier, texts, before_pass=before_pass)))
+
+    def shown(label: int, probabilities: NDArray[np.float32]) -> PredictedLabel:
+        return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), float(probabilities[label]))
+
+    relevance_of = choose_relevance(classifier, method, before_pass)
     read = read_text(classifier, text)
-    whole = _decide(classifier, decisions, [read.ids.tolist()], before_pass)
-    found = _found(whole) if labels is None else [classifier.taxonomy.resolve(label) for label in labels]
+    whole = decide([read.ids.tolist()])
+    found = _found(whole) if labels is None else [taxonomy.resolve(label) for label in labels]
     chosen = found[:MOST_LABELS] if labels is None else found
-    chosen = sorted(set(chosen), key=classifier.taxonomy.path_names)
+    chosen = sorted(set(chosen), key=taxonomy.path_names)
     if not chosen:
         raise InputError("no labels are given to explain", remedy="give some, or leave them out")
     relevance = relevance_of(read, chosen)  # (n, W)
     # What is kept for all labels together goes by the sum, as the tokens of a positive sample do (paper, Eq. 9).
     kept = np.stack([_strongest(row, keep) for row in (*relevance, relevance.sum(0))])  # (n + 1, W)
-    again = _decide(classifier, decisions, [read.only(words) for words in _variants(kept)], before_pass)
+    again = decide([read.only(words) for words in _variants(kept)])
     only, without, random = np.split(again.probabilities, (len(kept), 2 * len(kept) - 1))
     explained = tuple(
         ExplainedLabel(
-            _label(classifier.taxonomy, label, whole.probabilities[0]),
+            shown(label, whole.probabilities[0]),
             _status(whole, label),
             tuple(relevance[row].tolist()),
             _indices(kept[row]),
@@ -268,7 +264,11 @@ def explain(
         )
         for row, label in enumerate(chosen)
     )
-    stability = _stability(classifier.taxonomy, kept[-1], whole.predicted[0], again.predicted[len(chosen)], only[-1])
+    before, after = whole.predicted[0], again.predicted[len(chosen)]
+    lost, gained = (
+        tuple(sorted((shown(label, only[-1]) for label in np.flatnonzero(changed).tolist()), key=lambda one: one.path))
+        for changed in (before & ~after, after & ~before)
+    )
     return Explanation(
         text=text,
         method=relevance_of.name,
@@ -278,46 +278,8 @@ def explain(
         labels=explained,
         unexplained=len(found) - len(chosen) if labels is None else 0,
         keep=keep,
-        stability=stability,
+        stability=Stability(_indices(kept[-1]), lost, gained),
     )
-
-
-def _relevance(
-    classifier: HierarchicalClassifier, method: Method | AttentionRelevance, before_pass: Callable[[], None]
-) -> Relevance:
-    """Return what computes the relevance of words."""
-    if isinstance(method, AttentionRelevance):
-        if method.taxonomy != classifier.taxonomy:
-            raise InputError(
-                "the training model has another label tree than the classifier", remedy="give both of one run"
-            )
-        return method
-    backend = classifier.backend
-    if method == "auto":
-        method = "integrated" if isinstance(backend, TorchBackend) else "occlusion"
-    if method == "occlusion":
-        return OcclusionRelevance(classifier, before_pass)
-    if method not in ("integrated", "gradient"):
-        raise InputError(
-            f"unknown method {method!r}",
-            remedy="choose one of auto, integrated, gradient, occlusion, or give an AttentionRelevance",
-        )
-    if not isinstance(backend, TorchBackend):
-        raise InputError(
-            "an ONNX model has no gradients",
-            remedy="choose the method occlusion, or give the model that it was exported from",
-        )
-    return GradientRelevance(backend, integrated=method == "integrated", before_pass=before_pass)
-
-
-def _decide(
-    classifier: HierarchicalClassifier,
-    decisions: Decisions,
-    texts: Sequence[Sequence[int]],
-    before_pass: Callable[[], None],
-) -> Decided:
-    """Decide about texts given as token ids."""
-    return decisions.decide(decisions.probabilities(logits_of(classifier, texts, before_pass=before_pass)))
 
 
 def _found(whole: Decided) -> list[int]:
@@ -349,37 +311,13 @@ def _status(whole: Decided, label: int) -> Status:
     return "abstained" if whole.abstained[0, label] else "not given"
 
 
-def _stability(
-    taxonomy: Taxonomy,
-    kept: NDArray[np.bool_],
-    before: NDArray[np.bool_],
-    after: NDArray[np.bool_],
-    probabilities: NDArray[np.float32],
-) -> Stability:
-    """Compare the labels of the whole text with those of the kept words; the probabilities are the latter's."""
-    lost, gained = (
-        tuple(sorted((_label(taxonomy, label, probabilities) for label in found), key=lambda label: label.path))
-        for found in (np.flatnonzero(before & ~after).tolist(), np.flatnonzero(after & ~before).tolist())
-    )
-    return Stability(_indices(kept), lost, gained)
-
-
-def _label(taxonomy: Taxonomy, label: int, probabilities: NDArray[np.float32]) -> PredictedLabel:
-    return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), float(probabilities[label]))
-
-
 def _indices(words: NDArray[np.bool_]) -> tuple[int, ...]:
     found: list[int] = np.flatnonzero(words).tolist()
     return tuple(found)
 
 
 def explanation_page(explanations: Sequence[Explanation], *, model: str) -> str:
-    """Return explanations as one HTML page, which needs no script: choose a label to see its words.
-
-    Args:
-        explanations: of some texts, at least one.
-        model: how to call the model.
-    """
+    """Return explanations, at least one, as one HTML page without a script: choose a label to see its words."""
     return render_page(
         "evaluation/templates/explanation.html",
         explanations=explanations,

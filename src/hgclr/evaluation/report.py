@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder, Document
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import require_extra
-from hgclr.evaluation.headlines import HEADLINES, shown_score
 from hgclr.evaluation.report_data import RESAMPLES, Collector, Example
 from hgclr.evaluation.report_plots import Plot, draw_plots
 from hgclr.files import check_output, write_files
@@ -25,16 +24,7 @@ from hgclr.inference.outputs import sampled, scored_windows
 from hgclr.metrics.scores import LabelScores, by_frequency, frequency_thirds
 from hgclr.presentation import render_page
 
-__all__ = [
-    "Report",
-    "check_report",
-    "decision_facts",
-    "json_file",
-    "path_finder",
-    "report",
-    "report_content",
-    "report_page",
-]
+__all__ = ["HEADLINES", "Headline", "Report", "check_report", "json_file", "report", "report_content", "report_page"]
 
 logger = logging.getLogger(__name__)
 PAGE, FILE = "report.html", "report.json"
@@ -58,6 +48,66 @@ RULES = {
 }
 Counts = NDArray[np.int64]
 Content = Mapping[str, Any]
+
+
+class Headline(NamedTuple):
+    """A score: its name for programs (with an interval, the bootstrap's), for people, and its place in the JSON."""
+
+    key: str
+    name: str
+    place: str
+    percent: bool = True
+
+    def value(self, content: Content) -> float:
+        found: Any = content
+        for key in self.place.split("."):
+            found = found[int(key) if isinstance(found, list) else key]
+        return float(found)
+
+    def shown(self, value: float) -> str:
+        return shown_score(value) if self.percent else f"{value:.4f}"
+
+    def shown_difference(self, difference: float) -> str:
+        return shown_difference(difference) if self.percent else _signed(f"{difference:+.4f}")
+
+
+def shown_score(value: float) -> str:
+    """Return a score in per cent with two decimals, without the sign."""
+    return f"{100 * value:.2f}"
+
+
+def shown_difference(difference: float) -> str:
+    """Return a difference of scores in points, with its sign."""
+    return _signed(f"{100 * difference:+.2f}")
+
+
+def _signed(number: str) -> str:
+    """Return a number with a sign that is as wide as a digit, and none if it is 0."""
+    return number.replace("-", "−") if number.strip("+-0.") else number.lstrip("+-")
+
+
+HEADLINES = (
+    Headline("micro_f1", "Micro-F1", "scores.micro.f1"),
+    Headline("macro_f1", "Macro-F1", "scores.macro.f1"),
+    Headline("hierarchical_f1", "Hierarchical F1", "scores.hierarchical.f1"),
+    Headline("precision", "Precision", "scores.micro.precision"),
+    Headline("recall", "Recall", "scores.micro.recall"),
+    Headline("subset_accuracy", "Exact documents", "scores.subset_accuracy"),
+    Headline("macro_present_f1", "Macro-F1, present labels", "scores.macro_present.f1"),
+    Headline("c_micro_f1", "C-Micro-F1", "scores.path_constrained.micro.f1"),
+    Headline("c_macro_f1", "C-Macro-F1", "scores.path_constrained.macro.f1"),
+    Headline("p_micro_f1", "P-Micro-F1", "scores.paths.micro.f1"),
+    Headline("p_macro_f1", "P-Macro-F1", "scores.paths.macro.f1"),
+    Headline("inconsistency_rate", "Orphans", "scores.inconsistency_rate"),
+    Headline("hamming_loss", "Hamming loss", "scores.hamming_loss"),
+    Headline("r_precision", "R-precision", "ranking.r_precision"),
+    *(Headline(f"precision_at_{k}", f"Precision@{k}", f"ranking.precision_at.{k}") for k in (1, 3, 5)),
+    *(Headline(f"ndcg_at_{k}", f"nDCG@{k}", f"ranking.ndcg_at.{k}") for k in (3, 5)),
+    Headline("hierarchical_auc", "hF1-AUC", "ranking.hierarchical_auc"),
+    Headline("ece", "Calibration error", "calibration.ece"),
+    Headline("brier", "Brier score", "calibration.brier", percent=False),
+)
+"""The scores that a report begins with; what they say is in the template of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +172,7 @@ def report(
 
 
 def check_report(folder: Path) -> None:
-    """Refuse a place where nothing can be written, before any work is done.
-
-    Raises:
-        InputError: if the place is a file.
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Refuse a place where nothing can be written, and an installation without matplotlib, before any work is done."""
     require_extra("matplotlib", extra="report", capability="Writing a report")
     check_output(folder)
 
@@ -162,11 +207,7 @@ def report_content(
 ) -> dict[str, Any]:
     """Return all that a report says, in plain Python types: what report.json holds and pages are made from.
 
-    Args:
-        collected: what was counted.
-        model, data, split: what was scored on what.
-        command: the command that does this.
-        training_counts: training documents of each label, (K,), where they are known.
+    ``training_counts`` are the training documents of each label, (K,), where they are known.
     """
     resampled = collected.bootstrap.resampled()
     frequency = None

@@ -45,13 +45,7 @@ Indices = NDArray[np.int64]
 class Collector:
     """Count everything batch by batch; results do not depend on where one batch ends and the next begins.
 
-    Memory is O(resamples · labels).
-
-    Args:
-        decisions: how probabilities become labels.
-        resamples: how many resamples of the documents are scored; see
-            :class:`~hgclr.metrics.intervals.BootstrapScores`.
-        seed: chooses the resamples.
+    Memory is O(resamples · labels). For resamples and seed see :class:`~hgclr.metrics.intervals.BootstrapScores`.
     """
 
     def __init__(self, decisions: Decisions, *, resamples: int = RESAMPLES, seed: int = 0) -> None:
@@ -73,12 +67,7 @@ class Collector:
         self._digest = hashlib.sha256()
 
     def update(self, texts: Sequence[str], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch.
-
-        Args:
-            texts: the documents.
-            probabilities: of each label for each document, calibrated if the model is, (N, K).
-            gold: whether the document has the label, (N, K).
+        """Count one batch: texts, probabilities, calibrated if the model is, and gold labels, both (N, K).
 
         Raises:
             ValueError: if types or shapes are wrong, or a probability is not between 0 and 1.
@@ -147,11 +136,7 @@ class RiskCoverage:
 
 
 class ThresholdCurve:
-    """Score each threshold of :data:`GRID` for all labels, with all else as it was decided; memory O(labels).
-
-    Args:
-        decisions: how the model decides.
-    """
+    """Score each threshold of :data:`GRID` for all labels, with all else as it was decided; memory O(labels)."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = [decisions.changed(threshold=threshold) for threshold in GRID]
@@ -161,7 +146,6 @@ class ThresholdCurve:
         self._gold = np.zeros(shape[1], dtype=np.int64)
 
     def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
         expected = pack(gold)
         self._gold += count_bits(expected)
         for number, decisions in enumerate(self._decisions):
@@ -173,7 +157,6 @@ class ThresholdCurve:
             self._true[number] += count_bits(predicted & expected)
 
     def to_json(self) -> list[dict[str, float]]:
-        """Return Micro- and Macro-F1 of every threshold."""
         points = []
         for threshold, true, predicted in zip(GRID, self._true, self._predicted, strict=True):
             scores = score_group(true, predicted, self._gold)
@@ -182,23 +165,17 @@ class ThresholdCurve:
 
 
 class RuleScores:
-    """Score every decoding rule, with thresholds and all else as it was decided.
-
-    Args:
-        decisions: how the model decides.
-    """
+    """Score every decoding rule, with thresholds and all else as it was decided."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._rules = {rule: decisions.changed(rule=rule) for rule in RULES}
         self._scores = {rule: MultiLabelScores(decisions.taxonomy) for rule in RULES}
 
     def update(self, probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities and gold labels, both of the shape (documents, labels)."""
         for rule, decisions in self._rules.items():
             self._scores[rule].update(decisions.decide(probabilities).predicted, gold)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the scores of every rule and how many labels it gives a document."""
         rows = []
         for rule, counted in self._scores.items():
             scores = counted.to_json()
@@ -229,9 +206,6 @@ class SiblingConfusions:
 
     The top labels are siblings, too. Only pairs that occur take memory. There are never more than :data:`PAIRS` of
     them: when there are, the rarer half is forgotten, and a pair that comes back is counted from 0.
-
-    Args:
-        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -240,7 +214,6 @@ class SiblingConfusions:
         self._counts: Indices = np.zeros(0, dtype=np.int64)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch of decisions, both of the shape (documents, labels)."""
         for pairs in self._confused(predicted, gold):
             found, counts = np.unique(pairs, return_counts=True)
             self._pairs, places = np.unique(np.concatenate([self._pairs, found]), return_inverse=True)
@@ -261,7 +234,6 @@ class SiblingConfusions:
         return int(self._counts[self._pairs == gold * len(self.taxonomy) + predicted].sum())
 
     def _confused(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> Iterator[Indices]:
-        """Yield the pairs of all documents in pieces."""
         missed_families, missed = self._by_family(gold & ~predicted)
         false_families, false = self._by_family(predicted & ~gold)
         order = np.argsort(false_families, kind="stable")
@@ -288,13 +260,7 @@ class SiblingConfusions:
 
 
 class Example(NamedTuple):
-    """A document that was given wrong labels.
-
-    Args:
-        text: its beginning.
-        gold: the ends of its paths, as indices of labels; no more than :data:`PATHS`.
-        predicted: the ends of the paths that it was given, likewise.
-    """
+    """The beginning of a text, and the ends of its gold and of its predicted paths, at most :data:`PATHS` of each."""
 
     text: str
     gold: tuple[int, ...]
@@ -305,13 +271,6 @@ class Examples:
     """Keep the first :data:`KEPT` documents that lack a label and the first that have it wrongly, for each label.
 
     Memory O(labels): a document is kept once, whatever number of labels it is an example of.
-
-    Args:
-        taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
-
-    Attributes:
-        missed: by label, documents that should have it and were not given it.
-        false: by label, documents that were given it and should not have it.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -321,7 +280,6 @@ class Examples:
         self._room = np.full((2, len(taxonomy)), KEPT)
 
     def update(self, texts: Sequence[str], predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Look at one batch: texts, and decisions of the shape (documents, labels)."""
         made: dict[int, Example] = {}
         for kept, room, wrong in (
             (self.missed, self._room[0], gold & ~predicted),
@@ -337,12 +295,10 @@ class Examples:
                 room[label] -= 1
 
     def _ends(self, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
-        """Return the ends of a document's paths, at most :data:`PATHS` of them."""
         return tuple(self.taxonomy.path_ends(np.flatnonzero(chosen).tolist())[:PATHS])
 
 
 def _shortened(text: str) -> str:
-    """Return the beginning of a text on one line."""
     line = " ".join(text[: 4 * EXCERPT].split())
     whole = len(line) <= EXCERPT and len(text) <= 4 * EXCERPT
     return line if whole else line[: EXCERPT - 1].rstrip() + "…"

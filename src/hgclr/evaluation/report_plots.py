@@ -32,7 +32,6 @@ class Plot:
     alt: str
 
     def files(self) -> dict[str, bytes]:
-        """Return the content of its files by name."""
         return {f"{self.name}.png": self.png, f"{self.name}.svg": self.svg}
 
 

@@ -81,12 +81,11 @@ class Resampled:
         return intervals
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it in plain Python types."""
         return asdict(self) | {"samples": {name: values.tolist() for name, values in self.samples.items()}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Resampled:
-        """Return what :meth:`to_json` was given.
+        """Return what :meth:`to_json` made JSON of.
 
         Raises:
             InputError: if it is not of that form.

@@ -107,22 +107,14 @@ def ratio(part: float, whole: float) -> float:
 
 
 def check_decisions(taxonomy: Taxonomy, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-    """Refuse predicted and gold labels that are not two boolean arrays (N, K).
-
-    Raises:
-        ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
-    """
+    """Raise a ValueError unless predicted and gold labels are two boolean arrays (N, K)."""
     _check_shapes(taxonomy, predicted.shape, gold.shape)
     if predicted.dtype != np.bool_ or gold.dtype != np.bool_:
         raise ValueError(f"expected booleans, got {predicted.dtype} and {gold.dtype}: apply a threshold")
 
 
 def check_probabilities(taxonomy: Taxonomy, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-    """Refuse what are not probabilities (N, K) and boolean gold labels (N, K).
-
-    Raises:
-        ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
-    """
+    """Raise a ValueError unless these are probabilities, from 0 to 1, and boolean gold labels, both (N, K)."""
     _check_shapes(taxonomy, probabilities.shape, gold.shape)
     if probabilities.dtype.kind != "f" or gold.dtype != np.bool_:
         raise ValueError(f"expected probabilities and booleans, got {probabilities.dtype} and {gold.dtype}")
@@ -357,10 +349,7 @@ class MultiLabelScores:
 
 
 def frequency_bands(counts: ArrayLike) -> Groups:
-    """Divide the labels by their number of training documents: none, 1 to 5, 6 to 20, more.
-
-    Args:
-        counts: training documents of each label, (K,).
+    """Divide the labels by their number of training documents, (K,): none, 1 to 5, 6 to 20, more.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_bands([0, 50, 7, 2, 7]).items()}
@@ -371,19 +360,13 @@ def frequency_bands(counts: ArrayLike) -> Groups:
 
 
 def frequency_thirds(counts: ArrayLike) -> Groups:
-    """Divide the labels into thirds by frequency.
+    """Divide the labels into thirds by their number of training documents, (K,).
 
     The S labels with training documents are put in order, the most frequent first. Labels of the same frequency stay
     together, in the middle of the places that they fill: with ``m`` labels more frequent and ``e`` equally frequent, a
     label itself among them, ``r = m + e / 2``. The head are the labels with ``r < S / 3``, the tail those with
-    ``r > 2 S / 3``. But for ties these are thirds; where all labels are equally frequent, all are in the middle.
-
-    Args:
-        counts: training documents of each label, (K,).
-
-    Returns:
-        The indices of the labels; those without training documents, ``unseen``, belong to no third. A group may be
-        empty.
+    ``r > 2 S / 3``. But for ties these are thirds; where all labels are equally frequent, all are in the middle. Those
+    without training documents, ``unseen``, belong to no third. A group may be empty.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_thirds([0, 50, 7, 2, 7]).items()}

@@ -11,13 +11,12 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any, Literal
 
 import datasets
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
@@ -26,6 +25,7 @@ from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
 from hgclr.files import write_json
 from hgclr.hardware import machine
+from hgclr.inference.backends import windows
 from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
@@ -47,8 +47,8 @@ FINALISTS = 2
 TOLERANCE = 0.01
 """When liblinear stops; a hundredth of that takes longer and moves no figure that is shown."""
 Kind = Literal["tfidf", "hiclass"]
-Local = Callable[[Any], NDArray[np.bool_]]
-"""From TF-IDF rows, sparse, (n, terms), to label sets, (n, K)."""
+Model = Callable[[Any], NDArray[Any]]
+"""From TF-IDF rows, sparse, (n, terms), to logits or, where there are no probabilities, label sets, (n, K)."""
 WINDOW = 1024
 """Documents that are read, and scored, at once."""
 
@@ -62,25 +62,12 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
-    """A logistic regression for each label: weights, (terms, K), and biases, (K,)."""
-
-    weights: NDArray[np.float32]
-    biases: NDArray[np.float32]
-
-    def __call__(self, rows: Any) -> NDArray[np.float32]:
-        """Return logits, (n, K), of TF-IDF rows, sparse, (n, terms)."""
-        logits: NDArray[np.float32] = np.asarray(rows @ self.weights, dtype=np.float32) + self.biases
-        return logits
-
-
-@dataclass(frozen=True, eq=False)
 class _Trial:
     """A setting, what was fitted with it, and how that fared on dev: at one half, and with decisions tuned there."""
 
     setting: Setting
     documents: int
-    model: Linear | Local
+    model: Model
     scores: MultiLabelScores
     tuned: Calibrated | None
 
@@ -184,7 +171,6 @@ class _Split:
         return len(self.gold)
 
     def some(self, number: int, seed: int) -> _Split:
-        """Return a random sample."""
         places = np.sort(np.random.default_rng(seed).choice(len(self), number, replace=False))
         return _Split(self.rows[places], self.gold[places], self.taxonomy)
 
@@ -206,13 +192,13 @@ def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) ->
     decisions, most = Decisions(dev.taxonomy), max(LEAST, ENTRIES // len(dev.taxonomy))
     (scores,) = _score(fitted, dev, [decisions])
     tuned = None
-    if isinstance(fitted, Linear) and len(dev) >= LEAST:
+    if kind == "tfidf" and len(dev) >= LEAST:
         looked_at = dev if len(dev) <= most else dev.some(most, seed)
         tuned = calibrate(Outputs(fitted(looked_at.rows), looked_at.gold), decisions, seed=seed)
     return _Trial(setting, len(train), fitted, scores, tuned)
 
 
-def _fit_tfidf(train: _Split, setting: Setting) -> Linear:
+def _fit_tfidf(train: _Split, setting: Setting) -> Model:
     """Fit a logistic regression for each label; one that no document has, or all have, is a constant."""
     from sklearn.linear_model import LogisticRegression
 
@@ -224,10 +210,10 @@ def _fit_tfidf(train: _Split, setting: Setting) -> Linear:
         model = LogisticRegression(C=setting.strength, solver="liblinear", class_weight=balanced, tol=TOLERANCE)
         model.fit(train.rows, train.gold[:, label])
         weights[:, label], biases[label] = model.coef_[0], model.intercept_[0]
-    return Linear(weights, biases)
+    return lambda rows: np.asarray(rows @ weights, dtype=np.float32) + biases
 
 
-def _fit_hiclass(train: _Split, setting: Setting) -> Local:
+def _fit_hiclass(train: _Split, setting: Setting) -> Model:
     """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
 
     A document with several paths is refused; hiclass 5 predicts one.
@@ -259,24 +245,19 @@ def _fit_hiclass(train: _Split, setting: Setting) -> Local:
     return predict
 
 
-def _score(model: Linear | Local, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
+def _score(model: Model, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
     """Score each way to decide; a model without probabilities has decided already."""
     scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
     for start in range(0, len(split), WINDOW):
         place = slice(start, start + WINDOW)
-        rows, gold = split.rows[place], split.gold[place]
-        if isinstance(model, Linear):
-            logits = model(rows)
-            predicted = [each.decide(each.probabilities(logits)).predicted for each in decisions]
-        else:
-            predicted = [model(rows)] * len(decisions)
-        for one, labels in zip(scores, predicted, strict=True):
-            one.update(labels, gold)
+        output = model(split.rows[place])
+        decided = output.dtype == np.bool_
+        for one, each in zip(scores, decisions, strict=True):
+            one.update(output if decided else each.decide(each.probabilities(output)).predicted, split.gold[place])
     return scores
 
 
 def _matrix(label_sets: Sequence[Sequence[int]], labels: int) -> NDArray[np.bool_]:
-    """Return label sets as rows, (n, K)."""
     matrix = np.zeros((len(label_sets), labels), dtype=np.bool_)
     for row, label_set in enumerate(label_sets):
         matrix[row, list(label_set)] = True
@@ -288,51 +269,38 @@ def read_splits(
 ) -> dict[str, list[Document]]:
     """Return the documents that a neural run with these settings reads: the same samples, the same part of each text.
 
-    Args:
-        run: the settings; without ``model.max_length`` texts stay whole.
-        folder: the data.
-        on_documents: called with the number of documents read, as it grows.
-
     Raises:
         InputError: if a split is empty or holds a bad row, or there is no train or dev to be had.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
     length = run.model.overrides.get("max_length")
-    cut = None if length is None else _cutter(run.model.encoder, length)
+    tokenizer = None if length is None else load_tokenizer(run.model.encoder)
     splits: dict[str, list[Document]] = {}
     for name in folder.splits:
         limit, splits[name] = limits[name], []
-        sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
-        while batch := list(islice(sampled, WINDOW)):
-            splits[name] += batch if cut is None else cut(batch)
+        sample = None if limit is None else (limit, run.training.seed)
+        for batch in windows(sample_documents(folder, name, sample), WINDOW):
+            splits[name] += batch if tokenizer is None else _cut(batch, tokenizer, length)
             if on_documents is not None:
                 on_documents(len(batch))
         if not splits[name]:
             raise empty_split(folder.split_path(name), 0)
     if "dev" not in splits:
-        places = datasets.Dataset.from_dict({"place": range(len(splits["train"]))})
-        parts, documents = hold_out(run, places), splits["train"]
-        splits |= {
-            name: [documents[place] for place in parts[part]["place"]]
-            for name, part in (("train", "train"), ("dev", "test"))
-        }
+        documents = splits["train"]
+        parts = hold_out(run, datasets.Dataset.from_dict({"place": range(len(documents))}))
+        for name, part in (("train", "train"), ("dev", "test")):
+            splits[name] = [documents[place] for place in parts[part]["place"]]
     return splits
 
 
-def _cutter(encoder: str, length: int) -> Callable[[Sequence[Document]], list[Document]]:
-    """Return a function that leaves of each text what an encoder reads of it."""
-    tokenizer = load_tokenizer(encoder)
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    backend.no_padding()
-    backend.enable_truncation(length, direction=tokenizer.truncation_side)
-
-    def cut(documents: Sequence[Document]) -> list[Document]:
-        shortened = []
-        for document, encoding in zip(documents, backend.encode_batch([d.text for d in documents]), strict=True):
-            spans = [(start, end) for start, end in encoding.offsets if end > start] or [(0, 0)]  # no special tokens
-            text = document.text[min(start for start, _ in spans) : max(end for _, end in spans)]
-            shortened.append(Document(text, document.labels))
-        return shortened
-
-    return cut
+def _cut(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, length: int) -> list[Document]:
+    """Leave of each text what an encoder reads of it."""
+    texts = [document.text for document in documents]
+    encoded = tokenizer(texts, truncation=True, max_length=length, return_offsets_mapping=True)
+    shortened = []
+    for document, offsets in zip(documents, encoded["offset_mapping"], strict=True):
+        spans = [(start, end) for start, end in offsets if end > start] or [(0, 0)]  # without special tokens
+        text = document.text[min(start for start, _ in spans) : max(end for _, end in spans)]
+        shortened.append(Document(text, document.labels))
+    return shortened

@@ -18,11 +18,7 @@ __all__ = ["PRINTED", "CorpusFigures", "CorpusLine", "count_corpus", "figure_cel
 
 @dataclass(frozen=True)
 class CorpusFigures:
-    """A line of the table; None for a split that is not there.
-
-    Args:
-        labels_per_document: mean over the documents of all splits, ancestors counted.
-    """
+    """A line of the table; None for a split that is not there, and labels per document with all their ancestors."""
 
     labels: int
     depth: int
@@ -51,13 +47,7 @@ class CorpusLine:
 
 
 def count_corpus(corpus: str, folder: Path, progress: Callable[[int], None] | None = None) -> CorpusLine:
-    """Count a data folder as one of the paper's corpora.
-
-    Args:
-        corpus: a key of :data:`PRINTED`.
-        folder: the data folder.
-        progress: called with the number of documents read since the last call.
-    """
+    """Count a data folder as one of the paper's corpora, a key of :data:`PRINTED`."""
     counted = describe(DataFolder(folder), progress=progress)
     sizes = {split: survey.documents for split, survey in counted.splits.items()}
     ours = CorpusFigures(

@@ -256,7 +256,6 @@ def run_curves(
 
 
 def _write(curves: Curves, folder: Path) -> None:
-    """Write ``curves.json``, ``curves.md`` and, once there is something to draw, ``curves.svg``."""
     files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
     if curves.panels:
         files["curves.svg"] = draw_curves(curves, "svg")
@@ -264,7 +263,6 @@ def _write(curves: Curves, folder: Path) -> None:
 
 
 def _markdown(curves: Curves) -> str:
-    """Return tables of all figures, and what is missing."""
     lines = [f"# Learning curves: {curves.title}", ""]
     lines += ["![Macro-F1 against training documents](curves.svg)", ""] if curves.panels else []
     lines += ["F1 on test in percent by the size of the training sample, mean ± standard deviation over the seeds.", ""]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -14,6 +13,7 @@ from transformers import PreTrainedConfig
 from hgclr.config import method_settings
 from hgclr.data.folder import RowForm, row_form
 from hgclr.errors import InputError
+from hgclr.files import read_json
 from hgclr.models import HGCLRConfig
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
 from hgclr.provenance import first_difference
@@ -136,7 +136,6 @@ class Experiment:
 
     @property
     def chosen_recipe(self) -> str:
-        """The recipe, decided."""
         return self.recipe or ("default" if self.preset == "default" else "paper")
 
     def folder(self, system: System, seed: int) -> Path:
@@ -200,9 +199,9 @@ class Experiment:
 
     def released(self, system: System) -> dict[str, Any]:
         """Return the model settings that a system has of its authors: under the paper's presets, else none."""
-        return (
-            {} if self.preset == "default" else {**system.released, **system.released_on.get(self.corpus or "wos", {})}
-        )
+        if self.preset == "default":
+            return {}
+        return {**system.released, **system.released_on.get(self.corpus or "wos", {})}
 
     def recipe_of(self, system: System) -> Mapping[str, Any]:
         """Return what a system's own paper says of training, where the recipe is that of papers."""
@@ -232,7 +231,6 @@ class Experiment:
         return _read_json(self.folder(system, seed) / "metrics.json")
 
     def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
-        """Return the record that was kept of a run, see :func:`record`, or None."""
         return _read_json(self.folder(system, seed) / SETTINGS)
 
     def finished_runs(self, system: System, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -285,8 +283,4 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return content
+    return read_json(path) if path.exists() else None

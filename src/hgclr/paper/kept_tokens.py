@@ -57,13 +57,7 @@ Look = TypeVar("Look")
 
 @dataclass(frozen=True)
 class Piece:
-    """Characters ``start:stop`` of the text that a token stands for.
-
-    Args:
-        word: number of the word that the tokenizer split it from.
-        share: in how many of all draws it was kept.
-        kept: whether it was, in each of the draws that are shown.
-    """
+    """Characters of a text, the number of their word, the share of draws that keep them, and which shown ones do."""
 
     start: int
     stop: int
@@ -118,12 +112,10 @@ class KeptTokens:
 
     @property
     def cut(self) -> bool:
-        """Whether the text goes on where the model stops reading."""
         return bool(self.text[self.read :].strip())
 
     @property
     def whole(self) -> bool:
-        """Whether every draw keeps the whole text."""
         return bool(self.kept[:, ~self.special].all())
 
     @property
@@ -143,7 +135,6 @@ class KeptTokens:
         return own, float(np.sqrt(variance / len(self.kept))), float(np.sqrt(without))
 
     def summary(self) -> str:
-        """Return in a line what the draws come to."""
         if self.whole:
             return "every draw keeps the whole text"
         own, by_chance, without_chance = self.spreads()
@@ -183,7 +174,6 @@ class KeptTokens:
         return sorted(means, key=lambda item: -item[1])
 
     def to_json(self, taxonomy: Taxonomy) -> dict[str, Any]:
-        """Return everything that a figure shows, and the tokens."""
         own, by_chance, without_chance = self.spreads()
         kept = self.kept[: self.shown].T.tolist()
         return {
@@ -329,12 +319,7 @@ def write_kept_tokens(
 ) -> list[Path]:
     """Write ``figure3.html``, ``figure3.png`` and ``figure3.json`` into a folder, and return their paths.
 
-    Args:
-        documents: at least one, all with as many draws.
-        taxonomy, folder: the label tree; a folder, in which other files stay.
-        model, rule: how to call the model, and which tokens it keeps, in words.
-        seed: that decided the draws.
-        report: what the JSON shall say beside all this, such as the machine.
+    ``rule`` says which tokens the model keeps, in words; ``report`` is what else the JSON is to say.
     """
     numbers = {
         **(report or {}),

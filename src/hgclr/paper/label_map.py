@@ -72,13 +72,11 @@ class Measure:
 
     @classmethod
     def against(cls, value: float, shuffled: Sequence[float] | Floats, *, high_is_good: bool) -> Measure:
-        """Hold a value against those of the shuffled trees."""
         others = np.asarray(shuffled, dtype=np.float64)
         as_good = int((others >= value).sum() if high_is_good else (others <= value).sum())
         return cls(value, float(others.mean()), float(others.std(ddof=1)), (as_good + 1) / (len(others) + 1))
 
     def shuffled(self, digits: int) -> str:
-        """Return what the shuffled trees give, mean ± standard deviation."""
         return f"{self.shuffled_mean:.{digits}f} ± {self.shuffled_sd:.{digits}f}"
 
 
@@ -108,7 +106,6 @@ class LabelMap:
         return len(self.taxonomy) / 2
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers, and the place of every label on the map."""
         families = np.bincount(self.taxonomy.parents[self.taxonomy.parents >= 0])
         return {
             "labels": len(self.taxonomy),
@@ -127,13 +124,7 @@ class LabelMap:
 
 
 def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int = PERMUTATIONS) -> dict[str, LabelMap]:
-    """Map the label vectors of models that have the same label tree.
-
-    Args:
-        folders: folders ``model`` or ``training-model`` that ``hgclr train`` wrote, by the name to show.
-        seed: of t-SNE and of the shuffled trees.
-        permutations: shuffled trees for the baselines.
-    """
+    """Map the label vectors of models, folders that ``hgclr train`` wrote, by the name to show; all have one tree."""
     loaded = {name: label_vectors(folder) for name, folder in folders.items()}
     (first, (_, taxonomy)), *others = loaded.items()
     for name, (_, other) in others:
@@ -219,15 +210,11 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
-    """Return the mean silhouette of the labels below the top, clustered by parent, under cosine distance.
+    """Return the mean silhouette of labels below the top, clustered by parent, from vectors, (K, H), and parents, (K,).
 
-    ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i the mean distance to the siblings, b_i that to the nearest other family.
-    Distances to a family need no K x K table: with unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j``.
-    None where no two parents have two children each.
-
-    Args:
-        vectors: (K, H).
-        parents: each label's parent, -1 for a top label, (K,).
+    ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i the mean cosine distance to the siblings, b_i that to the nearest other
+    family. It needs no K x K table: with unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j``. None where no two
+    parents have two children each.
     """
     below = np.flatnonzero(parents >= 0)
     _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
@@ -283,10 +270,7 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
 def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping[str, Any] | None = None) -> list[Path]:
     """Write ``figure5.png``, ``figure5.svg`` and ``figure5.json`` into a folder, and return their paths.
 
-    Args:
-        maps: the maps of one label tree, by the name to show.
-        folder: made if it is not there; other files in it stay.
-        report: what the JSON shall say beside the numbers, such as where the models came from.
+    The maps are those of one label tree, by the name to show; ``report`` is what else the JSON is to say.
     """
     figure = draw_label_maps(maps)
     numbers = {**(report or {}), "maps": {name: one.to_json() for name, one in maps.items()}}

@@ -284,7 +284,6 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
 
 
 def _setting(table: Table, experiment: Experiment, lines: Sequence[TableLine], seeds: Sequence[int]) -> str:
-    """Return a line on what the table was made from."""
     parts = [experiment.data.name]
     if done := next((line for line in lines if line.documents is not None), None):
         sizes = ", ".join(f"{split} {size:,}" for split, size in (done.documents or {}).items())

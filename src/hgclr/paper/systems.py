@@ -70,7 +70,6 @@ class System:
 
 
 def _hgclr(key: str, *, published: Mapping[str, Any] | None = None, **settings: Any) -> System:
-    """Return HGCLR with some settings of its own."""
     other = None if published is None else {"architecture": "hgclr", **published}
     return System(key, {"architecture": "hgclr", **settings}, published=other)
 

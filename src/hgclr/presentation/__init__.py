@@ -28,7 +28,6 @@ __all__ = [
     "legend_above",
     "notice",
     "page",
-    "paragraph",
     "picture",
     "render",
     "render_page",
@@ -107,36 +106,13 @@ def render_page(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values) + "\n"
 
 
-def page(
-    title: str,
-    sections: Sequence[Section],
-    *,
-    lead: str = "",
-    footer: str = "",
-    style: str = "",
-    script: str = "",
-) -> str:
-    """Return a page of parts that are made already.
-
-    Args:
-        title: heading and name of the page.
-        sections: its parts, in order.
-        lead: what stands below the title: a sentence, or parts from the functions here.
-        footer: what stands at the end, such as how the page was made.
-        style: a style sheet beside the page's own.
-        script: a program that runs when all is there.
-    """
-    base = "presentation/templates/base.html"
-    return render_page(base, title=title, sections=sections, lead=lead, footer=footer, style=style, script=script)
+def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "") -> str:
+    """Return a page of parts that are made already: a title, what is below it, sections, and what is at the end."""
+    return render_page("presentation/templates/base.html", title=title, sections=sections, lead=lead, footer=footer)
 
 
 def _part(name: str, *values: object) -> Html:
     return Html(getattr(_environment().get_template(PARTS).module, name)(*values))
-
-
-def paragraph(text: str, *, quiet: bool = False) -> Html:
-    """Return a paragraph, in small grey type if it is ``quiet``."""
-    return _part("paragraph", text, quiet)
 
 
 def tiles(values: Iterable[tuple[str, str]]) -> Html:
@@ -162,11 +138,7 @@ def notice(tone: Tone, text: str, head: str = "") -> Html:
 def picture(content: bytes, *, alt: str, caption: str = "", kind: Literal["png", "svg"] = "png") -> Html:
     """Return a picture that is part of the page, on white in the dark, too.
 
-    Args:
-        content: the file; a PNG is shown in half its size in pixels, to be sharp on fine screens.
-        alt: what it shows, for those who cannot see it.
-        caption: what stands below it.
-        kind: what the file is.
+    A PNG is shown in half its size in pixels, to be sharp on fine screens; ``alt`` is for those who cannot see it.
     """
     size = None
     if kind == "png":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgclr.cluster import connected
-from hgclr.errors import InputError
+from hgclr.errors import InputError, MissingExtraError
 from hgclr.training import RunConfig
 from hgclr.tuning.trials import Outcome, TrialRunner, train_trial
 
@@ -42,8 +42,7 @@ def run_on_ray(
 
     Raises:
         InputError: if the settings of a trial are refused.
-        HGCLRError: if there is no cluster, or it fails.
-        MissingExtraError: if Ray is not installed.
+        HGCLRError: if there is no cluster, or it fails, or Ray is not installed.
     """
     with connected(address, kept="finished trials and checkpoints"):
         import ray
@@ -70,11 +69,13 @@ def run_on_ray(
             outcome: Outcome = ray.get(done)
             if outcome.state == "REFUSED":
                 raise InputError(outcome.reason or "the settings were refused")
-            runner.end(trial, outcome.scores, outcome.state, outcome.reason, time.monotonic() - started)
+            runner.end(trial, outcome, time.monotonic() - started)
             on_end()
 
 
 def _work(base: dict[str, Any], parameters: dict[str, Any], seeds: list[int], folder: str, cwd: str) -> Outcome:
-    """Train a trial; runs on any node."""
     os.chdir(cwd)
-    return train_trial(RunConfig.model_validate(base), parameters, seeds, Path(folder))
+    try:
+        return train_trial(RunConfig.model_validate(base), parameters, seeds, Path(folder))
+    except (InputError, MissingExtraError) as error:
+        return Outcome("REFUSED", reason=str(error))

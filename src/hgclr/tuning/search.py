@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import statistics
 import sys
 import warnings
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from hgclr.errors import HGCLRError, InputError, require_extra
-from hgclr.files import atomic_file, write_files
+from hgclr.files import atomic_file, json_bytes, write_files
 from hgclr.hardware import machine
 from hgclr.provenance import command_line, portable
 from hgclr.training import RunConfig
@@ -150,10 +149,10 @@ def _write_results(study: Study, run: RunConfig, whole: RunConfig, about: Mappin
         "command": command_line(sys.argv),
         "machine": machine(),
     }
-    files = {"trials.csv": table.getvalue(), "tuning.json": json.dumps(portable(report), indent=2) + "\n"}
+    files = {"trials.csv": table.getvalue().encode(), "tuning.json": json_bytes(portable(report))}
     if best is not None:
-        files["best.yaml"] = _best_config(best, run, whole, about, len(entries))
-    return write_files(run.output, {name: text.encode() for name, text in files.items()})
+        files["best.yaml"] = _best_config(best, run, whole, about, len(entries)).encode()
+    return write_files(run.output, files)
 
 
 def _best_config(best: FrozenTrial, run: RunConfig, whole: RunConfig, about: Mapping[str, Any], trials: int) -> str:
@@ -190,10 +189,9 @@ FEW = 4
 
 
 def draw_plots(study: Study, search: Search, metric: str, folder: Path) -> tuple[list[Path], list[str]]:
-    """Draw what there is to see as PNG and SVG: history, parallel coordinates, slices, importances, contours, the grid.
+    """Draw as PNG and SVG: history, parallel coordinates, slices, importances, contours, the grid.
 
-    Returns:
-        The files, and for each plot that could not be drawn a note why.
+    Return the files, and for each plot that could not be drawn a note why.
     """
     require_extra("matplotlib", extra="tune", capability="Plots")
     import matplotlib as mpl

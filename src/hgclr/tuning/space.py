@@ -110,11 +110,9 @@ def describe(parameters: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """A space of settings, and the points to visit where it is a grid.
+    """By setting, such as ``model.keep_fraction``, the values it may take; where it is a grid, the points to visit.
 
-    Args:
-        space: by setting, such as ``model.keep_fraction``, the values it may take.
-        points: by setting the values of the grid; None leaves the choice to Optuna's TPE.
+    Without points, the choice is left to Optuna's TPE.
     """
 
     space: dict[str, BaseDistribution]
@@ -122,7 +120,6 @@ class Search:
 
     @property
     def size(self) -> int | None:
-        """Return the number of points of a grid."""
         return None if self.points is None else math.prod(len(values) for values in self.points.values())
 
     def to_json(self) -> dict[str, Any]:

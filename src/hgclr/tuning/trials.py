@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -10,12 +9,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.errors import HGCLRError, InputError, MissingExtraError, require_extra
+from hgclr.files import read_json
 from hgclr.locks import locked
 from hgclr.provenance import first_difference
 from hgclr.training import RunConfig, train
@@ -38,10 +39,8 @@ _JOURNAL, _LOCK, _NAME, _ABOUT = "study.journal", "study.lock", "hgclr tune", "a
 def open_study(folder: Path, about: Mapping[str, Any], *, pruning: bool) -> Iterator[Study]:
     """Open the study in ``folder``, or begin one; nobody else can open it in the meantime.
 
-    Args:
-        folder: where the journal is or will be.
-        about: what the search depends on; a study is gone on with only if it is the same.
-        pruning: stop a trial that is below the median of the earlier ones at the same epoch.
+    A study is gone on with only if it is ``about`` the same. With ``pruning``, a trial is stopped that is below the
+    median of the earlier ones at the same epoch.
     """
     require_extra("optuna", extra="tune", capability="Tuning")
     import optuna
@@ -152,15 +151,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended on a node of a cluster: COMPLETE, FAIL, or REFUSED, as all others would be."""
+    """How a trial ended: COMPLETE, PRUNED, FAIL or, on a node of a cluster, REFUSED, as all others would be."""
 
     state: str
-    scores: list[dict[str, Any]]
+    scores: Sequence[Mapping[str, Any]] = ()
     reason: str | None = None
 
 
 Onlookers = tuple[Sequence[TrainerCallback], Callable[[int], None] | None]
 """What looks on while a run trains: its callbacks, and what is told of documents; see :func:`hgclr.training.train`."""
+NOBODY: Onlookers = (), None
 Watcher = Callable[[Turn], AbstractContextManager[Onlookers]]
 
 
@@ -185,24 +185,14 @@ class TrialRunner:
     watch: Watcher | None
 
     def run(self, trial: Trial) -> None:
-        """Train a trial with every seed."""
         import optuna
 
-        started = time.monotonic()
-        folder = self.begin(trial)
-        scores: list[dict[str, Any]] = []
-        state, reason = "COMPLETE", None
+        started, folder = time.monotonic(), self.begin(trial)
         try:
-            for seed in self.seeds:
-                scores.append({"seed": seed, **self._score(trial, seed, folder / f"seed-{seed}")})
-                _keep_scores_only(folder)
+            outcome = train_trial(self.base, trial.params, self.seeds, folder, partial(self._look_on, trial))
         except optuna.TrialPruned:
-            state = "PRUNED"
-        except (InputError, MissingExtraError):  # the next trial would fare no better
-            raise
-        except HGCLRError as error:  # such as a loss that is no number: bad settings, which is a finding
-            state, reason = "FAIL", str(error)
-        self.end(trial, scores, state, reason, time.monotonic() - started)
+            outcome = Outcome("PRUNED")
+        self.end(trial, outcome, time.monotonic() - started)
 
     def begin(self, trial: Trial) -> Path:
         """Note that a trial begins, or goes on, and return its folder."""
@@ -211,51 +201,52 @@ class TrialRunner:
         trial.set_user_attr("sittings", trial.user_attrs.get("sittings", 0) + 1)
         return folder
 
-    def end(
-        self, trial: Trial, scores: Sequence[Mapping[str, Any]], state: str, reason: str | None, seconds: float
-    ) -> None:
-        """Record how a trial ended: COMPLETE with the scores of each seed, PRUNED, or FAIL with a reason."""
+    def end(self, trial: Trial, outcome: Outcome, seconds: float) -> None:
+        """Record how a trial ended."""
         _keep_scores_only(self.base.output / RUNS / f"{trial.number:04d}")
-        if reason is not None:
-            trial.set_user_attr("reason", reason)
-        trial.set_user_attr("runs", list(scores))
+        if outcome.reason is not None:
+            trial.set_user_attr("reason", outcome.reason)
+        trial.set_user_attr("runs", list(outcome.scores))
         trial.set_user_attr("seconds", round(trial.user_attrs["seconds"] + seconds, 1))
-        value = statistics.fmean(score[self.metric] for score in scores) if state == "COMPLETE" else None
-        _tell(self.study, trial, value, state)
+        complete = outcome.state == "COMPLETE"
+        value = statistics.fmean(score[self.metric] for score in outcome.scores) if complete else None
+        _tell(self.study, trial, value, outcome.state)
 
-    def _score(self, trial: Trial, seed: int, output: Path) -> dict[str, Any]:
-        """Return the scores of one run, which is trained, or trained on, unless it was done before an interruption."""
-        done = output / "metrics.json"
-        if not done.exists():
-            best = next(iter(ranked(self.study)), None)
-            turn = Turn(trial.number + 1, self.total, seed, dict(trial.params), best)
-            nobody: Onlookers = (), None
-            with nullcontext(nobody) if self.watch is None else self.watch(turn) as (callbacks, on_documents):
-                report = [TrialReport(self.study, trial, self.metric)] if seed == self.seeds[0] else []
-                train(
-                    with_parameters(self.base, trial.params, output=output, seed=seed),
-                    resume=True,
-                    callbacks=[*callbacks, *report],
-                    on_documents=on_documents,
-                    score_test=False,
-                )
-        return _scores(done)
+    @contextmanager
+    def _look_on(self, trial: Trial, seed: int) -> Iterator[Onlookers]:
+        """Return what looks on while a trial trains with a seed; with the first, Optuna may give it up."""
+        best = next(iter(ranked(self.study)), None)
+        turn = Turn(trial.number + 1, self.total, seed, dict(trial.params), best)
+        with nullcontext(NOBODY) if self.watch is None else self.watch(turn) as (callbacks, on_documents):
+            report = [TrialReport(self.study, trial, self.metric)] if seed == self.seeds[0] else []
+            yield [*callbacks, *report], on_documents
 
 
-def train_trial(run: RunConfig, parameters: Mapping[str, Any], seeds: Sequence[int], folder: Path) -> Outcome:
-    """Train a trial with every seed, unless that was done before, without anybody looking on."""
+def train_trial(
+    run: RunConfig,
+    parameters: Mapping[str, Any],
+    seeds: Sequence[int],
+    folder: Path,
+    look_on: Callable[[int], AbstractContextManager[Onlookers]] = lambda _: nullcontext(NOBODY),
+) -> Outcome:
+    """Train a trial with every seed, unless that was done before an interruption.
+
+    Raises:
+        InputError, MissingExtraError: as the next trial would; any other failure of ours is a finding about settings.
+    """
     scores: list[dict[str, Any]] = []
     try:
         for seed in seeds:
             output = folder / f"seed-{seed}"
             if not (output / "metrics.json").exists():
                 chosen = with_parameters(run, parameters, output=output, seed=seed)
-                train(chosen, resume=True, score_test=False)
+                with look_on(seed) as (callbacks, on_documents):
+                    train(chosen, resume=True, callbacks=callbacks, on_documents=on_documents, score_test=False)
             scores.append({"seed": seed, **_scores(output / "metrics.json")})
             _keep_scores_only(folder)
-    except (InputError, MissingExtraError) as error:
-        return Outcome("REFUSED", scores, str(error))
-    except HGCLRError as error:
+    except (InputError, MissingExtraError):
+        raise
+    except HGCLRError as error:  # such as a loss that is no number
         return Outcome("FAIL", scores, str(error))
     return Outcome("COMPLETE", scores)
 
@@ -267,7 +258,7 @@ def _keep_scores_only(folder: Path) -> None:
 
 
 def _scores(file: Path) -> dict[str, Any]:
-    metrics = json.loads(file.read_text(encoding="utf-8"))
+    metrics = read_json(file)
     return {
         "micro_f1": metrics["dev"]["micro"]["f1"],
         "macro_f1": metrics["dev"]["macro"]["f1"],
@@ -290,7 +281,6 @@ class TrialReport(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **kwargs: Any,
     ) -> None:
-        """Report the epoch that has just been scored, unless that was done before an interruption."""
         import optuna
 
         step = round(state.epoch or 0) - 1
