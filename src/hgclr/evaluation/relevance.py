@@ -1,4 +1,4 @@
-"""The words of a text as a model reads it, and how much each speaks for a label, by gradient, occlusion or attention."""
+"""The words of a text as a model reads it, and how much each speaks for a label: by gradient, occlusion, attention."""
 
 from __future__ import annotations
 

@@ -239,7 +239,10 @@ def run_curves(
         nonlocal last
         curves = collect_curves(plans, table.choose(chosen), refused, command)
         if curves != last:  # a run that was there already changes nothing
-            _write(curves, experiment.output)
+            files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
+            if curves.panels:
+                files["curves.svg"] = draw_curves(curves, "svg")
+            write_files(experiment.output, files)
             last = curves
         return curves
 
@@ -253,13 +256,6 @@ def run_curves(
 
         reproduce(table, some, plan, rows=chosen, command=command, watch=watch, on_table=on_table)
     return written()
-
-
-def _write(curves: Curves, folder: Path) -> None:
-    files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
-    if curves.panels:
-        files["curves.svg"] = draw_curves(curves, "svg")
-    write_files(folder, files)
 
 
 def _markdown(curves: Curves) -> str:

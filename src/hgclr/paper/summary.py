@@ -138,18 +138,10 @@ def summarise(
         if row in chosen or runs[row.system] or (row.printed and experiment.corpus in row.paper)
     ]
     machines = machines_of(runs[row.system] for row in shown)
-    lines = [
-        _line(
-            row,
-            None if row == base else base,
-            table.split,
-            experiment.corpus,
-            runs,
-            refused={seed: refused[row.system, seed] for seed in seeds if (row.system, seed) in refused},
-            machines=machines,
-        )
-        for row in shown
-    ]
+    lines = []
+    for row in shown:
+        reasons = {seed: refused[row.system, seed] for seed in seeds if (row.system, seed) in refused}
+        lines.append(_line(row, None if row == base else base, table.split, experiment.corpus, runs, reasons, machines))
     budget = "" if experiment.budget is None else f" (budget: {experiment.budget})"
     return Summary(
         name=table.key if experiment.preset == "default" else f"{table.key}-{experiment.preset}",
@@ -193,7 +185,6 @@ def _line(
     split: str,
     corpus: str | None,
     all_runs: Mapping[str, Runs],
-    *,
     refused: dict[int, str],
     machines: list[dict[str, Any]],
 ) -> TableLine:
@@ -205,9 +196,9 @@ def _line(
         dict(zip(AVERAGES, each.paper[str(corpus)], strict=True)) if each and corpus in each.paper else None
         for each in (row, base)
     )
-    first = next(iter(runs.values()), None)
+    first: dict[str, Any] = next(iter(runs.values()), {})
     settings: dict[str, Any] | None = None
-    if first is not None:
+    if first:
         training = {name: value for name, value in first["settings"]["training"].items() if name != "seed"}
         settings = portable(first["settings"] | {"training": training})
     return TableLine(
@@ -227,8 +218,8 @@ def _line(
         refused=refused,
         runs=[_run(seed, run, machines) for seed, run in runs.items()],
         settings=settings,
-        documents=None if first is None else first["documents"],
-        labels=None if first is None else first["labels"],
+        documents=first.get("documents"),
+        labels=first.get("labels"),
     )
 
 
