@@ -112,10 +112,12 @@ class KeptTokens:
 
     @property
     def cut(self) -> bool:
+        """Whether the text goes on where the model stops reading."""
         return bool(self.text[self.read :].strip())
 
     @property
     def whole(self) -> bool:
+        """Whether every draw keeps the whole text."""
         return bool(self.kept[:, ~self.special].all())
 
     @property

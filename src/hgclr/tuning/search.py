@@ -1,4 +1,4 @@
-"""Search for settings on dev, and go on where a killed search was."""
+"""Search for settings on dev, go on where a killed search was, and draw what was found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from hgclr.errors import HGCLRError, InputError, require_extra
+from hgclr.errors import HGCLRError, InputError, first_line, require_extra
 from hgclr.files import atomic_file, json_bytes, write_files
 from hgclr.hardware import machine
 from hgclr.provenance import command_line, portable
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["TuningResult", "draw_plots", "tune"]
+__all__ = ["TuningResult", "tune"]
+
+FEW = 4
+"""Trials from which on there is something to tell about settings."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +187,6 @@ def _entry(trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-FEW = 4
-"""Trials from which on there is something to tell about settings."""
-
-
 def draw_plots(study: Study, search: Search, metric: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Draw as PNG and SVG: history, parallel coordinates, slices, importances, contours, the grid.
 
@@ -207,7 +206,7 @@ def draw_plots(study: Study, search: Search, metric: str, folder: Path) -> tuple
             try:
                 figure = draw()
             except (ValueError, RuntimeError, ImportError) as error:  # too few trials, all scores alike, no scipy
-                notes.append(f"no plot of {title}: {str(error).splitlines()[0].rstrip('.')}")
+                notes.append(f"no plot of {title}: {first_line(error)}")
                 continue
             mpl.rcParams["svg.hashsalt"] = "hgclr"  # the same study gives the same file
             for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
