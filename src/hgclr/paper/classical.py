@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import datasets
@@ -275,13 +276,13 @@ def read_splits(
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
     length = run.model.overrides.get("max_length")
-    tokenizer = None if length is None else load_tokenizer(run.model.encoder)
+    cut = None if length is None else partial(_cut, load_tokenizer(run.model.encoder), length)
     splits: dict[str, list[Document]] = {}
     for name in folder.splits:
         limit, splits[name] = limits[name], []
         sample = None if limit is None else (limit, run.training.seed)
         for batch in windows(sample_documents(folder, name, sample), WINDOW):
-            splits[name] += batch if tokenizer is None else _cut(batch, tokenizer, length)
+            splits[name] += batch if cut is None else cut(batch)
             if on_documents is not None:
                 on_documents(len(batch))
         if not splits[name]:
@@ -294,7 +295,7 @@ def read_splits(
     return splits
 
 
-def _cut(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, length: int) -> list[Document]:
+def _cut(tokenizer: PreTrainedTokenizerBase, length: int, documents: Sequence[Document]) -> list[Document]:
     """Leave of each text what an encoder reads of it."""
     texts = [document.text for document in documents]
     encoded = tokenizer(texts, truncation=True, max_length=length, return_offsets_mapping=True)

@@ -93,12 +93,14 @@ class KeptTokens:
     @cached_property
     def shares(self) -> NDArray[np.float64]:
         """How often each token is kept, (L,)."""
-        return np.mean(self.kept, axis=0, dtype=np.float64)
+        shares: NDArray[np.float64] = self.kept.mean(0)
+        return shares
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """How many tokens each draw keeps, special ones not counted, (draws,)."""
-        return np.count_nonzero(self.kept[:, ~self.special], axis=1)
+        counts: NDArray[np.int64] = self.kept[:, ~self.special].sum(1)
+        return counts
 
     @property
     def length(self) -> int:
