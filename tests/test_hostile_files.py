@@ -263,8 +263,7 @@ class Terminal(io.StringIO):
 def test_results_on_a_terminal_give_no_orders_and_in_json_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hgclr.bulk.chunks import Survey, line_chunks
-    from hgclr.bulk.inputs import TextFormat
+    from hgclr.bulk.inputs import Survey, TextFormat, line_chunks
     from hgclr.bulk.outputs import AddedColumns, open_writer
 
     bad = "a\x1b[2Jb\x7f\x85\x9b31m\u202ec\u2067d\u2028e é"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import re
@@ -37,6 +38,7 @@ __all__ = [
     "read_bytes",
     "read_json",
     "recover_folder",
+    "sha256",
     "write_files",
     "write_json",
 ]
@@ -263,6 +265,12 @@ def read_bytes(path: Path) -> bytes:
         if size > LARGEST:
             raise OSError(errno.EINVAL, f"more than {LARGEST:,} bytes", str(path))
         return file.read(size)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal digits."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_archive(path: Path, largest: int) -> None:

@@ -21,7 +21,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.paper import classical
 from hgclr.paper.classical import Setting, read_splits, run_classical, settings_of
 from hgclr.training import RunConfig
-from hgclr.training.preparation import tokenize_all
+from hgclr.training.run import tokenize_all
 from hgclr.training.run_checks import data_folder
 
 

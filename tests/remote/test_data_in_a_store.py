@@ -128,7 +128,7 @@ def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> No
     """Tokenise as one of several processes of a node; only the first one may read a document."""
     from hgclr.data import tokens
     from hgclr.models.base import load_tokenizer
-    from hgclr.training.preparation import data_folder, tokenize_once
+    from hgclr.training.run import data_folder, tokenize_once
 
     os.environ.update(HGCLR_CACHE=str(folder / "cache"), LOCAL_RANK=str(rank))
     run = make_run(encoder, Path(data), folder / "run", data__limit=None, data__test_limit=None)

@@ -11,7 +11,7 @@ from hgclr.data.folder import label_documents, label_texts
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.core import label_counts, with_label_documents
-from hgclr.training.preparation import new_model, tokenize_all
+from hgclr.training.run import new_model, tokenize_all
 
 
 def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:

@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
-from hgclr.training.preparation import new_model, started_model, tokenize_all
+from hgclr.training.run import new_model, started_model, tokenize_all
 from support.learned import StopWhenLearned
 
 

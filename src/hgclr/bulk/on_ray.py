@@ -22,8 +22,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.job import Answer, BulkJob, Label, spread
+from hgclr.bulk.engine import Answer, BulkJob, Label, spread
+from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.cluster import NEEDS, connected
 from hgclr.errors import HGCLRError
 from hgclr.inference.classifier import HierarchicalClassifier

@@ -16,9 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from hgclr.bulk.chunks import Chunk, Survey
-from hgclr.bulk.inputs import TextFormat, format_of
-from hgclr.bulk.job import Answer
+from hgclr.bulk.engine import Answer
+from hgclr.bulk.inputs import Chunk, Survey, TextFormat, format_of
 from hgclr.errors import InputError
 from hgclr.files import TableWriter, json_text
 from hgclr.remote import new_file

@@ -19,7 +19,7 @@ from hgclr.files import atomic_folder
 from hgclr.inference.backends import Backend, TorchBackend, pad, windows
 from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
-from hgclr.inference.manifest import write_manifest
+from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 

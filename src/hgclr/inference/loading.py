@@ -19,7 +19,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
-from hgclr.inference.manifest import check_folder
+from hgclr.model_files import check_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import url_of

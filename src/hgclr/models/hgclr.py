@@ -10,14 +10,11 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
-from hgclr.models.configuration import HGCLRConfig
-from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.label_names import is_special, name_embeddings, name_tokens
+from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput, absolute_positions, first_position
+from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.nn.draws import drawn_for_labels
-from hgclr.nn.label_attention import TreeAttention
-from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
+from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeAttention, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
 from hgclr.nn.positive_samples import (

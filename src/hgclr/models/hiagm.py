@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN

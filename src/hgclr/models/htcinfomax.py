@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hgclr.models.base import HierarchicalOutput, token_mean
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput, token_mean
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification
 from hgclr.nn.draws import documents_of_batch
 from hgclr.nn.gathering import gather, rank

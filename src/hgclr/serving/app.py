@@ -15,8 +15,7 @@ from starlette.exceptions import HTTPException
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.messages import on_http_error, on_invalid
 from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, HostCheck, KeyCheck, RequestLog
-from hgclr.serving.pages import add_pages
-from hgclr.serving.routes import describing_routes, health_routes, predicting_routes
+from hgclr.serving.routes import add_pages, describing_routes, health_routes, predicting_routes
 from hgclr.serving.service import Service
 from hgclr.serving.settings import Settings
 

@@ -24,13 +24,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hgclr.serving.messages import Problem, answer_with
-from hgclr.serving.metrics import Metrics
+from hgclr.serving.monitoring import ACCESS, Metrics
 
-__all__ = ["ACCESS", "PUBLIC_PATHS", "BodyLimit", "HostCheck", "KeyCheck", "RequestLog", "read", "strict_route"]
+__all__ = ["PUBLIC_PATHS", "BodyLimit", "HostCheck", "KeyCheck", "RequestLog", "read", "strict_route"]
 
 logger = logging.getLogger(__name__)
-ACCESS = "hgclr.serving.access"
-"""The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
 access = logging.getLogger(ACCESS)
 SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = {

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.backends import usable_threads
-from hgclr.serving.logs import start_log
-from hgclr.serving.metrics import SHARED_FOLDER
+from hgclr.serving.monitoring import SHARED_FOLDER, start_log
 from hgclr.serving.settings import Settings
 
 if TYPE_CHECKING:

@@ -29,15 +29,14 @@ from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.frequency import by_frequency
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
-from hgclr.models.memory import check_batch
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
-from hgclr.training.large_encoders import add_adapters, checkpoint_layers, describe_adapters, merge_adapters
-from hgclr.training.run_folder import CHECKPOINTS
+from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
+from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
     CollapseWatch,

@@ -16,7 +16,7 @@ from hgclr.errors import HGCLRError, first_line
 from hgclr.files import write_files
 from hgclr.training.distributed import FirstRankError
 from hgclr.training.run import TrainingResult, finished_run, train
-from hgclr.training.run_folder import check_output, check_resumed, state_of
+from hgclr.training.run_checks import check_output, check_resumed, state_of
 from hgclr.training.settings import RunConfig, make_recipe
 
 __all__ = ["train_on_ray"]

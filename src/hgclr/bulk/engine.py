@@ -1,4 +1,4 @@
-"""Label on this machine: in this process, or in one process for each core."""
+"""What an engine of bulk prediction is, and the one of this machine: this process, or one process for each core."""
 
 from __future__ import annotations
 
@@ -7,21 +7,59 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.job import Answer, BulkJob, Label, spread
+from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.remote import facts
 
-__all__ = ["BYTES_PER_WORKER", "choose_workers", "in_process", "in_processes"]
+__all__ = ["BYTES_PER_WORKER", "Answer", "BulkJob", "Label", "choose_workers", "in_process", "in_processes", "spread"]
+
+Answer = dict[str, Any]
+"""The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
+NO_ANSWER: Answer = {"predictions": []}
+Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
+"""What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
+called with the files of the job, in their order, each once and to its end."""
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """What an engine is started with. It is sent to other processes and nodes, which load the model themselves.
+
+    Args:
+        model: its folder, or the hub name under which nodes without that folder find it.
+        files: what to label.
+        text_column: the column with the text.
+        changes: arguments of :meth:`hgclr.decisions.settings.Decisions.changed`.
+        onnx: whether the model runs on onnxruntime.
+    """
+
+    model: str
+    files: Sequence[Path] = ()
+    text_column: str = "text"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    onnx: bool = False
+
+    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
+        """Return the labels of texts."""
+        decisions = classifier.decisions.changed(**self.changes)
+        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
+
+
+def spread(chunk: Chunk, answers: Sequence[Answer]) -> list[Answer]:
+    """Return an answer for every row of a chunk, from those to its usable texts."""
+    given = iter(answers)
+    return [NO_ANSWER if text is None else next(given) for text in chunk.texts]
+
 
 CHUNKS_AHEAD = 2
 """Chunks for each process that are read before their turn, so that none waits for work."""
