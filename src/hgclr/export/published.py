@@ -25,7 +25,8 @@ from hgclr.errors import InputError
 from hgclr.export.check import new_folder, refuse_used
 from hgclr.files import check_archive
 from hgclr.models import HGCLRForSequenceClassification
-from hgclr.models.base import load_encoder_config, load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
+from hgclr.models.pretrained import load_encoder_config
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["check_same_labels", "import_published", "read_checkpoint", "read_labels", "read_published"]

@@ -10,9 +10,9 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput, absolute_positions, first_position
+from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput
 from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
-from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.models.pretrained import absolute_positions, first_position, load_pretrained, load_weights
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeAttention, TreeConvolution
 from hgclr.nn.label_rows import LabelRows

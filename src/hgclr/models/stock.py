@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from hgclr.files import read_bytes
-from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel, without_pooler
+from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
 
 __all__ = [
     "KEY",

@@ -25,7 +25,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from hgclr.errors import InputError, require_extra
 from hgclr.hardware import free_memory
 from hgclr.models import ARCHITECTURES, HierarchicalPreTrainedModel
-from hgclr.models.base import NUMBER, load_encoder_config
+from hgclr.models.base import NUMBER
+from hgclr.models.pretrained import load_encoder_config
 from hgclr.nn.draws import current_packing, packed
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import LoraSettings

@@ -35,7 +35,8 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
-from hgclr.models.base import HGCLRConfig, absolute_positions
+from hgclr.models.base import HGCLRConfig
+from hgclr.models.pretrained import absolute_positions
 from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.nn.draws import current_packing, drawn_for
 from hgclr.nn.gathering import total, world_size
