@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.files import atomic_file, read_bytes, read_json
+from hgclr.files import read_bytes, read_json, write_files
 
 __all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
 
@@ -226,8 +226,4 @@ def write_card(folder: Path, card: ModelCard) -> None:
     Raises:
         InputError: if it cannot be written.
     """
-    try:
-        with atomic_file(folder / FILE) as path:
-            path.write_text(f"{card.content}\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=folder / FILE) from error
+    write_files(folder, {FILE: f"{card.content}\n".encode()})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError, first_line, refuse_broken, require_extra
+from hgclr.errors import InputError, refuse_broken, require_extra
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
@@ -65,12 +65,8 @@ class TorchBackend:
 
         from hgclr.models import load_deployed
 
-        with refuse_broken(
-            lambda error: InputError(
-                f"no model could be loaded from {model}: {first_line(error)}",
-                remedy="give the folder 'model' that hgclr train wrote",
-            )
-        ):
+        remedy = "give the folder 'model' that hgclr train wrote"
+        with refuse_broken(f"no model could be loaded from {model}", remedy=remedy):
             self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
         self.model.to(self.device)  # type: ignore[arg-type]
@@ -105,11 +101,7 @@ class OnnxBackend:
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
         onnxruntime = import_onnxruntime()
-        with refuse_broken(
-            lambda error: InputError(
-                f"no graph could be loaded: {first_line(error)}", path=graph, remedy="write it again with hgclr export"
-            )
-        ):
+        with refuse_broken("no graph could be loaded", path=graph, remedy="write it again with hgclr export"):
             self.session = onnxruntime.InferenceSession(
                 graph, session_options(threads), providers=["CPUExecutionProvider"]
             )

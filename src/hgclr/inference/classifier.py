@@ -16,7 +16,7 @@ from hgclr.data.rows import is_blank
 from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
-from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
 from hgclr.inference.loading import LoadedModel, in_memory, load
@@ -38,6 +38,10 @@ __all__ = [
     "sigmoid",
 ]
 
+NOT_COMPUTED = (
+    "its configuration, tokenizer and weights may not belong together, or there is too little memory;"
+    " copy the model again"
+)
 NAMES_KEPT = 2**20
 """Names in all the paths that are kept at hand: a deep tree of many labels has far more."""
 
@@ -337,7 +341,7 @@ class HierarchicalClassifier:
             order = longest_first([len(text) for text in window])
             pieces = [[(row, window[row]) for row in rows] for rows in windows(order, self.PIECE)]
             logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
-            with refuse_broken(_not_computed):
+            with refuse_broken("the model cannot compute its answer", remedy=NOT_COMPUTED):
                 for batches in one_ahead(self._batches, pieces):
                     for rows, ids, mask in batches:
                         logits[rows] = self.backend.logits(ids, mask)
@@ -364,14 +368,6 @@ class HierarchicalClassifier:
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
             for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)
         ]
-
-
-def _not_computed(error: BaseException) -> InputError:
-    return InputError(
-        f"the model cannot compute its answer: {first_line(error)}",
-        remedy="its configuration, tokenizer and weights may not belong together, or there is too little memory;"
-        " copy the model again",
-    )
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:

@@ -76,6 +76,7 @@ def _no_model(model: str | Path, reason: str) -> InputError:
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
 REMEDY = "write the folder again with hgclr export"
+NO_TOKENIZER = "no tokenizer could be loaded"
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,7 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
             path=model,
             remedy="leave the device out, or give the model that it was exported from",
         )
-    with refuse_broken(
-        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
-    ):
+    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
         return _load_onnx(folder) if onnx else _load_torch(folder, device)
 
 
@@ -136,7 +135,7 @@ def _load_torch(folder: Path, device: str | None) -> LoadedModel:
 
     from hgclr.models.pretrained import load_pretrained
 
-    with refuse_broken(lambda error: _no_tokenizer(folder, error)):
+    with refuse_broken(NO_TOKENIZER, path=folder, remedy=REMEDY):
         tokenizer = load_pretrained(AutoTokenizer, folder)
     config = backend.model.config
     return in_memory(backend, tokenizer, _decisions(folder / DECISIONS, config.taxonomy, config.threshold))
@@ -170,9 +169,8 @@ def _load_onnx(folder: Path) -> LoadedModel:
     if "cut_length" in fields.values:  # which exports of the first version have not
         cut_length = fields.take("cut_length", lambda value: value is None or (_whole_number(value) and value > 0))
     threshold = fields.take("threshold", lambda value: isinstance(value, float) and 0 < value < 1)
-    file = folder / TOKENIZER
-    with refuse_broken(lambda error: _no_tokenizer(file, error)):
-        tokenizer = Tokenizer.from_str(read_bytes(file).decode())
+    with refuse_broken(NO_TOKENIZER, path=folder / TOKENIZER, remedy=REMEDY):
+        tokenizer = Tokenizer.from_str(read_bytes(folder / TOKENIZER).decode())
     backend = OnnxBackend(folder / GRAPH)
     if backend.label_count != len(taxonomy):
         raise InputError(
@@ -180,10 +178,6 @@ def _load_onnx(folder: Path) -> LoadedModel:
         )
     decisions = _decisions(folder / DECISIONS, taxonomy, threshold)
     return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions, cut_length)
-
-
-def _no_tokenizer(path: Path, error: BaseException) -> InputError:
-    return InputError(f"no tokenizer could be loaded: {first_line(error)}", path=path, remedy=REMEDY)
 
 
 def _decisions(file: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.errors import InputError, refuse_broken
 from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput
 from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
 from hgclr.models.pretrained import absolute_positions, first_position, load_pretrained, load_weights
@@ -325,9 +325,7 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassi
     """
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)
-    with refuse_broken(
-        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
-    ):
+    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
         config_class: Any = HGCLRForSequenceClassification.config_class
         config = load_pretrained(config_class, folder, **settings)
         if config.architectures != [HGCLRForSequenceClassification.__name__]:

@@ -15,7 +15,6 @@ versions read.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from hgclr.files import read_bytes
+from hgclr.files import json_bytes, read_json, write_files
 from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
@@ -238,29 +237,29 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
         raise ValueError(reason)
     model.encoder.save_pretrained(folder)
     # Only the encoder's own class knows all of its fields; ours are put beside them.
-    encoder_config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    _write(folder / CONFIG, encoder_config | label_fields(model.config, shift))
+    encoder_config = read_json(folder / CONFIG)
     settings: dict[str, Any] = {"max_seq_length": model.config.max_length, "do_lower_case": False}
     if without := without_pooler(model.config.text_encoder):
         settings["model_args"] = without  # else it would be made with random weights, and a warning
-    _write(folder / "sentence_bert_config.json", settings)
-    _write(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None})
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (kind, path) in enumerate(KINDS.items())
     ]
-    _write(folder / MODULES, listed)
-
-    width = model.classifier.in_features
+    width, labels = model.classifier.in_features, model.classifier.out_features
     modes = {field: name == model.config.pooling for name, field in POOLINGS.items()}
-    pooling, dense = folder / KINDS["Pooling"], folder / KINDS["Dense"]
-    for path in (pooling, dense):
-        path.mkdir()
-    _write(pooling / CONFIG, {"word_embedding_dimension": width, **modes})
-    sizes = {"in_features": width, "out_features": model.classifier.out_features}
-    _write(dense / CONFIG, {**sizes, "bias": True, "activation_function": IDENTITY})
+    sizes = {"in_features": width, "out_features": labels}
+    contents = {
+        CONFIG: encoder_config | label_fields(model.config, shift),
+        "sentence_bert_config.json": settings,
+        "config_sentence_transformers.json": {"prompts": {}, "default_prompt_name": None},
+        MODULES: listed,
+        f"{KINDS['Pooling']}/{CONFIG}": {"word_embedding_dimension": width, **modes},
+        f"{KINDS['Dense']}/{CONFIG}": {**sizes, "bias": True, "activation_function": IDENTITY},
+    }
+    write_files(folder, {name: json_bytes(content) for name, content in contents.items()})
     bias = model.classifier.bias if shift is None else model.classifier.bias + torch.from_numpy(shift)
-    save_file({"linear.weight": model.classifier.weight.contiguous(), "linear.bias": bias}, dense / WEIGHTS)
+    weights = {"linear.weight": model.classifier.weight.contiguous(), "linear.bias": bias}
+    save_file(weights, folder / KINDS["Dense"] / WEIGHTS)
 
 
 class Modules(nn.Module):
@@ -295,10 +294,10 @@ def read_modules(folder: Path) -> Modules:
         OSError, ValueError: if it is something else.
     """
     try:
-        listed = _read(folder / MODULES)
+        listed = read_json(folder / MODULES)
         if [(module["type"].rpartition(".")[2], module["path"]) for module in listed] != list(KINDS.items()):
             raise ValueError(f"{MODULES} does not list {', '.join(KINDS)} in folders {list(KINDS.values())}")
-        pooling, dense = (_read(folder / KINDS[kind] / CONFIG) for kind in ("Pooling", "Dense"))
+        pooling, dense = (read_json(folder / KINDS[kind] / CONFIG) for kind in ("Pooling", "Dense"))
         modes = pooling.get("pooling_mode") or [name for name, field in POOLINGS.items() if pooling.get(field)]
         modes = [modes] if isinstance(modes, str) else modes
         mode = next((name for name in POOLINGS if modes == [name]), None)
@@ -324,11 +323,3 @@ def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """
     modules = read_modules(Path(folder))
     return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)
-
-
-def _read(path: Path) -> Any:
-    return json.loads(read_bytes(path))
-
-
-def _write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

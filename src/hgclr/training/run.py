@@ -24,7 +24,7 @@ from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents,
 from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
-from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.errors import InputError, refuse_broken
 from hgclr.files import read_json, write_json
 from hgclr.hardware import machine
 from hgclr.locks import locked
@@ -279,11 +279,7 @@ def started_model(
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
-    with refuse_broken(
-        lambda error: InputError(
-            f"no model could be loaded: {first_line(error)}", path=start, remedy="give a training-model"
-        )
-    ):
+    with refuse_broken("no model could be loaded", path=start, remedy="give a training-model"):
         config = load_pretrained(HGCLRConfig, start)
         saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
         if saved is not None and "architecture" not in run.model.model_fields_set:
