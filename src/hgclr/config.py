@@ -90,7 +90,6 @@ class SharedSettings:
     textrcnn_features: Literal["convolutions", "states"] = "convolutions"
 
     def validate_shared(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "classifier_dropout")
         check(self, "count", "max_length")
         check(self, "not negative", "flat_regularisation")
@@ -190,7 +189,6 @@ class HGCLRSettings(SharedSettings):
     contrastive_dropout: float = 0.1
 
     def validate_hgclr(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "label_dropout", "contrastive_dropout")
         check(self, "positive", "gumbel_temperature", "contrastive_temperature")
         check(self, "count", "label_layers", "token_label_heads")
@@ -249,7 +247,6 @@ class HiAGMSettings(SharedSettings):
     recursive_regularisation: float = 1e-6
 
     def validate_hiagm(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "structure_dropout", "label_embedding_dropout")
         check(self, "share or null", "feature_dropout")
         check(self, "count", "node_width")
@@ -257,7 +254,6 @@ class HiAGMSettings(SharedSettings):
 
     @property
     def feature_share(self) -> float:
-        """The share of features that are dropped, decided."""
         return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
 
 
@@ -280,7 +276,6 @@ class HiMatchSettings(HiAGMSettings):
     label_refresh: int = 50
 
     def validate_himatch(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "count", "joint_width", "label_refresh")
 
 

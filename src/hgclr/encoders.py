@@ -236,7 +236,6 @@ def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
 
 
 def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
-    """Return size and time of change of files."""
     found = {file: (folder / file).stat() for file in files}
     return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
 

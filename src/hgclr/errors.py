@@ -126,10 +126,7 @@ class MissingExtraError(HGCLRError):
 def require_extra(module: str, *, extra: str, capability: str) -> None:
     """Raise the one-line hint for ``extra`` unless ``module`` can be imported.
 
-    Args:
-        module: top-level module that the extra brings.
-        extra: name of the extra in ``pip install 'hgclr[extra]'``.
-        capability: what the user was about to do, as the start of a sentence.
+    ``capability`` is what the user was about to do, as the start of a sentence.
 
     Raises:
         MissingExtraError: if the module is not installed.

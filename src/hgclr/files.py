@@ -323,7 +323,6 @@ class TableWriter:
         self._writer, self._raw, self._shown = csv.writer(stream, **form), raw, stream.isatty()
 
     def writerow(self, cells: Iterable[object]) -> None:
-        """Write one row."""
         if self._shown:
             cells = (cell.translate(HARMLESS) if isinstance(cell, str) else cell for cell in cells)
         self._writer.writerow(cells if self._raw else map(_harmless, cells))

@@ -18,6 +18,7 @@ from typing import Any
 
 from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.errors import HGCLRError, InputError
+from hgclr.hardware import chosen_threads, usable_cores
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.remote import facts
 
@@ -35,12 +36,8 @@ called with the files of the job, in their order, each once and to its end."""
 class BulkJob:
     """What an engine is started with. It is sent to other processes and nodes, which load the model themselves.
 
-    Args:
-        model: its folder, or the hub name under which nodes without that folder find it.
-        files: what to label.
-        text_column: the column with the text.
-        changes: arguments of :meth:`hgclr.decisions.settings.Decisions.changed`.
-        onnx: whether the model runs on onnxruntime.
+    ``model`` is its folder, or the hub name under which nodes without that folder find it; ``changes`` are arguments of
+    :meth:`hgclr.decisions.settings.Decisions.changed`; ``onnx`` tells whether the model runs on onnxruntime.
     """
 
     model: str
@@ -50,7 +47,6 @@ class BulkJob:
     onnx: bool = False
 
     def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
-        """Return the labels of texts."""
         decisions = classifier.decisions.changed(**self.changes)
         return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
@@ -81,15 +77,7 @@ def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wa
     device = getattr(classifier.backend, "device", None)
     if device is not None and device.type != "cpu":
         return 1
-    return min(_cores(), 1 + sum(facts(path)[0] for path in files) // BYTES_PER_WORKER)
-
-
-def _cores() -> int:
-    """Return the number of threads that the environment allows, or else of the cores that this process may use."""
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    if chosen.isdecimal() and int(chosen) > 0:
-        return int(chosen)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(chosen_threads() or usable_cores(), 1 + sum(facts(path)[0] for path in files) // BYTES_PER_WORKER)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from hgclr.data.readers import SUFFIXES, open_parquet, read_rows, table_header
-from hgclr.data.rows import BadRow, Row, require_columns
+from hgclr.data.readers import SUFFIXES, open_parquet, parquet_batches, read_rows, table_header
+from hgclr.data.rows import BadRow, Row
 from hgclr.errors import InputError, require_extra
 from hgclr.inference.classifier import check_text
 from hgclr.remote import exists, find_files, is_dir, is_file
@@ -48,7 +48,6 @@ class TextFormat(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """How the names of such files end."""
         return f".{self.name}.gz" if self.gzipped else f".{self.name}"
 
 
@@ -196,7 +195,6 @@ class Chunk:
 
     @property
     def usable_texts(self) -> list[str]:
-        """The texts that can be labelled."""
         return [text for text in self.texts if text is not None]
 
     @property
@@ -230,7 +228,7 @@ def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         MissingExtraError: if it is a Parquet file and pyarrow is not installed.
     """
     if format_of(path).name == "parquet":
-        for first, batch in _parquet_batches(path, text_column):
+        for first, batch in parquet_batches(path, (text_column,), all_columns=True, size=ROWS):
             yield _chunk(_parquet_rows(batch, first, path, text_column), path, text_column, batch)
         return
     rows = iter(read_rows(path, (text_column,)))
@@ -277,24 +275,6 @@ def _chunk(
     return chunk
 
 
-def _parquet_batches(path: Path, text_column: str) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
-    """Yield the rows of a Parquet file, with the number of the first of them."""
-    require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
-    import pyarrow
-
-    first = 1
-    try:
-        with open_parquet(path) as file:
-            require_columns(file.schema_arrow.names, (text_column,), path=path)
-            for batch in file.iter_batches(batch_size=ROWS):
-                yield first, batch
-                first += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(
-            f"damaged, or no Parquet file: {error}", path=path, line=first, remedy="write it again"
-        ) from None
-
-
 def _parquet_rows(batch: pyarrow.RecordBatch, first: int, path: Path, text_column: str) -> Iterator[Row | BadRow]:
     for number, cell in enumerate(batch.column(text_column), first):
         try:
@@ -319,11 +299,8 @@ class Survey:
 def survey(path: Path, text_column: str, *, strict: bool, types: bool) -> Survey:
     """Read a file once. Against labelling that costs nothing, and what is wrong with the file is known before.
 
-    Args:
-        path: the file.
-        text_column: the column with the text.
-        strict: stop at the first row without a usable text. Those of a Parquet file are met only when it is labelled.
-        types: find out the types of all columns, which Parquet needs.
+    ``strict`` stops at the first row without a usable text (those of a Parquet file are met only when it is labelled),
+    ``types`` finds out the types of all columns, which Parquet needs.
 
     Raises:
         InputError: if the file cannot be used, a column stands twice, a row is bad, or a column has no type.

@@ -169,5 +169,4 @@ def _table(file: int, rows: list[int], name: str, values: list[str]) -> pyarrow.
 
 @lru_cache(maxsize=1)
 def _opened(model: str) -> HierarchicalClassifier:
-    """Load the model, once in a process."""
     return HierarchicalClassifier.from_pretrained(model)

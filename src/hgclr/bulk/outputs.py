@@ -45,8 +45,8 @@ class AddedColumns:
     Args:
         abstained: labels that were left out because they are not probable enough.
         error: why a row has no labels.
-        raw: leave cells of tables as they are that a spreadsheet would run as formulas.
-        leaf_paths: in tables, the paths of names down to the deepest labels; elsewhere every label has its path.
+        raw: see :func:`~hgclr.bulk.predict_files`.
+        leaf_paths: see there.
     """
 
     abstained: bool
@@ -74,11 +74,7 @@ def open_writer(
 ) -> Iterator[Write]:
     """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails.
 
-    Args:
-        target: the file, or None for standard output.
-        survey: what is known of the input.
-        added: the columns beside those of the input.
-        kind: the format; by default what the name of the file says.
+    ``target`` is None for standard output; ``kind`` is by default what the name of the file says.
     """
     kind = kind or (format_of(target) if target is not None else TextFormat("jsonl", False))
     names = added.names(survey.columns, kind.name)

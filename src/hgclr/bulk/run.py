@@ -266,10 +266,8 @@ ANEW = "give another folder as --output, or label everything anew with --overwri
 class RunRecord:
     """Know which files need not be labelled again.
 
-    Args:
-        folder: the folder of results.
-        settings: all that decides what the results are, in plain Python types, under names that a message can use.
-        overwrite: forget an earlier run.
+    ``settings`` are all that decides what the results are, in plain Python types, under names that a message can use;
+    ``overwrite`` forgets an earlier run.
 
     Raises:
         InputError: if an earlier run had other settings, or its record cannot be read.

@@ -79,7 +79,6 @@ class TrainingRecord:
 
     Args:
         encoder: name of the text encoder it started from; None if it was trained on from another model.
-        architecture: which system, such as ``hgclr``.
         data: name of the data folder.
         documents: in each split.
         scores: on dev and test, at the end of training.

@@ -57,7 +57,6 @@ class ExportSource:
 
     @property
     def network(self) -> HierarchicalPreTrainedModel:
-        """The torch model."""
         return self.backend.model
 
 
@@ -119,8 +118,7 @@ def write_checked(
         output: a new or empty folder, which is written whole or not at all.
         form: what it becomes, for messages.
         write, read: what writes weights and configuration into a folder, and reads them.
-        texts: see :func:`sample_batches`.
-        shift: see :func:`compare`.
+        texts, shift: see :func:`sample_batches` and :func:`compare`.
         relative: whether a logit may be off by a share of it where it is larger than 1.
 
     Raises:

@@ -118,8 +118,6 @@ def _save(graph: onnx_ir.Model, folder: Path) -> Path:
 
 
 class _Logits(nn.Module):
-    """The model as a function of two tensors to one."""
-
     def __init__(self, model: HierarchicalPreTrainedModel) -> None:
         super().__init__()
         self.model = model
@@ -416,7 +414,6 @@ class _Quantiser:
 
 
 def _is_look_up(node: onnx_ir.Node) -> bool:
-    """Tell whether a node takes rows out of a table."""
     axis = node.attributes.get("axis")
     return node.op_type == "Gather" and (axis is None or axis.as_int() == 0)
 

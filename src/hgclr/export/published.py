@@ -307,12 +307,8 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
     """Read the label tree and the tokens of the label names, in the order of the published ids.
 
     The published program knows no ids but numbers: a label's id becomes the path of names to it. The second of two
-    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay.
-
-    Args:
-        folder: the data folder.
-        tokenizer: of the encoder.
-        longest: positions of the encoder, the limit for a name with its special tokens.
+    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay. ``longest`` is the limit
+    for a name with its special tokens, the positions of the encoder.
 
     Returns:
         The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.

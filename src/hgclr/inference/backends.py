@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError, refuse_broken, require_extra
+from hgclr.hardware import chosen_threads, usable_cores
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
@@ -73,7 +74,6 @@ class TorchBackend:
         self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
         import torch
 
         with torch.inference_mode():
@@ -112,7 +112,6 @@ class OnnxBackend:
         return count
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
         (logits,) = self.session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
         return numbers(logits)
 
@@ -158,15 +157,13 @@ def session_options(threads: int | None = None) -> Any:
 
 def usable_threads() -> int:
     """Return the number of threads that the environment asks for, or else of the cores that this process may use."""
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    if chosen.isdecimal() and int(chosen) > 0:
-        return int(chosen)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (chosen := chosen_threads()) is not None:
+        return chosen
     try:
         siblings = Path("/sys/devices/system/cpu/smt/active").read_text(encoding="ascii").strip() == "1"
     except OSError:  # not on every system
         siblings = False
-    return max(1, usable // 2) if siblings else usable  # two threads of one core share what multiplies
+    return max(1, usable_cores() // 2) if siblings else usable_cores()  # two threads of a core share what multiplies
 
 
 Item = TypeVar("Item")

@@ -86,11 +86,7 @@ BLANK = Prediction((), note="the text is empty or blank")
 
 
 class PredictionMaker:
-    """Turn decisions about labels into predictions.
-
-    Args:
-        taxonomy: the label tree.
-    """
+    """Turn decisions about labels into predictions."""
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         self._taxonomy, self._places = taxonomy, reading_order(taxonomy)
@@ -104,10 +100,8 @@ class PredictionMaker:
     ) -> Prediction:
         """Return the labels of one text, parents first and siblings by name.
 
-        Args:
-            probabilities: of every label, (K,).
-            predicted: whether each label is, (K,).
-            abstained: whether each label was left out for doubt, (K,); by default none was.
+        From the probability of every label, whether each is predicted, and whether each was left out for doubt; (K,)
+        each.
         """
         left_out = () if abstained is None else self._labels(probabilities, abstained)
         return Prediction(self._labels(probabilities, predicted), left_out)
@@ -120,7 +114,6 @@ class PredictionMaker:
         return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
 
     def _path(self, label: int) -> tuple[str, ...]:
-        """Return the names from the top down to a label."""
         if (path := self._paths.get(label)) is None:
             if (len(self._paths) + 1) * self._taxonomy.depth > NAMES_KEPT:
                 self._paths.clear()

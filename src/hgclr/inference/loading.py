@@ -181,7 +181,6 @@ def _load_onnx(folder: Path) -> LoadedModel:
 
 
 def _decisions(file: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
-    """Read how the model decides, if somebody has found that out."""
     return Decisions.read(file, taxonomy) if file.is_file() else Decisions(taxonomy, thresholds=threshold)
 
 
@@ -195,7 +194,6 @@ class _Fields:
             raise self.error(f"expected an object, got {self.values!r:.80}")
 
     def take(self, name: str, good: Callable[[Any], bool]) -> Any:
-        """Return a field, if it is there and good."""
         if name not in self.values:
             raise self.error(f"no field {name!r}")
         if not good(self.values[name]):
@@ -215,7 +213,6 @@ class _Fields:
             raise self.error(error.what) from None
 
     def error(self, what: str) -> InputError:
-        """Return the error that names this file."""
         return InputError(what, path=self.path, remedy=REMEDY)
 
 

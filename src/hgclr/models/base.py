@@ -102,12 +102,10 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
 
     @property
     def text_encoder(self) -> Any:
-        """The encoder's configuration, whose class depends on the encoder."""
         return self.encoder_config
 
     @property
     def label_count(self) -> int:
-        """How many labels there are, K."""
         return len(self.id2label or {})
 
     @property

@@ -64,7 +64,6 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
     @property
     def regularisation(self) -> float:
-        """As the settings say; 0 by default."""
         return self.config.flat_regularisation
 
     @torch.no_grad()
@@ -193,13 +192,10 @@ def name_directions(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
 
 
 def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
-    """Return the label names' embeddings, (K, H), from a text encoder's own embedding weights.
+    """Return the label names' embeddings, (K, H), from a text encoder's own embedding weights and :func:`name_tokens`.
 
-    Args:
-        encoder: the text encoder.
-        tokens: see :func:`name_tokens`, (K, T).
-        kind: ``layer`` or ``words``, see ``name_embedding`` in the settings of HGCLR.
-        special_token_ids: tokens that count in a ``layer`` and not among ``words``.
+    ``kind`` is ``layer`` or ``words``, see ``name_embedding`` in the settings of HGCLR; special tokens count in a
+    ``layer`` and not among ``words``.
     """
     embed = partial(_embed, encoder, kind, special_token_ids)
     blocks = name_blocks(tokens)

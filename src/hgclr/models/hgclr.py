@@ -221,13 +221,9 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         """Return the vectors of texts and of their positive samples, (2B, H).
 
         The choice of tokens needs word embeddings and label features only, so that text and positive sample go through
-        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves.
-
-        Args:
-            words: word embeddings, (B, L, H).
-            weights: what those of the positive samples are multiplied by, (B, L).
-            attention_mask: (B, L).
-            move: what is added to these, (B, L, H).
+        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves. The word
+        embeddings of the positive samples are ``words``, (B, L, H), times ``weights``, (B, L), plus ``move``, (B, L,
+        H).
         """
         if self.config.compact_positives:
             shorter, places, mask = compact(words, weights)
@@ -314,11 +310,9 @@ def _check_heads(name: str, heads: int, width: int) -> None:
 
 
 def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
-    """Load an HGCLR model with its label side, in evaluation mode.
+    """Load an HGCLR model with its label side from ``training-model`` of a run, in evaluation mode.
 
-    Args:
-        folder: ``training-model`` of a run.
-        settings: values that take the place of those in the model's configuration.
+    ``settings`` take the place of those in the model's configuration.
 
     Raises:
         InputError: if there is no such model, it has no label side, or its labels choose no tokens.

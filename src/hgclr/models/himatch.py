@@ -90,7 +90,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     @property
     def label_text_length(self) -> int:
-        """Tokens of a label's text that the encoder can read."""
         return min(LABEL_TEXT, self.config.max_length)
 
     @torch.no_grad()
@@ -122,7 +121,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective."""
         features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
         if labels is None or not self.training:
             return self.output(features, labels)
@@ -215,10 +213,7 @@ def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
     """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
 
     Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
-
-    Args:
-        gold: 0/1, (B, K).
-        parents: index of each label's parent, -1 for a top label, (K,).
+    From gold labels as 0/1, (B, K), and the index of each label's parent, -1 for a top label, (K,).
     """
     right = gold > 0
     chosen = _one_of(right)  # (B,)
@@ -261,18 +256,12 @@ def _one_of(allowed: Tensor) -> Tensor:
 def label_words(
     documents: "datasets.Dataset", *, labels: int, vocabulary: int, special: Collection[int], most: int
 ) -> list[NDArray[np.int64]]:
-    """Return the strongest words of each label by TF-IDF, strongest first; words are the tokenizer's tokens.
+    """Return the strongest words of each of K labels by TF-IDF, ``most`` at most, strongest first.
 
-    All documents of a label are one text: term frequency is counted in that text, inverse document frequency over the
-    texts of all labels. Words that are too common or too rare do not count, unless a label has no others: then its most
-    frequent words stand for it. A label without documents has no words.
-
-    Args:
-        documents: the tokenised training set, with the columns ``input_ids`` and ``labels``.
-        labels: K.
-        vocabulary: the number of tokens.
-        special: tokens that are no words.
-        most: words of a label at most.
+    Words are the tokenizer's tokens without ``special`` ones, ``vocabulary`` in number. All documents of a label are
+    one text: term frequency is counted in that text, inverse document frequency over the texts of all labels. Words
+    that are too common or too rare do not count, unless a label has no others: then its most frequent words stand for
+    it. A label without documents has no words.
 
     Raises:
         MissingExtraError: if scikit-learn is not installed.

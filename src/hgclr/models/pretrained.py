@@ -40,12 +40,9 @@ BESIDE, NONE = f"{POOLER}|{POSITIONS}|{HEADS}", r"(?!)"
 
 
 def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
-    """Call ``from_pretrained`` of a class of transformers, which never runs code that comes with the files.
+    """Call ``from_pretrained`` of a class of transformers or of ours, which never runs code that comes with the files.
 
-    Args:
-        kind: a class of transformers, such as ``AutoConfig``, or of ours.
-        source: a folder, or a name on the model hub.
-        arguments: what else ``from_pretrained`` takes.
+    ``source`` is a folder, or a name on the model hub; ``arguments`` are what else ``from_pretrained`` takes.
 
     Raises:
         InputError: if a file of the folder asks for code.
@@ -61,11 +58,7 @@ def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
 def load_weights(kind: Any, source: str | Path, *, encoder: bool = False, **arguments: Any) -> Any:
     """Load a model whose files hold exactly its weights: what is missing, transformers would fill with random numbers.
 
-    Args:
-        kind: its class.
-        source: a folder, or a name on the model hub.
-        encoder: a pooler may be missing, and a pooler or a head may be there, which are left out.
-        arguments: what else ``from_pretrained`` takes.
+    Of an ``encoder`` a pooler may be missing, and a pooler or a head may be there, which are left out.
 
     Raises:
         InputError: naming the first tensor that is missing, or that the model has no place for.

@@ -274,7 +274,6 @@ class Modules(nn.Module):
         self.eval()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
         hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (B, L, H)
         real = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, L, 1)
         if self.pooling == "cls":

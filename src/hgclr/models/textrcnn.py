@@ -138,7 +138,6 @@ class TextRCNNModel(PreTrainedModel):
                 init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the table of word vectors."""
         return self.embeddings.word_embeddings
 
     def forward(

@@ -175,7 +175,6 @@ class TreeAttention(nn.Module, LabelSized):
 
 
 def _stretches(taxonomy: Taxonomy, span: int, device: torch.device) -> Iterator[Stretch]:
-    """Yield the stretches of a depth-first walk of a tree."""
     depths, root = np.append(taxonomy.depths, 0), len(taxonomy)
     for start in range(0, len(taxonomy), span):
         labels = taxonomy.walk[start : start + span]
@@ -288,7 +287,6 @@ class LabelEmbedding(nn.Module, LabelSized):
         return learned if names is None else names + learned
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
-        """Return the learned vectors as another label tree has them."""
         learned = self.label_embedding
         return {} if learned is None else {"label_embedding.weight": rows.rows(learned.weight)}
 
@@ -296,16 +294,10 @@ class LabelEmbedding(nn.Module, LabelSized):
 class GraphormerLayer(nn.Module):
     """Mix label features by self-attention with a structural bias (Eqs. 4 and 5).
 
-    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads. All layers but the last also have
-    a GELU feed-forward part with its own residual and LayerNorm.
-
-    Args:
-        width: size of a label feature.
-        heads: attention heads.
-        scale_by: d is the whole ``width`` or that of one ``head``.
-        bias: biases in the projections.
-        output_projection: project the attention's output before the residual.
-        dropout: on the attention weights and on the output.
+    ``L = LayerNorm(softmax(Q Kᵀ / √d + bias) V + F)``, the bias shared by all heads, and d the whole ``width`` or that
+    of one ``head`` (``scale_by``). All layers but the last also have a GELU feed-forward part with its own residual and
+    LayerNorm. ``output_projection`` projects the attention's output before the residual; ``dropout`` is on the
+    attention weights and on the output.
     """
 
     def __init__(
@@ -382,7 +374,6 @@ class Graphormer(LabelEmbedding):
         )
 
     def forward(self, names: Tensor | None) -> Tensor:
-        """Return label features L, (K, H), from name embeddings, (K, H) or None."""
         features = super().forward(names)
         for layer in self.layers:
             features = layer(features, self.structure)
@@ -415,7 +406,6 @@ class TreeConvolution(LabelEmbedding):
         self._edges = torch.from_numpy(np.concatenate([up, up[::-1]], axis=1))  # from, to; (2, 2 E)
 
     def forward(self, names: Tensor | None) -> Tensor:
-        """Return label features, (K, H), from name embeddings, (K, H) or None."""
         features = super().forward(names)
         if self._edges.device != features.device:  # computed from the tree, so that no checkpoint need hold it
             self._edges = self._edges.to(features.device)

@@ -104,7 +104,6 @@ class Engine:
         ]
 
     def start(self) -> None:
-        """Begin to warm up, then to work."""
         for thread in self._threads:
             thread.start()
 
@@ -125,12 +124,10 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many texts wait."""
         return self._queue.length
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for a single text."""
         return self._queue.length >= self._queue.capacity
 
     @property
@@ -161,7 +158,6 @@ class Engine:
         return LabelledText(BLANK, False, np.zeros(labels, dtype=np.float32) if probabilities else None)
 
     def drop(self, request: PendingRequest, reason: Reason) -> None:
-        """Do nothing more for a request."""
         self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
 
     def _tokenise(self) -> None:
@@ -292,12 +288,9 @@ class PendingText:
 
 
 class BatchQueue:
-    """Hold texts from their arrival until they are computed.
+    """Hold texts, ``capacity`` at most, from their arrival until they are computed.
 
     Three kinds of threads meet here: those that bring texts, one that tokenises them, one that computes.
-
-    Attributes:
-        length: how many texts wait, ``capacity`` at most.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -337,7 +330,6 @@ class BatchQueue:
             return [self._untokenised.popleft() for _ in range(min(most, len(self._untokenised)))]
 
     def put_tokenised(self, entries: Sequence[PendingText]) -> None:
-        """Bring back texts that are tokenised now."""
         with self._lock:
             self._ready.extend(entry for entry in entries if not entry.request.dropped)
             self._readiness.notify()
@@ -378,7 +370,6 @@ class BatchQueue:
             self._readiness.notify_all()
 
     def _patience(self, tokens: int, max_wait: float) -> float:
-        """Return for how many seconds more texts are waited for."""
         if self._closed or sum(len(entry.ids) for entry in self._ready[:WINDOW]) >= tokens:
             return 0.0
         return self._ready[0].request.arrived + max_wait - time.monotonic()

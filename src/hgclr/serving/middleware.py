@@ -62,7 +62,6 @@ class RequestLog:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -114,7 +113,6 @@ class HostCheck:
         self._app, self._hosts = app, {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer with 421."""
         if scope["type"] != "http" or self._known(_header(scope, b"host").decode("latin-1").lower()):
             await self._app(scope, receive, send)
             return

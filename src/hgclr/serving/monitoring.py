@@ -72,7 +72,6 @@ class Metrics:
         )
 
     def describe(self, version: str, backend: str) -> None:
-        """Say what is served."""
         self._info.labels(version, backend).set(1)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
@@ -81,12 +80,10 @@ class Metrics:
         self._watched.append((gauge, value))
 
     def refresh(self) -> None:
-        """Ask for the values that are watched."""
         for gauge, value in self._watched:
             gauge.set(value())
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' format."""
         self.refresh()
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self.registry)
@@ -134,7 +131,6 @@ class SameFault(logging.Filter):
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is to be written."""
         if record.levelno < logging.WARNING:
             return True
         fault, now = (record.name, str(record.msg).partition("\n")[0]), time.monotonic()

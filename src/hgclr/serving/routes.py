@@ -356,7 +356,6 @@ def api_page(description: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return the type of a field in words."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if options := schema.get("anyOf"):

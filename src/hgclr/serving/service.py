@@ -59,7 +59,6 @@ class Service:
 
     @property
     def backend(self) -> Literal["torch", "onnx"]:
-        """What computes."""
         return "onnx" if isinstance(self.classifier.backend, OnnxBackend) else "torch"
 
     @property
@@ -77,7 +76,6 @@ class Service:
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
 
     def start(self) -> None:
-        """Warm up and begin to work."""
         self.engine.start()
         self.explanations.start()
 
@@ -92,7 +90,6 @@ class Service:
             result.cancel()
 
     async def stop(self) -> None:
-        """End what is still under way."""
         self.draining = True
         self.explanations.stop()
         await asyncio.to_thread(self.engine.stop, LAST_BATCH)
@@ -156,17 +153,14 @@ class Explanations:
         self._thread = threading.Thread(target=self._work, name="hgclr-explain", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @property
     def under_way(self) -> int:
-        """How many are under way or wait."""
         return len(self._futures)
 
     def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:

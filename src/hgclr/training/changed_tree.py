@@ -22,6 +22,7 @@ from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
 from hgclr.taxonomy.suggestions import Suggestions, suggest
+from hgclr.training.core import base_rates
 from hgclr.training.settings import RunConfig
 
 __all__ = ["carry_over", "changed_model", "survey"]
@@ -42,12 +43,7 @@ def changed_model(
 ) -> HierarchicalPreTrainedModel:
     """Take a model over to another label tree; say which label is which, in the log and in ``label-changes.json``.
 
-    Args:
-        run: the settings.
-        model: the model with the tree it was trained with.
-        tokenizer: the model's own.
-        tree: the new tree.
-        documents: what the model will be trained on, labels by the new tree.
+    ``documents`` are what the model will be trained on, with labels by the new tree.
 
     Raises:
         InputError: if no label is in both trees, or the file of changes does not fit them.
@@ -65,13 +61,7 @@ def changed_model(
 
 
 def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tensor, list[str]]:
-    """Return how often each label occurs, (K,), as if each had been seen half a time more, and a sample of the texts.
-
-    Args:
-        documents: the documents, read once.
-        labels: K.
-        seed: decides the sample.
-    """
+    """Return :func:`~hgclr.training.core.base_rates`, (K,), and a sample of the texts that the seed decides."""
     chosen = random.Random(seed)
     counts, number = torch.zeros(labels), 0
     texts: list[str] = []
@@ -81,7 +71,7 @@ def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tenso
             texts.append(document.text)
         elif (place := chosen.randrange(number)) < SURVEYED:  # each of the documents so far is as likely to be in it
             texts[place] = document.text
-    return (counts + 0.5) / (number + 1), texts
+    return base_rates(counts, number), texts
 
 
 def _log(changes: TreeChanges, perhaps: Suggestions, record: Path) -> None:
@@ -128,14 +118,8 @@ def carry_over(
     changes no logit of another label.
 
     Then ``start_labels`` of the model improves on that, and the bias of labels that are not what one label was (new,
-    merged, split) is set by the training documents.
-
-    Args:
-        model: the trained model, whose tree is ``changes.old``.
-        changes: the two trees.
-        tokenizer: the model's own.
-        rates: how often each new label occurs in the training documents, (K',), between 0 and 1.
-        texts: some of these documents.
+    merged, split) is set by the training documents: by how often each label occurs in them, ``rates``, (K',), between 0
+    and 1, and by some of their texts.
 
     Raises:
         InputError: if no label is in both trees, or the model does not say how something of it follows the tree.

@@ -81,13 +81,7 @@ class Plan:
     """What is going to be done, for whoever looks on.
 
     Args:
-        documents: how many each split has.
-        labels: how many there are.
-        levels: of the label tree.
-        effort: of training.
         recipe: None where nothing but a head is fitted.
-        device: what computes.
-        precision: what it computes in.
         max_length: tokens of a text that are read.
         cut: share of the texts of train that are that long, or longer.
         lora: what is trained in the place of the encoder, if anything.

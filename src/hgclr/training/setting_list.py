@@ -28,11 +28,9 @@ class Setting:
 
     Args:
         section: ``data``, ``model``, ``training``, or ``method``, whose settings stand in ``model`` as well.
-        name: its name in the section.
         kind: the values it takes, in words.
         choices: the values themselves, if they are few.
         default: its value if it is not set; None also where the recipe or the preset decides.
-        required: it has no default.
         meaning: what it does, a sentence with code in backquotes.
         presets: the presets that set it to another value.
     """

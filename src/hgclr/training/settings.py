@@ -234,7 +234,6 @@ class RunConfig(_Section):
 
     @property
     def uses_label_documents(self) -> bool:
-        """Whether the label tree's own documents are trained on."""
         chosen = self.data.label_documents
         return self.model.preset == "default" if chosen is None else chosen
 

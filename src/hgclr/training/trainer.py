@@ -102,8 +102,7 @@ def cpu_attention(
 ) -> tuple[Tensor, None]:
     """Attend in the way transformers' encoders expect; (B, heads, L, d) in, (B, L, heads, d) out.
 
-    Args:
-        attention_mask: 1 on real tokens, (B, L), or None where all are real, or packed.
+    The mask is 1 on real tokens, (B, L), or None where all are real, or packed.
     """
     packing = current_packing()
     # Without dropout torch's own kernels are at their best.
@@ -138,7 +137,6 @@ class EarlyStop(TrainerCallback, ExportableState):
         self.waited = 0
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Count this evaluation."""
         metrics = kwargs["metrics"]
         better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
         for name in better:
@@ -148,7 +146,6 @@ class EarlyStop(TrainerCallback, ExportableState):
             control.should_training_stop = True
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember."""
         return {
             "args": {"patience": self.patience, "metrics": self.metrics},
             "attributes": {"best": self.best, "waited": self.waited},
@@ -167,13 +164,7 @@ class BestCheckpoint(TrainerCallback):
 
 
 class NoNumberError(HGCLRError):
-    """A loss that is no number: nothing that comes after it would be one.
-
-    Args:
-        loss: what it is.
-        step: after how many steps.
-        batch: what the model was given.
-    """
+    """A loss that is no number: nothing that comes after it would be one."""
 
     def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
         super().__init__(f"the loss is {loss} after step {step}")
@@ -189,7 +180,6 @@ class CollapseWatch(TrainerCallback):
         self.terms: dict[str, float] = {}
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Remember the terms of the loss."""
         logs = kwargs["logs"]
         self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
 
