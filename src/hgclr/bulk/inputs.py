@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hgclr.data.readers import SUFFIXES, open_parquet, parquet_batches, read_rows, table_header
 from hgclr.data.rows import BadRow, Row
 from hgclr.errors import InputError, require_extra
+from hgclr.inference.backends import windows
 from hgclr.inference.classifier import check_text
 from hgclr.remote import exists, find_files, is_dir, is_file
 from hgclr.urls import as_written, url_of
@@ -231,8 +231,7 @@ def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
         for first, batch in parquet_batches(path, (text_column,), all_columns=True, size=ROWS):
             yield _chunk(_parquet_rows(batch, first, path, text_column), path, text_column, batch)
         return
-    rows = iter(read_rows(path, (text_column,)))
-    while some := list(islice(rows, ROWS)):
+    for some in windows(read_rows(path, (text_column,)), ROWS):
         yield _chunk(some, path, text_column)
 
 
@@ -247,9 +246,8 @@ def line_chunks(lines: Iterable[str | bytes], path: Path, text_column: str) -> I
             except UnicodeDecodeError as error:
                 yield BadRow(path, number, f"not UTF-8: {error.reason}", None, "save the file as UTF-8")
 
-    some = rows()
-    while chunk := list(islice(some, ROWS)):
-        yield _chunk(chunk, path, text_column)
+    for some in windows(rows(), ROWS):
+        yield _chunk(some, path, text_column)
 
 
 def _chunk(

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -60,12 +60,8 @@ class AddedColumns:
         if kind in TABLES:
             own = ["labels", *["paths"] * self.leaf_paths, "probabilities"]
         own += ["abstained"] * self.abstained + ["error"] * self.error + ["note"] * (kind == "jsonl")
-        return {name: next(fresh for fresh in _variants(name) if fresh not in columns) for name in own}
-
-
-def _variants(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in count(2))
+        variants = {name: chain([name], (f"{name}_{number}" for number in count(2))) for name in own}
+        return {name: next(fresh for fresh in variants[name] if fresh not in columns) for name in own}
 
 
 @contextmanager
@@ -78,27 +74,22 @@ def open_writer(
     """
     kind = kind or (format_of(target) if target is not None else TextFormat("jsonl", False))
     names = added.names(survey.columns, kind.name)
-    delimiter = "," if kind.name == "csv" else "\t"
     with ExitStack() as stack:
-        if target is None:
-            yield (
-                _json_writer(sys.stdout, names)
-                if kind.name == "jsonl"
-                else _table_writer(sys.stdout, survey.columns, names, delimiter, raw=added.raw)
-            )
-            return
-        path = stack.enter_context(new_file(target))
-        if kind.name == "parquet":
-            yield stack.enter_context(_parquet_writer(path, survey, names))
-            return
-        raw: IO[bytes] = stack.enter_context(path.open("wb"))
-        if kind.gzipped:  # without name and time, so that equal content makes equal files
-            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
-            raw = cast(IO[bytes], stack.enter_context(packed))
-        stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        stream: IO[str] = sys.stdout
+        if target is not None:
+            path = stack.enter_context(new_file(target))
+            if kind.name == "parquet":
+                yield stack.enter_context(_parquet_writer(path, survey, names))
+                return
+            raw: IO[bytes] = stack.enter_context(path.open("wb"))
+            if kind.gzipped:  # without name and time, so that equal content makes equal files
+                packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
+                raw = cast(IO[bytes], stack.enter_context(packed))
+            stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         if kind.name == "jsonl":
             yield _json_writer(stream, names)
         else:
+            delimiter = "," if kind.name == "csv" else "\t"
             yield _table_writer(stream, survey.columns, names, delimiter, raw=added.raw)
 
 

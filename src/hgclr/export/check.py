@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
-from hgclr.inference.backends import Backend, TorchBackend, pad, windows
+from hgclr.inference.backends import TorchBackend, pad, windows
 from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
 from hgclr.model_files import write_manifest
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+Logits = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 Computation = Callable[[Tensor, Tensor], Tensor]
 """Logits, (B, K), from ids and mask, (B, L)."""
 SHORT = 24
@@ -134,7 +135,14 @@ def write_checked(
         tokenizer.save_pretrained(folder)
         source.loaded.decisions.write(folder)
         batches = sample_batches(source.loaded, texts)
-        difference = compare(source.backend, _Computed(read(folder)), batches, shift)
+        compute = read(folder)
+
+        def logits(*batch: NDArray[np.int64]) -> NDArray[np.float32]:
+            with torch.inference_mode():
+                computed: NDArray[np.float32] = compute(*map(torch.from_numpy, batch)).numpy()
+            return computed
+
+        difference = compare(source.backend.logits, logits, batches, shift)
         if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # NaN is not
             raise InputError(
                 f"this model as {form} gives other logits, by {difference.logit:.2g}",
@@ -143,20 +151,6 @@ def write_checked(
             )
         write_manifest(folder)
     return difference
-
-
-class _Computed:
-    """A function of torch's tensors as a backend."""
-
-    batch_tokens = 1024
-
-    def __init__(self, compute: Computation) -> None:
-        self._compute = compute
-
-    def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            logits: NDArray[np.float32] = self._compute(*map(torch.from_numpy, (input_ids, attention_mask))).numpy()
-        return logits
 
 
 @dataclass(frozen=True)
@@ -203,12 +197,12 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 
 
 def compare(
-    expected: Backend, found: Backend, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
+    expected: Logits, found: Logits, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
 ) -> LogitDifference:
-    """Return how far an export is from the model; ``shift`` is what its logits have been moved by, (K,)."""
+    """Return how far an export's logits are from the model's; ``shift``, (K,), is what they have been moved by."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
-        one, other = (backend.logits(*batch).astype(np.float64) for backend in (expected, found))
+        one, other = (logits(*batch).astype(np.float64) for logits in (expected, found))
         one += 0 if shift is None else shift
         apart = np.abs(one - other)
         logit = np.maximum(logit, apart.max())  # which keeps a NaN

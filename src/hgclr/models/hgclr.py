@@ -61,7 +61,15 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         if guided:
             width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
             self.label_encoder = make_label_encoder(config, width)
-            self.token_label_attention = make_token_label_attention(config, width)
+            _check_heads("token_label_heads", config.token_label_heads, width)
+            self.token_label_attention = TokenLabelAttention(
+                width,
+                width,
+                heads=config.token_label_heads,
+                scale_by=config.attention_scale,
+                bias=config.attention_bias,
+                probabilities=config.guidance == "probabilities",
+            )
         names = torch.full((config.label_count, config.label_name_length), -1) if guided else None
         self.register_buffer("name_tokens", names)
         self.projection = ProjectionHead(
@@ -289,19 +297,6 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
             graphormer.structure.span,
         )
     return graphormer
-
-
-def make_token_label_attention(config: HGCLRConfig, width: int) -> TokenLabelAttention:
-    """Return the attention between word embeddings and label features, both ``width`` wide."""
-    _check_heads("token_label_heads", config.token_label_heads, width)
-    return TokenLabelAttention(
-        width,
-        width,
-        heads=config.token_label_heads,
-        scale_by=config.attention_scale,
-        bias=config.attention_bias,
-        probabilities=config.guidance == "probabilities",
-    )
 
 
 def _check_heads(name: str, heads: int, width: int) -> None:

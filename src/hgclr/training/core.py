@@ -420,25 +420,20 @@ def _decide_and_score(
     elif settings.calibrate is not False:
         calibrated = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
     if calibrated is not None:
-        decisions["tuned"], metrics["tuned"] = calibrated.decisions, tuned_json(calibrated)
+        decisions["tuned"] = calibrated.decisions
+        metrics["tuned"] = {
+            "rule": calibrated.decisions.rule,
+            "thresholds": calibrated.decisions.provenance["thresholds"],
+            "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
+        }
+
+    def plain(scores: MultiLabelScores) -> dict[str, Any]:
+        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
+
     for name in ("dev", "test"):
         if name in tokens:
             scores = final_scores(model, tokens[name], collator, decisions)
-            metrics[name] = score_json(scores["half"], counts)
+            metrics[name] = plain(scores["half"])
             if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
-                metrics["tuned"]["test"] = score_json(scores["tuned"], counts)
+                metrics["tuned"]["test"] = plain(scores["tuned"])
     return Fitted(decisions.get("tuned", decisions["half"]), calibrated, metrics)
-
-
-def score_json(scores: MultiLabelScores, counts: Tensor) -> dict[str, Any]:
-    """Return scores in plain types, those of labels that train has few documents of, or none, apart."""
-    return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
-
-
-def tuned_json(calibrated: Calibrated) -> dict[str, Any]:
-    """Return how decisions were tuned, in plain types."""
-    return {
-        "rule": calibrated.decisions.rule,
-        "thresholds": calibrated.decisions.provenance["thresholds"],
-        "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
-    }

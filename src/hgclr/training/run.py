@@ -59,7 +59,7 @@ from hgclr.training.run_checks import (
 from hgclr.training.settings import RunConfig
 from hgclr.urls import as_written
 
-__all__ = ["TrainingResult", "hold_out", "new_model", "save_run", "started_model", "tokenize_once", "train"]
+__all__ = ["TrainingResult", "hold_out", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
 
 logger = logging.getLogger(__name__)
 
@@ -118,53 +118,40 @@ def train(
 
         if (finished := on_first_rank(enter)) is not None:
             return finished
-        return _train(run, data, resume, callbacks, on_documents, on_start, score_test)
+        started, cpu_started = time.monotonic(), time.process_time()
+        where = machine()  # now: the commit may be another one when training ends
+        set_seed(run.training.seed)
+        if run.model.start is None:
+            model, tokenizer, data_read = new_model(run, data)
+        else:
+            model, tokenizer, data_read = started_model(run, local(run.model.start), data)
+        tokens = tokenize_splits(run, data_read, tokenizer, model.config.max_length, on_documents)
+        on_first_rank(lambda: _note_documents(run, tokens))
+        read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
+        fitted = fit(
+            model,
+            tokenizer,
+            tokens.get("train"),
+            tokens.get("dev"),
+            test=tokens.get("test") if score_test else None,
+            settings=run.resolved_training,
+            label_documents=run.uses_label_documents,
+            lora=run.model.lora,
+            continued=run.model.start is not None,
+            output=run.output,
+            resume=resume,
+            callbacks=callbacks,
+            on_documents=on_documents,
+            on_start=on_start,
+        )
+        fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
+        fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
+        return save_run(run, model, tokenizer, fitted, where)
 
 
 def finished_run(run: RunConfig) -> TrainingResult:
     """Return what a run has left behind."""
     return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
-
-
-def _train(
-    run: RunConfig,
-    data: DocumentSet | None,
-    resume: bool,
-    callbacks: Sequence[TrainerCallback],
-    on_documents: Callable[[int], None] | None,
-    on_start: Callable[[Plan], None] | None,
-    score_test: bool,
-) -> TrainingResult:
-    """Train in a folder that is ours alone."""
-    started, cpu_started = time.monotonic(), time.process_time()
-    where = machine()  # now: the commit may be another one when training ends
-    set_seed(run.training.seed)
-    if run.model.start is None:
-        model, tokenizer, data_read = new_model(run, data)
-    else:
-        model, tokenizer, data_read = started_model(run, local(run.model.start), data)
-    tokens = tokenize_once(run, data_read, tokenizer, model.config.max_length, on_documents)
-    on_first_rank(lambda: _note_documents(run, tokens))
-    read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
-    fitted = fit(
-        model,
-        tokenizer,
-        tokens.get("train"),
-        tokens.get("dev"),
-        test=tokens.get("test") if score_test else None,
-        settings=run.resolved_training,
-        label_documents=run.uses_label_documents,
-        lora=run.model.lora,
-        continued=run.model.start is not None,
-        output=run.output,
-        resume=resume,
-        callbacks=callbacks,
-        on_documents=on_documents,
-        on_start=on_start,
-    )
-    fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
-    fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
-    return save_run(run, model, tokenizer, fitted, where)
 
 
 def _note_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
@@ -301,21 +288,47 @@ def started_model(
     return model, tokenizer, folder
 
 
-def tokenize_once(
+def tokenize_splits(
     run: RunConfig,
     folder: Data,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
 ) -> dict[str, datasets.Dataset]:
-    """Tokenise every split, by the first process of each node; the others map its cache, and read no document.
+    """Tokenise every split, or take it from the cache; hold dev out where asked to.
+
+    Of several processes the first one of each node does so; the others map its cache, and read no document.
 
     Raises:
         InputError: if the documents cannot be used, or are not the same on all nodes.
     """
+    limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
+    check_splits(run, folder)
 
     def tokenize(entries: Mapping[str, str] | None = None) -> dict[str, datasets.Dataset]:
-        return tokenize_all(run, folder, tokenizer, max_length, on_documents, entries)
+        tokens: dict[str, datasets.Dataset] = {}
+        for name, limit in limits.items():
+            if name not in folder.splits:
+                continue
+            if isinstance(folder, DocumentSet):
+                sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
+                tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
+            else:
+                tokens[name] = tokenize_split(
+                    folder,
+                    name,
+                    tokenizer,
+                    max_length=max_length,
+                    limit=limit,
+                    seed=run.training.seed,
+                    bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
+                    progress=on_documents,
+                    entry=(entries or {}).get(name),
+                )
+        if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
+            parts = hold_out(run, tokens["train"])
+            tokens |= {"train": parts["train"], "dev": parts["test"]}
+        return tokens
 
     def first() -> dict[str, str]:
         return {name: cache_entry(split) for name, split in tokenize().items()}
@@ -327,42 +340,6 @@ def tokenize_once(
         if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
             raise InputError("other documents than on the first node", path=run.data.path, remedy="give all the same")
         return tokenize(entries)
-
-
-def tokenize_all(
-    run: RunConfig,
-    folder: Data,
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    on_documents: Callable[[int], None] | None,
-    entries: Mapping[str, str] | None = None,
-) -> dict[str, datasets.Dataset]:
-    """Tokenise every split, or take it from the cache, whose entries may be known; hold dev out where asked to."""
-    limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
-    check_splits(run, folder)
-    tokens: dict[str, datasets.Dataset] = {}
-    for name, limit in limits.items():
-        if name not in folder.splits:
-            continue
-        if isinstance(folder, DocumentSet):
-            sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
-            tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
-        else:
-            tokens[name] = tokenize_split(
-                folder,
-                name,
-                tokenizer,
-                max_length=max_length,
-                limit=limit,
-                seed=run.training.seed,
-                bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
-                progress=on_documents,
-                entry=(entries or {}).get(name),
-            )
-    if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
-        parts = hold_out(run, tokens["train"])
-        tokens |= {"train": parts["train"], "dev": parts["test"]}
-    return tokens
 
 
 def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
