@@ -19,7 +19,7 @@ from typing import Any
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, read_bytes, read_json, sha256
 
-__all__ = ["DECISIONS", "MANIFEST", "check_folder", "fingerprint", "refuse_code", "write_manifest"]
+__all__ = ["DECISIONS", "check_folder", "fingerprint", "refuse_code", "write_manifest"]
 
 DECISIONS, MANIFEST = "decisions.json", "manifest.json"
 READ = {".data", ".jinja", ".json", ".model", ".onnx", ".py", ".safetensors", ".txt"}

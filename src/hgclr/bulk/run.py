@@ -28,17 +28,7 @@ from hgclr.remote import exists, facts, is_file, lock_file, new_file, open_file
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written, url_of
 
-__all__ = [
-    "FILE",
-    "LOCK",
-    "BulkResult",
-    "Progress",
-    "RunRecord",
-    "identity",
-    "places_named",
-    "predict_files",
-    "refuse_separators",
-]
+__all__ = ["FILE", "BulkResult", "Progress", "RunRecord", "places_named", "predict_files", "refuse_separators"]
 
 logger = logging.getLogger(__name__)
 

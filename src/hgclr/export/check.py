@@ -25,7 +25,6 @@ from hgclr.models.base import load_tokenizer
 
 __all__ = [
     "Computation",
-    "ExportSource",
     "LogitDifference",
     "compare",
     "new_folder",

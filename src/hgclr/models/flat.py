@@ -27,7 +27,6 @@ __all__ = [
     "name_directions",
     "name_embeddings",
     "name_tokens",
-    "name_vectors",
 ]
 
 SLOPE = 5.0

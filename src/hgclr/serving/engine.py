@@ -28,17 +28,7 @@ from hgclr.inference.classifier import BLANK, PredictionMaker, check_text
 from hgclr.serving.monitoring import Metrics
 from hgclr.serving.settings import Settings
 
-__all__ = [
-    "Answer",
-    "BatchQueue",
-    "Engine",
-    "Failure",
-    "PendingRequest",
-    "PendingText",
-    "QueueFullError",
-    "Reason",
-    "fault_of",
-]
+__all__ = ["Answer", "BatchQueue", "Engine", "Failure", "PendingRequest", "QueueFullError", "Reason", "fault_of"]
 
 logger = logging.getLogger(__name__)
 TOKENISED_TOGETHER = 256

@@ -22,7 +22,7 @@ from hgclr.serving.messages import Problem
 from hgclr.serving.monitoring import Metrics
 from hgclr.serving.settings import Settings
 
-__all__ = ["ClientGoneError", "Explanations", "Service", "methods_of"]
+__all__ = ["ClientGoneError", "Service", "methods_of"]
 
 Result = TypeVar("Result")
 

@@ -46,7 +46,6 @@ from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_compl
 from hgclr.training.distributed import add_scores, add_up
 
 __all__ = [
-    "BestCheckpoint",
     "CollapseWatch",
     "Documents",
     "EarlyStop",
