@@ -30,6 +30,12 @@ NO_ANSWER: Answer = {"predictions": []}
 Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
 """What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
 called with the files of the job, in their order, each once and to its end."""
+CHUNKS_AHEAD = 2
+"""Chunks for each process that are read before their turn, so that none waits for work."""
+BYTES_PER_WORKER = 2**18
+"""Bytes of input that one more process is worth: some seconds of work, which is what its start takes with torch."""
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Of a process that labels: one thread, and no bars beside ours."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,6 @@ def spread(chunk: Chunk, answers: Sequence[Answer]) -> list[Answer]:
     """Return an answer for every row of a chunk, from those to its usable texts."""
     given = iter(answers)
     return [NO_ANSWER if text is None else next(given) for text in chunk.texts]
-
-
-CHUNKS_AHEAD = 2
-"""Chunks for each process that are read before their turn, so that none waits for work."""
-BYTES_PER_WORKER = 2**18
-"""Bytes of input that one more process is worth: some seconds of work, which is what its start takes with torch."""
-
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-"""Of a process that labels: one thread, and no bars beside ours."""
 
 
 def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wanted: int | None) -> int:

@@ -38,6 +38,8 @@ __all__ = [
 
 FileFormat = Literal["jsonl", "csv", "parquet"]
 """What results can be asked for; without being asked they have the format of their input."""
+ROWS = 1024
+"""Rows in a chunk: enough for batches of similar length, few enough to be dealt out evenly."""
 
 
 class TextFormat(NamedTuple):
@@ -169,10 +171,6 @@ def pair_with_targets(
             )
         pairs[target] = source
     return [(source, target) for target, source in pairs.items()]
-
-
-ROWS = 1024
-"""Rows in a chunk: enough for batches of similar length, few enough to be dealt out evenly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ from hgclr.urls import as_written, url_of
 __all__ = ["FILE", "BulkResult", "Progress", "RunRecord", "places_named", "predict_files", "refuse_separators"]
 
 logger = logging.getLogger(__name__)
+FILE = ".hgclr-bulk.jsonl"
+LOCK = ".hgclr-bulk.lock"
+"""Held while a run writes: a second one would take its unfinished files for leftovers."""
+ANEW = "give another folder as --output, or label everything anew with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -245,12 +249,6 @@ def places_named(source: Path, target: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=target) from None
-
-
-FILE = ".hgclr-bulk.jsonl"
-LOCK = ".hgclr-bulk.lock"
-"""Held while a run writes: a second one would take its unfinished files for leftovers."""
-ANEW = "give another folder as --output, or label everything anew with --overwrite"
 
 
 class RunRecord:

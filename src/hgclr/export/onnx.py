@@ -41,6 +41,18 @@ TOLERANCE = 1e-4
 """How far a logit of the fp32 graph may be from torch's, as a share of it where it is larger than 1."""
 PROTOBUF_LIMIT = 2**31 - 2**24
 """Bytes of weights above which they do not fit into the file of the graph and go into one beside it."""
+# Output element by element from inputs of its shape, or of one that is broadcast to it.
+ELEMENTWISE = {"Add", "And", "Cast", "Div", "Erf", "Exp", "Gelu", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub"}
+ELEMENTWISE |= {"Tanh", "Where"}
+FLOAT = onnx_ir.DataType.FLOAT
+# CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
+# not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
+LARGEST_FACTOR = 63
+LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing, and of what weights are multiplied with
+ZERO = np.uint8(128)
+"""What stands for 0 in what weights are multiplied with: CPUs multiply unsigned with signed."""
+TABLE = 2**20
+"""Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
 
 
 @dataclass(frozen=True)
@@ -165,20 +177,6 @@ def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     # Notes on every node, with lines of code and the folders they are in on this machine.
     ClearMetadataAndDocStringPass()(program.model)
     return program.model
-
-
-# Output element by element from inputs of its shape, or of one that is broadcast to it.
-ELEMENTWISE = {"Add", "And", "Cast", "Div", "Erf", "Exp", "Gelu", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub"}
-ELEMENTWISE |= {"Tanh", "Where"}
-FLOAT = onnx_ir.DataType.FLOAT
-# CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
-# not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the other factor.
-LARGEST_FACTOR = 63
-LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing, and of what weights are multiplied with
-ZERO = np.uint8(128)
-"""What stands for 0 in what weights are multiplied with: CPUs multiply unsigned with signed."""
-TABLE = 2**20
-"""Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
 
 
 def keep_first_token(model: onnx_ir.Model) -> int:

@@ -80,6 +80,8 @@ UNUSED = (  # in a published checkpoint, but without effect on its results
     "graph_encoder.edge_list",
 )
 REMEDY = "--encoder and --data-path must be those it was trained with"
+NAMES_FILE = "bert_value_dict.pt"
+TREE_FILE = "slot.pt"
 
 
 @dataclass(frozen=True)
@@ -277,10 +279,6 @@ def _take(name: str, their_name: str, published: Tensor, ours: Tensor, taxonomy:
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
-NAMES_FILE = "bert_value_dict.pt"
-TREE_FILE = "slot.pt"
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -31,6 +31,10 @@ __all__ = [
 
 SLOPE = 5.0
 """Logit of a text that says nothing but the label's name."""
+LONGEST = 64
+"""Tokens of a label name that are read, special tokens included."""
+BLOCK = 2**14
+"""Tokens of label names that are embedded at a time, padding included."""
 
 
 class FlatForSequenceClassification(HierarchicalPreTrainedModel):
@@ -133,12 +137,6 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
                     others = sorted({part for old in changes.sources[label] for part in changes.targets[old]})
                     rows[label] = rows[label] + scale * (directions[label] - directions[others].mean(0))
         weight.copy_(rows[:-1])
-
-
-LONGEST = 64
-"""Tokens of a label name that are read, special tokens included."""
-BLOCK = 2**14
-"""Tokens of label names that are embedded at a time, padding included."""
 
 
 def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:

@@ -62,6 +62,17 @@ HEADS = {
     "xlm-roberta": ("classifier.dense", "classifier.out_proj"),
 }
 """Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
+MODULES = "modules.json"
+KINDS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+"""The modules in their order, and the folder of each."""
+POOLINGS: dict[Pooling, str] = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+}
+"""Our poolings, and the field that stands for each up to version 5; version 6 reads these and writes one."""
+IDENTITY = "torch.nn.modules.linear.Identity"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def not_flat(model: HierarchicalPreTrainedModel) -> str | None:
@@ -195,19 +206,6 @@ def _head(stock: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
     if not isinstance(before, nn.Linear) or not isinstance(after, nn.Linear):
         raise TypeError(f"{type(stock).__name__} has another head than this version knows")
     return before, after
-
-
-MODULES = "modules.json"
-KINDS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
-"""The modules in their order, and the folder of each."""
-POOLINGS: dict[Pooling, str] = {
-    "cls": "pooling_mode_cls_token",
-    "max": "pooling_mode_max_tokens",
-    "mean": "pooling_mode_mean_tokens",
-}
-"""Our poolings, and the field that stands for each up to version 5; version 6 reads these and writes one."""
-IDENTITY = "torch.nn.modules.linear.Identity"
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:

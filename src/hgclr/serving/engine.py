@@ -39,6 +39,8 @@ PACE_DECAY = 0.9
 """How much of the pace until now stays in its running mean after a batch."""
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
+WINDOW = 1024
+"""Texts, the oldest, that a batch is chosen from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +225,6 @@ class Engine:
         logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
         for entry in entries:
             entry.request.deliver(entry.place, Failure("internal", "the model could not label this text"))
-
-
-WINDOW = 1024
-"""Texts, the oldest, that a batch is chosen from."""
 
 
 class QueueFullError(Exception):

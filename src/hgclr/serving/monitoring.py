@@ -23,6 +23,12 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+ACCESS = "hgclr.serving.access"
+"""The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
+QUIET = 1.0
+"""Seconds for which a fault that has been told is not told again."""
+DIFFERENT = 1000
+"""Faults that are told apart."""
 
 
 class _AllProcesses(Collector):
@@ -93,14 +99,6 @@ class Metrics:
 
     def _seconds(self, name: str, description: str) -> Histogram:
         return Histogram(f"hgclr_{name}_seconds", description, registry=self.registry, buckets=SECONDS)
-
-
-ACCESS = "hgclr.serving.access"
-"""The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
-QUIET = 1.0
-"""Seconds for which a fault that has been told is not told again."""
-DIFFERENT = 1000
-"""Faults that are told apart."""
 
 
 def start_log(stream: TextIO | None = None, *, requests: bool = False) -> logging.Handler:

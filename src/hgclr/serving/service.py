@@ -30,6 +30,8 @@ WAYS_TO_DECIDE = 64
 """Ways to decide that are kept at hand: clients ask for few, and requests that share one share its work."""
 LAST_BATCH = 5.0
 """Seconds that a batch has to end in when the process does."""
+PLACES = 8
+"""Explanations under way and waiting; an explanation by occlusion is as much work as a text for each of its words."""
 
 
 class ClientGoneError(Exception):
@@ -128,10 +130,6 @@ class Service:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-PLACES = 8
-"""Explanations under way and waiting; an explanation by occlusion is as much work as a text for each of its words."""
 
 
 def methods_of(classifier: HierarchicalClassifier) -> list[Method]:

@@ -32,6 +32,8 @@ LISTED = 5
 """Suggestions that the log names."""
 SURVEYED = 128
 """Training documents that a model reads to set the biases of new labels."""
+BATCH = 16
+"""Texts that are read at a time."""
 
 
 def changed_model(
@@ -93,10 +95,6 @@ def _log(changes: TreeChanges, perhaps: Suggestions, record: Path) -> None:
             "; ".join(listed[:LISTED]),
             more,
         )
-
-
-BATCH = 16
-"""Texts that are read at a time."""
 
 
 @torch.no_grad()

@@ -31,6 +31,14 @@ BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
 """Documents of dev below which nothing is tuned."""
+STRENGTH = 3e-5
+"""λ of :func:`fit_head`."""
+ITERATIONS = 50
+"""Steps of L-BFGS at most."""
+FEATURE_ENTRIES = 2**24
+"""Documents times labels, or features, that are computed with at a time."""
+IN_MEMORY = 2**26
+"""Bytes of vectors that stay in memory; more are in a file in the cache."""
 
 
 @torch.inference_mode()
@@ -100,16 +108,6 @@ def final_scores(
         for name, each in decisions.items():
             scores[name].update(each.decide(each.probabilities(logits)).predicted, gold)
     return {name: add_scores(counted) for name, counted in scores.items()}
-
-
-STRENGTH = 3e-5
-"""λ of :func:`fit_head`."""
-ITERATIONS = 50
-"""Steps of L-BFGS at most."""
-FEATURE_ENTRIES = 2**24
-"""Documents times labels, or features, that are computed with at a time."""
-IN_MEMORY = 2**26
-"""Bytes of vectors that stay in memory; more are in a file in the cache."""
 
 
 class VectorFile:

@@ -42,6 +42,15 @@ __all__ = [
     "need_of",
 ]
 
+PROJECTIONS = (
+    ("query", "key", "value", "attention.output.dense"),  # BERT, RoBERTa, ELECTRA
+    ("q", "k", "v", "o"),  # MPNet
+    ("q_lin", "k_lin", "v_lin", "out_lin"),  # DistilBERT
+    ("query_proj", "key_proj", "value_proj", "attention.output.dense"),  # DeBERTa
+    ("attn.Wqkv", "attn.Wo"),  # ModernBERT
+)
+"""How encoders call the linear layers of their attention."""
+
 
 @dataclass(frozen=True)
 class MemoryNeed:
@@ -135,16 +144,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-PROJECTIONS = (
-    ("query", "key", "value", "attention.output.dense"),  # BERT, RoBERTa, ELECTRA
-    ("q", "k", "v", "o"),  # MPNet
-    ("q_lin", "k_lin", "v_lin", "out_lin"),  # DistilBERT
-    ("query_proj", "key_proj", "value_proj", "attention.output.dense"),  # DeBERTa
-    ("attn.Wqkv", "attn.Wo"),  # ModernBERT
-)
-"""How encoders call the linear layers of their attention."""
 
 
 def checkpoint_layers(encoder: PreTrainedModel) -> None:

@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 Data = DataFolder | DocumentSet
+MODEL, TRAINING_MODEL, CHECKPOINTS = "model", "training-model", "checkpoints"
+CONFIG, DOCUMENTS, METRICS = "config.yaml", "documents.json", "metrics.json"
+"""Settings and documents, written before training begins, and scores, which are written last of all."""
+LOCK = ".hgclr-train.lock"
 
 
 def check_run(run: RunConfig) -> None:
@@ -96,12 +100,6 @@ def check_word_vectors(run: RunConfig) -> None:
             f"model.word_vectors is given, but {encoder} has its own word embeddings",
             remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
         )
-
-
-MODEL, TRAINING_MODEL, CHECKPOINTS = "model", "training-model", "checkpoints"
-CONFIG, DOCUMENTS, METRICS = "config.yaml", "documents.json", "metrics.json"
-"""Settings and documents, written before training begins, and scores, which are written last of all."""
-LOCK = ".hgclr-train.lock"
 
 
 def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
