@@ -27,10 +27,6 @@ def connected(address: str | None, *, kept: str) -> Iterator[None]:
 
     A failure of Ray itself becomes one line, which says what of the work is ``kept``, such as ``finished files``; an
     error in our own code stays what it is, with its traceback.
-
-    Raises:
-        HGCLRError: if there is no cluster, or it fails.
-        MissingExtraError: if Ray is not installed.
     """
     require_extra("ray", extra="ray", capability="The engine ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # is read when Ray is imported

@@ -43,11 +43,7 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(settings: object, kind: str, *names: str) -> None:
-    """Refuse settings outside a range of :data:`RANGES`.
-
-    Raises:
-        InputError: with the setting, its value and what to give instead.
-    """
+    """Refuse settings outside a range of :data:`RANGES`."""
     fits, remedy = RANGES[kind]
     for name in names:
         if not fits(value := getattr(settings, name)):

@@ -127,9 +127,6 @@ def require_extra(module: str, *, extra: str, capability: str) -> None:
     """Raise the one-line hint for ``extra`` unless ``module`` can be imported.
 
     ``capability`` is what the user was about to do, as the start of a sentence.
-
-    Raises:
-        MissingExtraError: if the module is not installed.
     """
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(capability, extra)

@@ -221,11 +221,7 @@ def _target_named(target: Path) -> Iterator[None]:
 
 
 def check_output(folder: Path) -> None:
-    """Refuse a place where no folder can be, before any work is done.
-
-    Raises:
-        InputError: if the place is a file or in one or in an object store, or nothing may be written there.
-    """
+    """Refuse a place where no folder can be, before any work is done."""
     refuse_url(folder)
     place = folder.absolute()
     while not os.path.lexists(place):
@@ -277,9 +273,6 @@ def check_archive(path: Path, largest: int) -> None:
     """Refuse a zip archive that unpacks to more than ``largest`` bytes, or has more than :data:`MEMBERS` files in it.
 
     Readers unpack no more than its directory says, which is all that is looked at here.
-
-    Raises:
-        InputError: saying how large it would be.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         sizes = [member.file_size for member in archive.infolist()]
@@ -304,11 +297,7 @@ def read_json(path: Path, *, remedy: str | None = None) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
+    """Write a JSON file, whole or not at all."""
     write_files(path.parent, {path.name: json_bytes(value)})
 
 
@@ -355,9 +344,6 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write files by name into a folder, each whole or not at all, and return their paths.
 
     The folder is made if it is not there; what else is in it stays.
-
-    Raises:
-        InputError: if one cannot be written.
     """
     for name, content in files.items():
         try:

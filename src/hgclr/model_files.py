@@ -47,9 +47,6 @@ def refuse_code(folder: Path) -> None:
 
     transformers looks for ``auto_map`` in several files, at any depth (the configuration of a model holds that of its
     encoder), and asks whether to run what it names.
-
-    Raises:
-        InputError: naming the file.
     """
     for path in files_of(folder):
         if path.suffix.lower() != ".json" or path.is_dir():
@@ -118,9 +115,6 @@ def check_folder(folder: Path) -> None:
     """Refuse a model folder with pickles or with code of its own, or whose files are not those of its manifest.
 
     A folder without a manifest, as ``hgclr train`` writes it, is checked for pickles and code only.
-
-    Raises:
-        InputError: naming the file, what is wrong with it and what to do.
     """
     for path in files_of(folder):
         if path.suffix.lower() in PICKLES:

@@ -80,10 +80,6 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
     Args:
         place: a path or a URL.
         wanted: patterns for the names of the files to fetch.
-
-    Raises:
-        InputError: if there is no such place, or the store cannot be reached or refuses.
-        MissingExtraError: if what reads the store is not installed.
     """
     if (url := url_of(place)) is None:
         return Path(place)

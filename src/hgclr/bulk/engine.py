@@ -100,11 +100,7 @@ class _Work:
 
 @contextmanager
 def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
-    """Label in processes of one thread each, to which this one deals out the rows.
-
-    Raises:
-        HGCLRError: if a process is killed.
-    """
+    """Label in processes of one thread each, to which this one deals out the rows."""
     # Forking a process that has threads, as torch and onnxruntime make them, may leave its child waiting for a lock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))

@@ -65,9 +65,6 @@ def output_format(output: Path | None, wanted: FileFormat | None) -> TextFormat:
     """Return the format of one file of results: that which is wanted, else what its name says.
 
     Standard output (None) and a name without an ending have JSON lines.
-
-    Raises:
-        InputError: if the name ends in something else, or standard output is to be Parquet.
     """
     if wanted == "parquet" and output is None:
         raise InputError("Parquet is not written to standard output", remedy="name a file with --output")
@@ -103,9 +100,6 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
     Args:
         names: files; folders, which stand for the files in them that can be read (not for those in folders below); and
             patterns with ``*``, ``?``, ``[…]`` or ``**``; all of these also as URLs in object stores.
-
-    Raises:
-        InputError: if there is no such file, or a folder or a pattern stands for none.
     """
     return list(dict.fromkeys(_whole(path) for name in names for path in _meant(name)))
 
@@ -219,12 +213,7 @@ class Chunk:
 
 
 def read_chunks(path: Path, text_column: str) -> Iterator[Chunk]:
-    """Yield all rows of a file in order, in flat memory; a row that cannot be labelled says why.
-
-    Raises:
-        InputError: if the file itself cannot be used: missing, damaged, or without the text column.
-        MissingExtraError: if it is a Parquet file and pyarrow is not installed.
-    """
+    """Yield all rows of a file in order, in flat memory; a row that cannot be labelled says why."""
     if format_of(path).name == "parquet":
         for first, batch in parquet_batches(path, (text_column,), all_columns=True, size=ROWS):
             yield _chunk(_parquet_rows(batch, first, path, text_column), path, text_column, batch)
@@ -297,9 +286,6 @@ def survey(path: Path, text_column: str, *, strict: bool, types: bool) -> Survey
 
     ``strict`` stops at the first row without a usable text (those of a Parquet file are met only when it is labelled),
     ``types`` finds out the types of all columns, which Parquet needs.
-
-    Raises:
-        InputError: if the file cannot be used, a column stands twice, a row is bad, or a column has no type.
     """
     kind = format_of(path).name
     if types or kind == "parquet":

@@ -50,10 +50,6 @@ def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterato
         job: every node must be able to load its model and to read its files.
         workers: how many tasks label at a time; by default as many as the cluster has room for.
         address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
-
-    Raises:
-        HGCLRError: if there is no cluster, it fails, or does not return each row once.
-        MissingExtraError: if Ray is not installed.
     """
     # Closing the answers, also after an error, ends the pipeline before the connection.
     with connected(address, kept=KEPT), closing(_answers(job, workers)) as answers:

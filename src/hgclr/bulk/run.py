@@ -256,9 +256,6 @@ class RunRecord:
 
     ``settings`` are all that decides what the results are, in plain Python types, under names that a message can use;
     ``overwrite`` forgets an earlier run.
-
-    Raises:
-        InputError: if an earlier run had other settings, or its record cannot be read.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:

@@ -122,11 +122,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
 
 
 def read_scores(path: Path) -> CardScore:
-    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``.
-
-    Raises:
-        InputError: if the file cannot be read, or is something else.
-    """
+    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``."""
     try:
         content = json.loads(read_bytes(path))
         return CardScore.from_json(
@@ -220,9 +216,5 @@ def _plain(value: object) -> str:
 
 
 def write_card(folder: Path, card: ModelCard) -> None:
-    """Write ``README.md`` into a model's folder.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
+    """Write ``README.md`` into a model's folder."""
     write_files(folder, {FILE: f"{card.content}\n".encode()})

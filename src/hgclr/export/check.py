@@ -61,11 +61,7 @@ class ExportSource:
 
 
 def open_model(model: str | Path, output: Path) -> ExportSource:
-    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out.
-
-    Raises:
-        InputError: if there is no such model, or the output is in use.
-    """
+    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out."""
     refuse_used(output)
     folder = find_model(model)
     if is_onnx(folder):
@@ -87,11 +83,7 @@ def refuse_used(output: Path) -> None:
 
 @contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds.
-
-    Raises:
-        InputError: if the output is in use, or cannot be written.
-    """
+    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds."""
     refuse_used(output)
     try:
         with atomic_folder(output) as folder:
@@ -120,9 +112,6 @@ def write_checked(
         write, read: what writes weights and configuration into a folder, and reads them.
         texts, shift: see :func:`sample_batches` and :func:`compare`.
         relative: whether a logit may be off by a share of it where it is larger than 1.
-
-    Raises:
-        InputError: if the output cannot be written, or gives other logits.
     """
     max_length = source.loaded.max_length
     tokenizer: Any = load_tokenizer(str(source.folder))

@@ -282,11 +282,7 @@ def _listed(names: list[str]) -> str:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``.
-
-    Raises:
-        InputError: if the file is not such a checkpoint, or asks for code.
-    """
+    """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``."""
     content = _load(path)
     weights = content.get("param") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
@@ -310,9 +306,6 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
 
     Returns:
         The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.
-
-    Raises:
-        InputError: if the files hold no such tree, or a name that the encoder cannot read.
     """
     stored = _label_tokens(folder / NAMES_FILE)
     for label, tokens in enumerate(stored):

@@ -54,10 +54,6 @@ class TorchBackend:
     Args:
         model: a folder, a hub name, or a model in memory.
         device: where to run, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
-
-    Raises:
-        InputError: if there is no model.
-        MissingExtraError: if torch is not installed.
     """
 
     def __init__(self, model: str | Path | HierarchicalPreTrainedModel, device: str | None = None) -> None:
@@ -90,10 +86,6 @@ class OnnxBackend:
         graph: the file.
         threads: how many to compute with; by default as many as ``OMP_NUM_THREADS`` says, which torch obeys too, or
             else one for each core that this process may use.
-
-    Raises:
-        InputError: if the file is not there or no such graph.
-        MissingExtraError: if onnxruntime is not installed.
     """
 
     batch_tokens = PROCESSOR_TOKENS

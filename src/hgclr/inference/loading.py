@@ -49,9 +49,6 @@ def find_model(model: str | Path) -> Path:
     """Return the folder of a model; one with a URL or a hub name is fetched first, unless it is in the cache already.
 
     Without a connection, or with ``HF_HUB_OFFLINE=1``, the copy in the hub's cache is taken of one with a hub name.
-
-    Raises:
-        InputError: if there is no such folder and no such name.
     """
     if url_of(model) is not None:
         return local(model, WANTED)
@@ -110,11 +107,6 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
     Args:
         model: a folder that ``hgclr train`` or ``hgclr export`` wrote, its URL in an object store, or a hub name.
         device: where torch runs; see :class:`~hgclr.inference.backends.TorchBackend`.
-
-    Raises:
-        InputError: if a file is missing, broken, or not the one that was exported; if there is a pickle or code among
-            them; or if a device is asked for that the model cannot run on.
-        MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
     """
     folder = find_model(model)
     check_folder(folder)

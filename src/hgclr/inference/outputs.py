@@ -88,11 +88,7 @@ def evaluate(
 
 
 def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:
-    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them.
-
-    Raises:
-        InputError: if there is no such split or no document in it.
-    """
+    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them."""
     if limit is None:
         return folder.documents(split)
     count = sum(1 for _ in folder.documents(split))
@@ -113,9 +109,6 @@ def read_outputs(
     """Return what a model says of a split, or of a random sample of it: ``entries`` documents times labels at most.
 
     The documents are read with the classifier's own label tree; ``progress`` is called as in :func:`scored_windows`.
-
-    Raises:
-        InputError: if there is no such split or no document in it.
     """
     most = max(1, entries // len(classifier.taxonomy))
     return outputs_of(classifier, sampled(folder, split, most, seed), progress=progress)

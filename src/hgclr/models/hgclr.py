@@ -308,9 +308,6 @@ def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassi
     """Load an HGCLR model with its label side from ``training-model`` of a run, in evaluation mode.
 
     ``settings`` take the place of those in the model's configuration.
-
-    Raises:
-        InputError: if there is no such model, it has no label side, or its labels choose no tokens.
     """
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)

@@ -262,9 +262,6 @@ def label_words(
     one text: term frequency is counted in that text, inverse document frequency over the texts of all labels. Words
     that are too common or too rare do not count, unless a label has no others: then its most frequent words stand for
     it. A label without documents has no words.
-
-    Raises:
-        MissingExtraError: if scikit-learn is not installed.
     """
     require_extra("sklearn", extra="paper", capability="Describing labels by their strongest words")
     from scipy.sparse import csr_array

@@ -84,11 +84,7 @@ def load_weights(kind: Any, source: str | Path, *, encoder: bool = False, **argu
 
 
 def load_from_encoder(kind: Any, encoder: str, **arguments: Any) -> Any:
-    """Load the part ``kind`` of an encoder, named as for :func:`~hgclr.encoders.resolve_encoder`.
-
-    Raises:
-        InputError: if there is no such encoder, or it cannot be used.
-    """
+    """Load the part ``kind`` of an encoder, named as for :func:`~hgclr.encoders.resolve_encoder`."""
     source = resolve_encoder(encoder)
     with refuse_broken(lambda error: encoder_load_error(encoder, error)):
         if kind is AutoModel:

@@ -100,9 +100,6 @@ def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | No
 
     A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` takes it away
     again.
-
-    Raises:
-        ValueError: if there is none, see :func:`no_stock_form`.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
@@ -223,9 +220,6 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
 
     A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` takes it
     away.
-
-    Raises:
-        ValueError: if the model has no such form, see :func:`no_modules_form`.
     """
     if (reason := no_modules_form(model)) is not None:
         raise ValueError(reason)
@@ -310,9 +304,6 @@ def from_modules(folder: str | Path) -> FlatForSequenceClassification:
     """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
 
     The same if sentence-transformers trained it further: it is a linear head on an encoder still.
-
-    Raises:
-        OSError, ValueError: if there is no such model.
     """
     modules = read_modules(Path(folder))
     return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)

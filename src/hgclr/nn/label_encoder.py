@@ -390,9 +390,6 @@ class TreeConvolution(LabelEmbedding):
 
     As in the published program there is neither residual nor LayerNorm. The virtual root above the top labels is no
     node.
-
-    Raises:
-        MissingExtraError: if torch_geometric is not installed.
     """
 
     def __init__(self, taxonomy: Taxonomy, width: int, *, kind: str, label_embedding: bool) -> None:

@@ -129,9 +129,6 @@ class BiTreeLSTM(_StructureEncoder):
 
     Weights and biases differ from gate to gate. The output is dropout(h) of both side by side, each half of the width.
     a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
-
-    Raises:
-        InputError: if the width is odd.
     """
 
     order: Tensor

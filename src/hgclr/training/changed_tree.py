@@ -46,9 +46,6 @@ def changed_model(
     """Take a model over to another label tree; say which label is which, in the log and in ``label-changes.json``.
 
     ``documents`` are what the model will be trained on, with labels by the new tree.
-
-    Raises:
-        InputError: if no label is in both trees, or the file of changes does not fit them.
     """
     old, file = model.config.taxonomy, run.model.label_changes
     changes = compare(old, tree, None if file is None else read_changes(local(file), old, tree))
@@ -118,9 +115,6 @@ def carry_over(
     Then ``start_labels`` of the model improves on that, and the bias of labels that are not what one label was (new,
     merged, split) is set by the training documents: by how often each label occurs in them, ``rates``, (K',), between 0
     and 1, and by some of their texts.
-
-    Raises:
-        InputError: if no label is in both trees, or the model does not say how something of it follows the tree.
     """
     if not any(changes.sources):
         raise InputError(

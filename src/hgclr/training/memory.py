@@ -84,9 +84,6 @@ def check_parameters(
     """Refuse a model whose parameters alone are too many to train, without allocating any.
 
     Of a ``frozen`` encoder, beside which adapters are trained, there are but the weights.
-
-    Raises:
-        InputError: with the figures, if they do not fit into free memory.
     """
     config = load_encoder_config(encoder) if isinstance(encoder, str) else encoder
     with torch.device("meta"), _quiet():
@@ -104,11 +101,7 @@ def check_parameters(
 
 
 def check_batch(architecture: str, model: HierarchicalPreTrainedModel, *, batch_size: int, length: int) -> None:
-    """Refuse a batch that is too large to train a model on, whose weights are allocated already.
-
-    Raises:
-        InputError: with the figures, if training does not fit into free memory.
-    """
+    """Refuse a batch that is too large to train a model on, whose weights are allocated already."""
     free, need = free_memory(), need_of(model, batch_size=batch_size, length=length)
     allocated = 0 if torch.accelerator.is_available() else (need.head + need.encoder) * NUMBER
     missing = need.total - allocated
@@ -147,11 +140,7 @@ def _quiet() -> Iterator[None]:
 
 
 def checkpoint_layers(encoder: PreTrainedModel) -> None:
-    """Let an encoder keep only the inputs of its layers for the backward pass, which computes the rest anew.
-
-    Raises:
-        InputError: if transformers cannot do that with an encoder of this kind.
-    """
+    """Let an encoder keep only the inputs of its layers for the backward pass, which computes the rest anew."""
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), packed(current_packing())  # of the forward pass, and of its repetition
@@ -172,10 +161,6 @@ def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
 
     A layer then computes ``W x + alpha / rank · B A x`` with W as it was, A of ``rank`` rows drawn at random, and B,
     of as many columns, 0 at first.
-
-    Raises:
-        InputError: if the encoder has no such layers.
-        MissingExtraError: if peft is not installed.
     """
     require_extra("peft", extra="lora", capability="Training with model.lora")
     from peft import LoraConfig, LoraModel

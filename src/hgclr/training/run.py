@@ -298,9 +298,6 @@ def tokenize_splits(
     """Tokenise every split, or take it from the cache; hold dev out where asked to.
 
     Of several processes the first one of each node does so; the others map its cache, and read no document.
-
-    Raises:
-        InputError: if the documents cannot be used, or are not the same on all nodes.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)

@@ -46,12 +46,7 @@ LOCK = ".hgclr-train.lock"
 
 
 def check_run(run: RunConfig) -> None:
-    """Refuse a run whose paths are wrong, or whose data lacks what training needs.
-
-    Raises:
-        InputError: naming the path, or what is missing.
-        MissingExtraError: naming the extra that is.
-    """
+    """Refuse a run whose paths are wrong, or whose data lacks what training needs."""
     check_word_vectors(run)
     if run.model.lora is not None:
         require_extra("peft", extra="lora", capability="Training with model.lora")

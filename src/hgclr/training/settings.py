@@ -301,11 +301,7 @@ class RunConfig(_Section):
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        InputError: with the line, if it cannot be read or is no YAML.
-    """
+    """Read a YAML file."""
     try:
         text = read_bytes(path).decode()
     except FileNotFoundError:

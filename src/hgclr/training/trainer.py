@@ -231,11 +231,7 @@ class StreamingScores:
 def as_tokens(
     documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> datasets.Dataset | None:
-    """Return documents as token ids, unless they are that already.
-
-    Raises:
-        InputError: if they are not, and there is no tokenizer; or if a document cannot be used.
-    """
+    """Return documents as token ids, unless they are that already."""
     if documents is None or (isinstance(documents, datasets.Dataset) and "input_ids" in documents.column_names):
         return documents
     if tokenizer is None:
