@@ -219,13 +219,13 @@ def test_a_changed_file_in_the_cache_is_noticed_and_fetched_again(
 
 def test_only_files_that_look_changed_are_hashed(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    true_hash = encoders._sha256
+    true_hash = encoders.sha256
 
     def watched(path: Path) -> str:
         hashed.append(path)
         return true_hash(path)
 
-    monkeypatch.setattr(encoders, "_sha256", watched)
+    monkeypatch.setattr(encoders, "sha256", watched)
     assert cached_encoder("tiny") == cached
     assert hashed == []
     os.utime(cached / "config.json", (1, 1))  # as a copy from another machine has it

@@ -132,10 +132,10 @@ def check_folder(folder: Path) -> None:
 def _compare(folder: Path) -> None:
     """Refuse files that are missing, others than the manifest says, or not in it."""
     try:
-        expected: dict[str, Any] = dict(read_json(folder / MANIFEST, remedy=REMEDY)["files"])
+        expected = read_json(folder / MANIFEST, remedy=REMEDY)["files"]
         if not all(isinstance(value, str) for value in expected.values()):
             raise TypeError("a hash is no text")
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise InputError(f"broken: {error}", path=folder / MANIFEST, remedy=REMEDY) from None
     found = _covered(folder)
     for name, wanted in expected.items():

@@ -15,6 +15,7 @@ versions read.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from hgclr.files import json_bytes, read_json, write_files
+from hgclr.files import json_bytes, read_bytes, read_json, write_files
 from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
@@ -281,10 +282,10 @@ def read_modules(folder: Path) -> Modules:
         OSError, ValueError: if it is something else.
     """
     try:
-        listed = read_json(folder / MODULES)
+        listed = json.loads(read_bytes(folder / MODULES))
         if [(module["type"].rpartition(".")[2], module["path"]) for module in listed] != list(KINDS.items()):
             raise ValueError(f"{MODULES} does not list {', '.join(KINDS)} in folders {list(KINDS.values())}")
-        pooling, dense = (read_json(folder / KINDS[kind] / CONFIG) for kind in ("Pooling", "Dense"))
+        pooling, dense = (json.loads(read_bytes(folder / KINDS[kind] / CONFIG)) for kind in ("Pooling", "Dense"))
         modes = pooling.get("pooling_mode") or [name for name, field in POOLINGS.items() if pooling.get(field)]
         modes = [modes] if isinstance(modes, str) else modes
         mode = next((name for name in POOLINGS if modes == [name]), None)
