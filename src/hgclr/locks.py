@@ -59,7 +59,6 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
 
 
 def _locked_file(file: Path) -> int | None:
-    """Return the descriptor of the locked file, or None if somebody else has it."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:

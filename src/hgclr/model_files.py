@@ -72,7 +72,6 @@ def refuse_code(folder: Path) -> None:
 
 
 def _check_index(places: Any, path: Path) -> None:
-    """Refuse an index of weights that leads out of its folder."""
     for name in places.values() if isinstance(places, dict) else ():
         if isinstance(name, str) and (Path(name).name != name or "\\" in name or name == ".."):
             raise InputError(

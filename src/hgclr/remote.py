@@ -290,7 +290,6 @@ def new_file(target: Path) -> Iterator[Path]:
 
 
 def _store(url: str) -> tuple[Any, str]:
-    """Return the file system of fsspec that a URL is for, and the path in it."""
     if holds_credentials(url):
         raise InputError(
             "a URL with a password or a signature in it, which would end up in logs and records",

@@ -339,7 +339,6 @@ def _refuse_twins(names: list[str], path: Path) -> None:
 
 
 def _joined(schema: pyarrow.Schema | None, chunk: Chunk, columns: list[str], path: Path) -> pyarrow.Schema:
-    """Return types that also fit the rows of a chunk."""
     import pyarrow
 
     for column in columns:

@@ -136,7 +136,6 @@ def _read(batch: pyarrow.Table, text_column: str) -> Iterator[pyarrow.Table]:
 
 
 def _label(batch: pyarrow.Table, job: BulkJob) -> Iterator[pyarrow.Table]:
-    """Label texts; runs on any node."""
     files, rows, texts = (batch.column(name).to_pylist() for name in ("file", "row", "text"))
     good = [place for place, row in enumerate(rows) if row != FAILED]
     try:

@@ -218,7 +218,6 @@ def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
 def _convert(
     published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy, layers: int
 ) -> dict[str, Tensor]:
-    """Return the published weights under the names and in the shapes of a model of ours."""
     wanted = {name: published_name(name, published, layers) for name in ours}
     missing = [name for name in wanted.values() if name not in published]
     if missing:

@@ -17,7 +17,6 @@ from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, refuse_broken
-from hgclr.files import atomic_folder
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
 from hgclr.inference.loading import LoadedModel, in_memory, load
 from hgclr.taxonomy import Taxonomy
@@ -231,11 +230,10 @@ class HierarchicalClassifier:
         """
         if not isinstance(self.backend, TorchBackend) or self._pretrained_tokenizer is None:
             raise InputError("an ONNX model cannot be saved again", remedy="copy the folder that hgclr export wrote")
+        from hgclr.models.base import save
+
         try:
-            with atomic_folder(folder) as temporary:
-                self.backend.model.save_pretrained(temporary)
-                self._pretrained_tokenizer.save_pretrained(temporary)
-                self.decisions.write(temporary)
+            save(self.backend.model, self._pretrained_tokenizer, Path(folder), self.decisions.write)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
 
@@ -355,7 +353,6 @@ class HierarchicalClassifier:
         return encodings
 
     def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
-        """Return batches of rows, token ids and mask from texts with their rows."""
         encoded = [encoding.ids for encoding in self.encode([text for _, text in piece])]
         return [
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))

@@ -177,7 +177,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
 
 def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text."""
     for row in documents.select_columns("input_ids"):
         words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
         if words:

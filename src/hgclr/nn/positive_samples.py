@@ -158,7 +158,6 @@ class _GoldProbability(torch.autograd.Function):
 
 
 def _blocks(tokens: int, attention: TokenLabelAttention, labels: int) -> Iterator[slice]:
-    """Yield slices of the tokens whose scores stay within ``BLOCK``."""
     size = _block_size(attention, labels)
     for start in range(0, tokens, size):
         yield slice(start, start + size)

@@ -137,7 +137,6 @@ def _json_answer(content: Any) -> Response:
 
 
 def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Return the description of the problems that an endpoint may answer with; some are everywhere."""
     everywhere: tuple[ProblemType, ...] = (
         "unauthorised",
         "wrong_host",
@@ -429,6 +428,5 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _content(answer: Mapping[str, Any]) -> str:
-    """Return the name of what an answer holds."""
     contents = answer.get("content", {}).items()
     return " or ".join(_type(content["schema"]) if "schema" in content else kind for kind, content in contents)

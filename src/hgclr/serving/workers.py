@@ -89,7 +89,6 @@ def run_workers(
 
 @contextmanager
 def _environment(count: int) -> Iterator[None]:
-    """Divide the threads among the workers, and give them a folder for their metrics."""
     each = os.environ.get(THREADS[0]) or str(max(1, usable_threads() // count))
     with tempfile.TemporaryDirectory(prefix="hgclr-metrics-") as folder:
         added = {name: each for name in THREADS if name not in os.environ} | {SHARED_FOLDER: folder}

@@ -204,7 +204,6 @@ def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: dat
 
 
 def _gold(table: Any, labels: int) -> Tensor:
-    """Return the gold labels of an Arrow table as 0 and 1, (n, K)."""
     column = table.column("labels").combine_chunks()
     rows = np.repeat(np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False))
     gold = torch.zeros(len(column), labels)

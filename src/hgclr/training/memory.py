@@ -172,7 +172,6 @@ def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
 
 
 def _targets(encoder: PreTrainedModel, lora: LoraSettings) -> list[str]:
-    """Return how the names of the layers to adapt end."""
     linear = [name for name, module in encoder.named_modules() if isinstance(module, nn.Linear)]
 
     def known(target: str) -> bool:

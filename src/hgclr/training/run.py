@@ -110,11 +110,7 @@ def train(
         def enter() -> TrainingResult | None:
             lock = locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output")
             stack.enter_context(lock)
-            if resume:
-                check_resumed(run)
-            else:
-                check_output(run)
-            return finished_run(run) if state_of(run.output) == "finished" else None
+            return known_result(run, resume=resume)
 
         if (finished := on_first_rank(enter)) is not None:
             return finished
@@ -147,6 +143,15 @@ def train(
         fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
         fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
         return save_run(run, model, tokenizer, fitted, where)
+
+
+def known_result(run: RunConfig, *, resume: bool) -> TrainingResult | None:
+    """Return what a run to be resumed has left behind if it is finished; refuse a folder that it may not write to."""
+    if resume:
+        check_resumed(run)
+    else:
+        check_output(run)
+    return finished_run(run) if state_of(run.output) == "finished" else None
 
 
 def finished_run(run: RunConfig) -> TrainingResult:

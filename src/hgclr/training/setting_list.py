@@ -128,7 +128,6 @@ def _sentence(text: str) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """Name the values that an annotation lets through."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind(get_args(annotation)[0])
