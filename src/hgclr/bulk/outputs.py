@@ -60,8 +60,12 @@ class AddedColumns:
         if kind in TABLES:
             own = ["labels", *["paths"] * self.leaf_paths, "probabilities"]
         own += ["abstained"] * self.abstained + ["error"] * self.error + ["note"] * (kind == "jsonl")
-        variants = {name: chain([name], (f"{name}_{number}" for number in count(2))) for name in own}
-        return {name: next(fresh for fresh in variants[name] if fresh not in columns) for name in own}
+        return {name: _fresh(name, columns) for name in own}
+
+
+def _fresh(name: str, columns: Sequence[str]) -> str:
+    variants = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(variant for variant in variants if variant not in columns)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A text encoder with a linear head, the baseline and what HGCLR is deployed as; and the names of labels in words."""
+"""A text encoder with a linear head, the baseline and what HGCLR is deployed as; below it, label names as vectors."""
 
 from __future__ import annotations
 
