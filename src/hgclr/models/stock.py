@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from hgclr.files import json_bytes, read_bytes, read_json, write_files
+from hgclr.files import json_bytes, read_bytes, read_json
 from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
@@ -245,7 +245,9 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
         f"{KINDS['Pooling']}/{CONFIG}": {"word_embedding_dimension": width, **modes},
         f"{KINDS['Dense']}/{CONFIG}": {**sizes, "bias": True, "activation_function": IDENTITY},
     }
-    write_files(folder, {name: json_bytes(content) for name, content in contents.items()})
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(json_bytes(content))
     bias = model.classifier.bias if shift is None else model.classifier.bias + torch.from_numpy(shift)
     weights = {"linear.weight": model.classifier.weight.contiguous(), "linear.bias": bias}
     save_file(weights, folder / KINDS["Dense"] / WEIGHTS)

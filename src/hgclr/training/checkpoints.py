@@ -15,7 +15,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from hgclr.errors import InputError
-from hgclr.files import flush, read_json, sha256, write_json
+from hgclr.files import atomic_file, flush, json_bytes, read_json, sha256
 
 __all__ = ["delete_checkpoint", "delete_old", "find_checkpoint", "mark_complete", "problem"]
 
@@ -35,7 +35,8 @@ def mark_complete(checkpoint: Path) -> None:
         flush(path)
         files[path.name] = {"size": path.stat().st_size, "sha256": sha256(path)}
     flush(checkpoint)
-    write_json(checkpoint / MARK, {"files": files})
+    with atomic_file(checkpoint / MARK) as temporary:  # a full disk is told as such, not as bad input
+        temporary.write_bytes(json_bytes({"files": files}))
     flush(checkpoint.parent)
 
 
