@@ -99,8 +99,7 @@ class PredictionMaker:
     ) -> Prediction:
         """Return the labels of one text, parents first and siblings by name.
 
-        From the probability of every label, whether each is predicted, and whether each was left out for doubt; (K,)
-        each.
+        From the probability of every label, whether it is predicted, and whether it was left out for doubt, (K,) each.
         """
         left_out = () if abstained is None else self._labels(probabilities, abstained)
         return Prediction(self._labels(probabilities, predicted), left_out)
