@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from hgclr.decisions.calibration import sigmoid
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import TorchBackend, pad, windows
-from hgclr.inference.classifier import sigmoid
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel

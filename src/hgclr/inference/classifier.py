@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from hgclr.data.rows import is_blank
-from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, refuse_broken
@@ -34,7 +33,6 @@ __all__ = [
     "PredictionMaker",
     "check_text",
     "reading_order",
-    "sigmoid",
 ]
 
 NOT_COMPUTED = (
