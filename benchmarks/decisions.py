@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
-from hgclr.decisions.calibration import METHODS, fit
+from hgclr.decisions.calibration import METHODS, fit, sigmoid
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.classifier import sigmoid
 from hgclr.inference.outputs import read_outputs
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores

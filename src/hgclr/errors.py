@@ -70,11 +70,14 @@ def refuse_url(output: str | Path) -> None:
 
 
 @contextmanager
-def refuse_broken(refusal: Callable[[BaseException], Exception]) -> Iterator[None]:
+def refuse_broken(
+    refusal: str | Callable[[BaseException], Exception], *, path: str | Path | None = None, remedy: str | None = None
+) -> Iterator[None]:
     """Turn whatever a library raises over files of the user's into our error for them.
 
     Libraries take their files on trust: over a damaged one they raise anything, with no class in common, and those
-    written in Rust panic, which is not even an :class:`Exception`.
+    written in Rust panic, which is not even an :class:`Exception`. ``refusal`` makes our error of theirs; a text is
+    what cannot be done, and their reason is put behind it.
     """
     try:
         yield
@@ -83,6 +86,8 @@ def refuse_broken(refusal: Callable[[BaseException], Exception]) -> Iterator[Non
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if isinstance(refusal, str):
+            raise InputError(f"{refusal}: {first_line(error)}", path=path, remedy=remedy) from error
         raise refusal(error) from error
 
 
@@ -121,13 +126,7 @@ class MissingExtraError(HGCLRError):
 def require_extra(module: str, *, extra: str, capability: str) -> None:
     """Raise the one-line hint for ``extra`` unless ``module`` can be imported.
 
-    Args:
-        module: top-level module that the extra brings.
-        extra: name of the extra in ``pip install 'hgclr[extra]'``.
-        capability: what the user was about to do, as the start of a sentence.
-
-    Raises:
-        MissingExtraError: if the module is not installed.
+    ``capability`` is what the user was about to do, as the start of a sentence.
     """
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(capability, extra)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import re
@@ -37,6 +38,7 @@ __all__ = [
     "read_bytes",
     "read_json",
     "recover_folder",
+    "sha256",
     "write_files",
     "write_json",
 ]
@@ -219,11 +221,7 @@ def _target_named(target: Path) -> Iterator[None]:
 
 
 def check_output(folder: Path) -> None:
-    """Refuse a place where no folder can be, before any work is done.
-
-    Raises:
-        InputError: if the place is a file or in one or in an object store, or nothing may be written there.
-    """
+    """Refuse a place where no folder can be, before any work is done."""
     refuse_url(folder)
     place = folder.absolute()
     while not os.path.lexists(place):
@@ -265,13 +263,16 @@ def read_bytes(path: Path) -> bytes:
         return file.read(size)
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal digits."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def check_archive(path: Path, largest: int) -> None:
     """Refuse a zip archive that unpacks to more than ``largest`` bytes, or has more than :data:`MEMBERS` files in it.
 
     Readers unpack no more than its directory says, which is all that is looked at here.
-
-    Raises:
-        InputError: saying how large it would be.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         sizes = [member.file_size for member in archive.infolist()]
@@ -296,11 +297,7 @@ def read_json(path: Path, *, remedy: str | None = None) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
+    """Write a JSON file, whole or not at all."""
     write_files(path.parent, {path.name: json_bytes(value)})
 
 
@@ -315,7 +312,6 @@ class TableWriter:
         self._writer, self._raw, self._shown = csv.writer(stream, **form), raw, stream.isatty()
 
     def writerow(self, cells: Iterable[object]) -> None:
-        """Write one row."""
         if self._shown:
             cells = (cell.translate(HARMLESS) if isinstance(cell, str) else cell for cell in cells)
         self._writer.writerow(cells if self._raw else map(_harmless, cells))
@@ -348,9 +344,6 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write files by name into a folder, each whole or not at all, and return their paths.
 
     The folder is made if it is not there; what else is in it stays.
-
-    Raises:
-        InputError: if one cannot be written.
     """
     for name, content in files.items():
         try:

@@ -19,7 +19,16 @@ from typing import Literal
 from hgclr.errors import InputError, require_extra
 from hgclr.files import cache_dir, write_json
 
-__all__ = ["Precision", "Probe", "bf16_probe", "choose_precision", "free_memory", "machine"]
+__all__ = [
+    "Precision",
+    "Probe",
+    "bf16_probe",
+    "choose_precision",
+    "chosen_threads",
+    "free_memory",
+    "machine",
+    "usable_cores",
+]
 
 logger = logging.getLogger(__name__)
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -134,7 +143,7 @@ def machine(*packages: str) -> dict[str, object]:
     return {
         "processor": _cpu_model(),
         "cores": _physical_cores(),
-        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": usable_cores(),
         "memory_bytes": _memory_bytes(),
         "platform": platform.platform(),
         "python": platform.python_version(),
@@ -142,6 +151,17 @@ def machine(*packages: str) -> dict[str, object]:
         "commit": commit,
         "modified": modified,
     }
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, as the system counts them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def chosen_threads() -> int | None:
+    """Return the number of threads that the environment asks for by ``OMP_NUM_THREADS``, if it does."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    return int(chosen) or None if chosen.isdecimal() else None
 
 
 def _run_probe() -> Probe:
@@ -193,7 +213,6 @@ def _cpuinfo_values(*names: str) -> list[str]:
 
 
 def _cpu_features() -> set[str] | None:
-    """Return the instruction sets of the CPU, or None where the system does not say."""
     lines = _cpuinfo_values("flags", "Features")  # x86 and ARM
     return set(lines[0].split()) if lines else None
 
@@ -204,7 +223,6 @@ def _cpu_model() -> str:
 
 
 def _physical_cores() -> int | None:
-    """Return the number of cores, which is less than that of threads where a core runs two."""
     cores = set(zip(_cpuinfo_values("physical id"), _cpuinfo_values("core id"), strict=False))
     return len(cores) or None
 

@@ -33,9 +33,6 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
         file: the lock, in the folder that it is for.
         doing: what its owner is doing there, such as ``training``.
         remedy: what the second one can do; without one it waits.
-
-    Raises:
-        InputError: if another process holds it, or the file cannot be made.
     """
     refuse_url(file)
     made = not file.parent.exists()
@@ -62,7 +59,6 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
 
 
 def _locked_file(file: Path) -> int | None:
-    """Return the descriptor of the locked file, or None if somebody else has it."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:

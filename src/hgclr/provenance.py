@@ -47,13 +47,9 @@ class SettingDifference(NamedTuple):
 def first_difference(
     old: Mapping[str, Any], new: Mapping[str, Any], *, shared: bool = False, place: str = ""
 ) -> SettingDifference | None:
-    """Return the first setting that differs, or None.
+    """Return the first setting that differs, or None; ``place`` is the name of the sections that these are in.
 
-    Args:
-        old: what lies there.
-        new: what is wanted.
-        shared: pass over what one of the two does not know: it came with another version of the program.
-        place: name of the sections that these are in.
+    ``shared`` passes over what one of the two does not know: it came with another version of the program.
     """
     for name in sorted({*old, *new}):
         before, now, where = old.get(name), new.get(name), f"{place}.{name}" if place else name

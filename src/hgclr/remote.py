@@ -80,10 +80,6 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
     Args:
         place: a path or a URL.
         wanted: patterns for the names of the files to fetch.
-
-    Raises:
-        InputError: if there is no such place, or the store cannot be reached or refuses.
-        MissingExtraError: if what reads the store is not installed.
     """
     if (url := url_of(place)) is None:
         return Path(place)
@@ -294,7 +290,6 @@ def new_file(target: Path) -> Iterator[Path]:
 
 
 def _store(url: str) -> tuple[Any, str]:
-    """Return the file system of fsspec that a URL is for, and the path in it."""
     if holds_credentials(url):
         raise InputError(
             "a URL with a password or a signature in it, which would end up in logs and records",

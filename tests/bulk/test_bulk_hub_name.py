@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.bulk import on_ray, predict_files
-from hgclr.bulk.job import BulkJob, Label
-from hgclr.bulk.local import in_process
+from hgclr.bulk.engine import BulkJob, Label, in_process
 from hgclr.cli.app import app
 from hgclr.inference import HierarchicalClassifier
 from support.bulk_cases import check_lines, write_lines, write_model

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.bulk import BulkResult, chunks, predict_files
-from hgclr.bulk.record import FILE, RunRecord
+from hgclr.bulk import BulkResult, inputs, predict_files
+from hgclr.bulk.run import FILE, RunRecord
 from hgclr.errors import InputError
 from support.bulk_cases import check_lines, read_lines, write_lines, write_model
 
@@ -45,7 +45,7 @@ class Stop(Exception):  # noqa: N818
 
 def run_and_stop(model: Path, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop in the middle of the second file."""
-    monkeypatch.setattr(chunks, "ROWS", 8)
+    monkeypatch.setattr(inputs, "ROWS", 8)
 
     def stop(progress) -> None:
         if progress.rows > 1.5 * ROWS:
@@ -135,7 +135,7 @@ def test_files_of_others_are_not_overwritten(model: Path, source: Path, tmp_path
 def test_a_file_that_changes_while_it_is_labelled_is_no_result(
     model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 8)
+    monkeypatch.setattr(inputs, "ROWS", 8)
 
     def grow(_) -> None:
         with (source / "part-0.jsonl").open("a", encoding="utf-8") as file:

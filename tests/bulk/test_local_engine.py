@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hgclr.bulk import Progress, chunks, local, predict_files
-from hgclr.bulk.job import BulkJob
+from hgclr.bulk import Progress, engine, inputs, predict_files
+from hgclr.bulk.engine import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from support.bulk_cases import check_lines, die, read_lines, write_lines, write_model
@@ -22,7 +22,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 16)
+    monkeypatch.setattr(inputs, "ROWS", 16)
     names = [write_lines(tmp_path / f"{name}.jsonl", first, 100) for name, first in (("b", 0), ("a", 100))]
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "bad.jsonl").write_text('{"text": "atom"}\n{"text": "judge"}\n{"text": 3}\n', encoding="utf-8")
@@ -38,7 +38,7 @@ def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monk
 
 def test_what_is_wrong_with_a_file_is_said_when_it_is_its_turn(model: Path, tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", 0, 3)
-    with local.in_processes(BulkJob(str(model), [first, tmp_path / "missing.jsonl"]), 1) as label:
+    with engine.in_processes(BulkJob(str(model), [first, tmp_path / "missing.jsonl"]), 1) as label:
         assert [len(answers) for _, answers in label(first)] == [3]
         with pytest.raises(InputError, match=r"missing\.jsonl: no such file"):
             list(label(tmp_path / "missing.jsonl"))
@@ -46,10 +46,10 @@ def test_what_is_wrong_with_a_file_is_said_when_it_is_its_turn(model: Path, tmp_
 
 def test_a_process_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", 0, 3)
-    monkeypatch.setattr(local, "_answers", die)
+    monkeypatch.setattr(engine, "_answers", die)
     with (
         pytest.raises(HGCLRError, match=r"a process that labels was killed.*fewer than 1 --workers"),
-        local.in_processes(BulkJob(str(model), [path]), 1) as label,
+        engine.in_processes(BulkJob(str(model), [path]), 1) as label,
     ):
         list(label(path))
 
@@ -57,23 +57,23 @@ def test_a_process_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatc
 def test_the_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"x")
-    large.write_bytes(b"x" * 3 * local.BYTES_PER_WORKER)
+    large.write_bytes(b"x" * 3 * engine.BYTES_PER_WORKER)
     cpu = SimpleNamespace(backend=SimpleNamespace())
     accelerator = SimpleNamespace(backend=SimpleNamespace(device=SimpleNamespace(type="cuda")))
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert local.choose_workers(cpu, [large, small], None) == 4  # one for each BYTES_PER_WORKER, and one for the rest
-    assert local.choose_workers(cpu, [small], None) == 1
-    assert local.choose_workers(cpu, [small], 5) == 5
-    assert local.choose_workers(accelerator, [large], None) == 1
+    assert engine.choose_workers(cpu, [large, small], None) == 4  # one for each BYTES_PER_WORKER, and one for the rest
+    assert engine.choose_workers(cpu, [small], None) == 1
+    assert engine.choose_workers(cpu, [small], 5) == 5
+    assert engine.choose_workers(accelerator, [large], None) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert local.choose_workers(cpu, [large], None) == 2
+    assert engine.choose_workers(cpu, [large], None) == 2
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-    assert local.choose_workers(cpu, [large], None) == 3
+    assert engine.choose_workers(cpu, [large], None) == 3
 
 
 def test_progress_tells_rows_and_files(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 6)
+    monkeypatch.setattr(inputs, "ROWS", 6)
     names = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for name in names:
         name.write_text('{"text": "atom"}\n' * 10, encoding="utf-8")

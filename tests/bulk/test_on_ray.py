@@ -15,10 +15,10 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray.cluster_utils import Cluster
 
-from hgclr.bulk import chunks, on_ray, predict_files
+from hgclr.bulk import inputs, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.chunks import read_chunks
-from hgclr.bulk.job import BulkJob
+from hgclr.bulk.engine import BulkJob
+from hgclr.bulk.inputs import read_chunks
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
@@ -77,7 +77,7 @@ def test_other_formats_bad_rows_and_errors_on_nodes(
 def test_a_node_dies_and_every_row_is_there_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 64)
+    monkeypatch.setattr(inputs, "ROWS", 64)
     monkeypatch.setattr(on_ray, "BLOCK_BYTES", 2**12)
     monkeypatch.setattr(running, "BulkJob", SlowJob)
     ray.cloudpickle.register_pickle_by_value(bulk_cases)

@@ -85,7 +85,7 @@ def test_an_empty_table_is_no_success(tmp_path: Path) -> None:
 
 def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_path: Path, make_encoder) -> None:
     from hgclr.cli.predict import _text_column
-    from hgclr.training.preparation import new_model
+    from hgclr.training.run import new_model
     from hgclr.training.settings import RunConfig
 
     out, model = tmp_path / "my-data", tmp_path / "model"

@@ -12,7 +12,7 @@ from hgclr.corpora.literature import other_than_literature
 from hgclr.data.folder_writer import write_corpus
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
-from hgclr.training.preparation import new_model
+from hgclr.training.run import new_model
 
 
 def prepared(folder: Path, corpus: str, **settings) -> Path:

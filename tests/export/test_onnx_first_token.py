@@ -11,8 +11,7 @@ import onnxruntime
 import pytest
 import torch
 
-from hgclr.export.onnx import trace
-from hgclr.export.onnx_graph import keep_first_token
+from hgclr.export.onnx import keep_first_token, trace
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 

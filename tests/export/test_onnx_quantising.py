@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.export import onnx_graph as quantising
-from hgclr.export.onnx_graph import quantise
+from hgclr.export import onnx as quantising
+from hgclr.export.onnx import quantise
 
 
 def run(model: onnx_ir.Model, **inputs: np.ndarray) -> list[np.ndarray]:

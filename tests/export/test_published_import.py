@@ -15,8 +15,7 @@ import torch
 from transformers import AutoConfig, BertModel
 
 from hgclr.errors import InputError
-from hgclr.export.published import import_published, read_published
-from hgclr.export.published_files import read_checkpoint
+from hgclr.export.published import import_published, read_checkpoint, read_published
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from support.literal import path_edges, training_step

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.inference.manifest import check_folder, write_manifest
+from hgclr.model_files import check_folder, write_manifest
 
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "vocab.txt": b"a b", "decisions.json": b"[]"}
 REMEDY = "copy or download the folder again, or write it again with hgclr export"

@@ -11,9 +11,9 @@ from scipy.special import expit
 from hgclr.errors import InputError
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
-from hgclr.models.changed_tree import carry_over
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare
+from hgclr.training.changed_tree import carry_over
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
 SIZES = {"node_width": 6, "joint_width": 5, "label_heads": 4, "classifier_dropout": 0.0}

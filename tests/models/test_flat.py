@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.models import FlatForSequenceClassification, label_names
+from hgclr.models import FlatForSequenceClassification, flat
 from hgclr.models.base import load_tokenizer
 from hgclr.training import RunConfig, TrainingSettings, core, fit
-from hgclr.training.preparation import new_model
+from hgclr.training.run import new_model
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_texts_are_pooled_over_their_real_tokens(make_encoder, taxonomy, tokeniz
 def test_the_head_starts_where_the_encoder_puts_the_names(
     make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(label_names, "BLOCK", block)
+    monkeypatch.setattr(flat, "BLOCK", block)
     model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
     model.start_from_names(tokenizer)
     assert model.training

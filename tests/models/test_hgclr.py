@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
-from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, label_names
-from hgclr.nn import label_attention
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, flat
+from hgclr.nn import label_encoder
 from hgclr.taxonomy import Taxonomy
 from support.literal import training_step
 from support.toy import TEXTS, batch_of, make_model, noise_for, still
@@ -284,7 +284,7 @@ def test_names_embedded_in_blocks_are_those_embedded_at_once(
 ) -> None:
     results = []
     for block in (2**16, 7):  # all at once; one or two names at a time
-        monkeypatch.setattr(label_names, "BLOCK", block)
+        monkeypatch.setattr(flat, "BLOCK", block)
         model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])
         model.name_tokens = torch.nn.functional.pad(model.name_tokens, (0, 3), value=-1)  # names differ in length
         model.name_tokens[1, 2:6] = torch.tensor([9, 8, 7, int(model.name_tokens[0, 2])])
@@ -307,8 +307,8 @@ def test_a_span_makes_label_attention_local_and_a_large_one_changes_nothing(make
 def test_a_large_tree_attends_locally_and_says_so(
     make_encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(label_attention, "WHOLE_TREE", 20)
-    monkeypatch.setattr(label_attention, "STRETCH", 6)
+    monkeypatch.setattr(label_encoder, "WHOLE_TREE", 20)
+    monkeypatch.setattr(label_encoder, "STRETCH", 6)
     tree = Taxonomy([f"label {i}" for i in range(30)], [-1, *(i // 3 for i in range(29))])
     make_model(make_encoder, tree, label_span=30)
     assert "around it" not in caplog.text

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hgclr.models import HiAGMTPForSequenceClassification, HiMatchForSequenceClassification, label_names
+from hgclr.models import HiAGMTPForSequenceClassification, HiMatchForSequenceClassification, flat
 from hgclr.models.hiagm import edge_prior
 from hgclr.models.himatch import draw_labels
 from hgclr.taxonomy import Taxonomy
@@ -156,8 +156,8 @@ def test_reading_labels_draws_nothing_and_uses_no_dropout(
     assert model.encoder.training
     assert torch.equal(torch.get_rng_state(), state)
     at_once = model.label_vectors.clone()
-    monkeypatch.setattr(label_names, "BLOCK", 20)  # two or three labels at a time
-    assert len(label_names.name_blocks(model.label_tokens)) > 3
+    monkeypatch.setattr(flat, "BLOCK", 20)  # two or three labels at a time
+    assert len(flat.name_blocks(model.label_tokens)) > 3
     model.label_vectors.zero_()
     model.read_labels()
     torch.testing.assert_close(model.label_vectors, at_once, atol=1e-5, rtol=1e-5)

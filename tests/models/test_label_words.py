@@ -8,7 +8,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hgclr.errors import MissingExtraError
-from hgclr.models.label_names import label_words
+from hgclr.models.himatch import label_words
 
 
 def make_documents(texts: list[list[int]], labels: list[list[int]]) -> datasets.Dataset:

@@ -12,10 +12,10 @@ import torch
 from transformers import AutoConfig
 
 from hgclr.errors import InputError
-from hgclr.models import ARCHITECTURES, memory
-from hgclr.models.memory import check_batch, check_parameters, need_of
+from hgclr.models import ARCHITECTURES
 from hgclr.taxonomy import Taxonomy
-from hgclr.training import RunConfig, train
+from hgclr.training import RunConfig, memory, train
+from hgclr.training.memory import check_batch, check_parameters, need_of
 from support.fresh_process import FreshProcesses, fresh_processes
 
 BERT_BASE = AutoConfig.for_model("bert")  # 768 wide, 12 layers, 30,522 words
@@ -129,7 +129,7 @@ def test_a_run_is_refused_before_anything_is_written(
     free(monkeypatch, 0.001)
     with pytest.raises(InputError, match="hiagm-tp with 9 labels has a head of"):
         train(run)
-    monkeypatch.setattr("hgclr.training.preparation.check_parameters", lambda *_, **__: None)
+    monkeypatch.setattr("hgclr.training.run.check_parameters", lambda *_, **__: None)
     with pytest.raises(InputError, match="training hiagm-tp with 9 labels on 16 texts"):
         train(run)
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -139,7 +139,7 @@ _STEPS = """
 import json, sys, torch
 from transformers import AutoConfig
 from hgclr.models import ARCHITECTURES
-from hgclr.models.memory import need_of
+from hgclr.training.memory import need_of
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.trainer import accelerate_on_cpu
 

@@ -15,8 +15,9 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.loading import load
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_encoder_config, load_tokenizer, save
+from hgclr.models.base import load_tokenizer, save
 from hgclr.models.hgclr import load_training_model
+from hgclr.models.pretrained import load_encoder_config
 from support.toy import make_model
 
 CODE = """from pathlib import Path

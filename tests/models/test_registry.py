@@ -13,11 +13,11 @@ from transformers import AutoModelForSequenceClassification
 import hgclr
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
 from hgclr.models.base import HierarchicalOutput, save
-from hgclr.models.changed_tree import carry_over
-from hgclr.models.memory import need_of
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
+from hgclr.training.changed_tree import carry_over
+from hgclr.training.memory import need_of
 
 
 class TwoLayersForSequenceClassification(HierarchicalPreTrainedModel):

@@ -17,7 +17,7 @@ from hgclr.models import (
     load_deployed,
 )
 from hgclr.models.base import load_tokenizer
-from hgclr.models.sentence_transformers import from_modules, no_modules_form, read_modules, write_modules
+from hgclr.models.stock import from_modules, no_modules_form, read_modules, write_modules
 from hgclr.models.textrcnn import TextRCNNConfig
 
 POOLINGS = ["cls", "mean", "max"]

@@ -18,7 +18,8 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
-from hgclr.models.base import position_count, save
+from hgclr.models.base import save
+from hgclr.models.pretrained import position_count
 from hgclr.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
 from hgclr.nn.attention import CPUDropout
 from hgclr.training.core import count_parameters

@@ -19,10 +19,9 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import save
 from hgclr.models.hgclr import load_training_model
-from hgclr.models.sentence_transformers import write_modules
-from hgclr.models.stock import to_stock
+from hgclr.models.stock import to_stock, write_modules
 from hgclr.training import RunConfig
-from hgclr.training.preparation import started_model
+from hgclr.training.run import started_model
 from support.toy import make_model
 
 RENAMED = "output.LayerNorm.bias"

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.nn import label_attention
-from hgclr.nn.label_attention import TreeAttention, attention_span
-from hgclr.nn.label_encoder import Graphormer, GraphormerLayer
+from hgclr.nn import label_encoder
+from hgclr.nn.label_encoder import Graphormer, GraphormerLayer, TreeAttention, attention_span
 from hgclr.taxonomy import Taxonomy
 from support.toy import random_tree
 
@@ -87,7 +86,7 @@ SHAPES = {
 def test_attention_in_pieces_is_masked_attention_with_the_bias_in_full(
     shape: str, span: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_attention, "PIECE", piece)
+    monkeypatch.setattr(label_encoder, "PIECE", piece)
     tree = SHAPES[shape]
     module = make_structure(tree, span=span)
     parts = [torch.randn(len(tree), 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
@@ -153,7 +152,7 @@ def test_without_edges_there_is_nothing_to_pad() -> None:
 
 
 def test_dropped_attention_weights_are_the_same_in_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_attention, "PIECE", 100)
+    monkeypatch.setattr(label_encoder, "PIECE", 100)
     tree = random_tree(20, seed=2)
     module = make_structure(tree)
     query, key = torch.randn(2, 20, 4, dtype=torch.float64)

@@ -21,7 +21,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.paper import classical
 from hgclr.paper.classical import Setting, read_splits, run_classical, settings_of
 from hgclr.training import RunConfig
-from hgclr.training.preparation import tokenize_all
+from hgclr.training.run import tokenize_splits
 from hgclr.training.run_checks import data_folder
 
 
@@ -215,7 +215,7 @@ def test_the_documents_are_those_of_the_neural_systems(make_encoder, toy_data: P
     model = {"encoder": encoder, "max_length": 7}
     run = make_run(data, tmp_path / "run", model, limit=30, test_limit=11, dev_share=0.2)
     folder, tokenizer = data_folder(run, None), load_tokenizer(encoder)
-    neural = tokenize_all(run, folder, tokenizer, 7, None)
+    neural = tokenize_splits(run, folder, tokenizer, 7, None)
     seen: list[int] = []
     ours = read_splits(run, folder, seen.append)
     assert {name: len(documents) for name, documents in ours.items()} == {"train": 24, "dev": 6, "test": 11}

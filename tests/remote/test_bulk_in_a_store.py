@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hgclr.bulk import BulkResult, chunks, predict_files
-from hgclr.bulk.record import FILE
+from hgclr.bulk import BulkResult, inputs, predict_files
+from hgclr.bulk.run import FILE
 from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.files import cache_dir
@@ -101,7 +101,7 @@ class Stop(Exception):  # noqa: N818
 def test_a_run_that_was_stopped_goes_on(
     model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "ROWS", 8)
+    monkeypatch.setattr(inputs, "ROWS", 8)
     output = texts.replace("/texts", "/out")
     prefix = output.removeprefix(f"{store.url}/") + "/"
 

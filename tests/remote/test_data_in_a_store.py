@@ -128,7 +128,7 @@ def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> No
     """Tokenise as one of several processes of a node; only the first one may read a document."""
     from hgclr.data import tokens
     from hgclr.models.base import load_tokenizer
-    from hgclr.training.preparation import data_folder, tokenize_once
+    from hgclr.training.run import data_folder, tokenize_splits
 
     os.environ.update(HGCLR_CACHE=str(folder / "cache"), LOCAL_RANK=str(rank))
     run = make_run(encoder, Path(data), folder / "run", data__limit=None, data__test_limit=None)
@@ -136,7 +136,7 @@ def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> No
         if rank > 0:
             for place, name in ((tokens, "_key"), (DataFolder, "scan")):
                 patch.setattr(place, name, lambda *_: pytest.fail("documents are read again"))
-        found = tokenize_once(run, data_folder(run, None), load_tokenizer(encoder), 16, None)
+        found = tokenize_splits(run, data_folder(run, None), load_tokenizer(encoder), 16, None)
     counts = {name: [len(split), sum(split["length"])] for name, split in found.items()}
     (folder / f"{rank}.json").write_text(json.dumps(counts))
 

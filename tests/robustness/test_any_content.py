@@ -19,14 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from hgclr.bulk.record import RunRecord
+from hgclr.bulk.run import RunRecord
 from hgclr.data import DataFolder
 from hgclr.data.readers import read_rows
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import HGCLRError
 from hgclr.evaluation.comparison import read_report
 from hgclr.export.card import read_scores
-from hgclr.inference.manifest import check_folder
+from hgclr.model_files import check_folder
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import read_changes
 from hgclr.taxonomy.descriptions import join_descriptions

@@ -16,7 +16,7 @@ from hgclr.data.folder_writer import write_corpus
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.files import cache_dir
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.manifest import check_folder
+from hgclr.model_files import check_folder
 from support.bulk_cases import expected, write_model
 from support.crash_points import survive_every_crash
 from support.tiny_encoder import offer_tiny_encoder

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hgclr.decisions.settings import Decisions
-from hgclr.serving.batch_queue import BatchQueue, PendingRequest, QueueFullError
+from hgclr.serving.engine import BatchQueue, PendingRequest, QueueFullError
 from hgclr.taxonomy import Taxonomy
 
 DECISIONS = Decisions(Taxonomy(["a"], [-1]))

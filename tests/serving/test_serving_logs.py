@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hgclr.serving.logs import SameFault, start_log
+from hgclr.serving.monitoring import SameFault, start_log
 from hgclr.serving.server import _tell
 from support.fake_service import fake_service
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import hgclr.serving
-from hgclr.serving.pages import api_page
+from hgclr.serving.app import api_page
 
 PAGE = Path(hgclr.serving.__file__).parent / "page"
 
@@ -33,7 +33,7 @@ def test_the_page_and_its_files_are_served(client: httpx.Client) -> None:
 def test_an_installation_without_the_page_says_so(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hgclr.serving.pages.FILES", tmp_path)
+    monkeypatch.setattr("hgclr.serving.app.FILES", tmp_path)
     answer = client.get("/")
     assert answer.status_code == 404
     assert answer.json()["error"] == {"type": "not_found", "message": "this installation has no page"}

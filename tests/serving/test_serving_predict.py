@@ -188,7 +188,7 @@ def test_batches_stay_within_the_token_budget() -> None:
 
 
 def test_too_many_probabilities_are_refused(monkeypatch: pytest.MonkeyPatch, client: httpx.Client) -> None:
-    monkeypatch.setattr("hgclr.serving.routes.PROBABILITIES", 10)
+    monkeypatch.setattr("hgclr.serving.app.PROBABILITIES", 10)
     answer = client.post("/predict", json={"texts": ["a", "b", "c"], "probabilities": True})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "probabilities"

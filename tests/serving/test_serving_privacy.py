@@ -38,7 +38,7 @@ def test_an_unexpected_error_is_answered_and_its_message_kept(
     def fail(*_: object) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("hgclr.serving.routes._predictions", lambda *_, **__: fail())
+    monkeypatch.setattr("hgclr.serving.app._predictions", lambda *_, **__: fail())
     with fake_service() as (client, _):
         answer = client.post("/predict", json={"text": "atom"}, headers={"X-Request-Id": "mine"})
     assert answer.status_code == 500

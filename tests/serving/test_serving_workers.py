@@ -16,7 +16,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.serving import workers
-from hgclr.serving.metrics import SHARED_FOLDER
+from hgclr.serving.monitoring import SHARED_FOLDER
 from hgclr.serving.server import listen
 from hgclr.serving.settings import Settings
 from hgclr.serving.workers import Deployment, run_workers
@@ -245,7 +245,7 @@ def test_metrics_do_not_mind_a_worker_that_is_just_starting(tmp_path: Path) -> N
     script = """
 from pathlib import Path
 import sys
-from hgclr.serving.metrics import Metrics
+from hgclr.serving.monitoring import Metrics
 metrics = Metrics()
 metrics.texts.inc(3)
 (Path(sys.argv[1]) / "counter_1.db").touch()

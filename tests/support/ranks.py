@@ -22,7 +22,7 @@ from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import frozen
 from hgclr.training.batches import Collator, deal
-from hgclr.training.large_encoders import add_adapters, checkpoint_layers
+from hgclr.training.memory import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 

@@ -11,7 +11,7 @@ from hgclr.data.folder import label_documents, label_texts
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.core import label_counts, with_label_documents
-from hgclr.training.preparation import new_model, tokenize_all
+from hgclr.training.run import new_model, tokenize_splits
 
 
 def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:
@@ -64,7 +64,7 @@ def test_they_are_trained_on_by_default_and_not_in_the_presets(
 ) -> None:
     run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", **sections)
     model, tokenizer, folder = new_model(run)
-    tokens = tokenize_all(run, folder, tokenizer, 64, None)
+    tokens = tokenize_splits(run, folder, tokenizer, 64, None)
     learned = with_label_documents(tokens["train"], model, tokenizer, wanted=run.uses_label_documents)
     expected = list(label_documents(folder.taxonomy)) if used else []
     assert [tuple(row) for row in learned["labels"][96:]] == [document.labels for document in expected]

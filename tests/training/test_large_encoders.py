@@ -16,11 +16,10 @@ from hgclr.errors import InputError, MissingExtraError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import ARCHITECTURES
 from hgclr.models.base import load_tokenizer
-from hgclr.models.memory import need_of
 from hgclr.nn.draws import drawn_for
-from hgclr.training import RunConfig, large_encoders, train
+from hgclr.training import RunConfig, memory, train
 from hgclr.training.batches import Collator
-from hgclr.training.large_encoders import add_adapters, checkpoint_layers, merge_adapters
+from hgclr.training.memory import add_adapters, checkpoint_layers, merge_adapters, need_of
 from hgclr.training.run_checks import check_run
 from hgclr.training.settings import LoraSettings, TrainingSettings, make_recipe
 from hgclr.training.trainer import accelerate_on_cpu
@@ -178,7 +177,7 @@ def test_layers_to_adapt_can_be_named(make_encoder, taxonomy) -> None:
 
 
 def test_the_attention_of_an_unknown_encoder_is_asked_for(make_encoder, taxonomy, monkeypatch) -> None:
-    monkeypatch.setattr(large_encoders, "PROJECTIONS", (("query", "other"),))
+    monkeypatch.setattr(memory, "PROJECTIONS", (("query", "other"),))
     model, _ = model_of("flat", make_encoder("bert"), taxonomy)
     with pytest.raises(
         InputError, match=r"a bert encoder is not known; name linear layers of it, such as encoder\.lay"

@@ -29,6 +29,7 @@ def test_the_trainers_methods_that_ours_overrides() -> None:
 
     assert names(Trainer._get_eval_sampler) == ["self", "eval_dataset"]
     assert names(Trainer._save_checkpoint) == ["self", "model", "trial"]
+    assert "_created_lr_scheduler" in inspect.getsource(Trainer.create_scheduler)  # which ours sets as well
 
 
 def test_the_attention_that_ours_falls_back_to() -> None:
@@ -39,6 +40,13 @@ def test_the_attention_that_ours_falls_back_to() -> None:
     assert names(sdpa_attention_forward)[:5] == ["module", "query", "key", "value", "attention_mask"]
     assert callable(flash_attention_mask)
     assert hasattr(AttentionMaskInterface, "register")
+
+
+def test_the_name_of_an_encoders_attention() -> None:
+    """In hgclr.training.core: after training the encoder gets back the attention that it had."""
+    from transformers import BertConfig
+
+    assert BertConfig(attn_implementation="eager")._attn_implementation == "eager"
 
 
 def test_the_writer_of_the_token_cache() -> None:

@@ -22,7 +22,7 @@ from hgclr.models import ARCHITECTURES
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.changed_tree import SURVEYED, survey
-from hgclr.training.preparation import started_model
+from hgclr.training.run import started_model
 from support.learned import StopWhenLearned
 
 pytestmark = pytest.mark.slow

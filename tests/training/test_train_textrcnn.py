@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
-from hgclr.training.preparation import new_model, started_model, tokenize_all
+from hgclr.training.run import new_model, started_model, tokenize_splits
 from support.learned import StopWhenLearned
 
 
@@ -118,7 +118,7 @@ def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_p
     _, tokenizer, folder = new_model(run)
     known = own_numbers(tokenizer.get_vocab())
     assert len(known) == 72
-    tokens = tokenize_all(run, folder, tokenizer, 256, None)
+    tokens = tokenize_splits(run, folder, tokenizer, 256, None)
     unknown = tokenizer.unk_token_id
     assert all(unknown not in row for row in tokens["train"]["input_ids"])
     assert all(unknown in row for row in tokens["dev"]["input_ids"])

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from hgclr.errors import InputError
 from hgclr.training import RunConfig
 from hgclr.training.core import count_parameters
-from hgclr.training.preparation import new_model
+from hgclr.training.run import new_model
 from hgclr.training.settings import default_rate
 from hgclr.tuning.space import default_space, describe, grid, read_space
 

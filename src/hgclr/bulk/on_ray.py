@@ -22,8 +22,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.job import Answer, BulkJob, Label, spread
+from hgclr.bulk.engine import Answer, BulkJob, Label, spread
+from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.cluster import NEEDS, connected
 from hgclr.errors import HGCLRError
 from hgclr.inference.classifier import HierarchicalClassifier
@@ -50,10 +50,6 @@ def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterato
         job: every node must be able to load its model and to read its files.
         workers: how many tasks label at a time; by default as many as the cluster has room for.
         address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
-
-    Raises:
-        HGCLRError: if there is no cluster, it fails, or does not return each row once.
-        MissingExtraError: if Ray is not installed.
     """
     # Closing the answers, also after an error, ends the pipeline before the connection.
     with connected(address, kept=KEPT), closing(_answers(job, workers)) as answers:
@@ -140,7 +136,6 @@ def _read(batch: pyarrow.Table, text_column: str) -> Iterator[pyarrow.Table]:
 
 
 def _label(batch: pyarrow.Table, job: BulkJob) -> Iterator[pyarrow.Table]:
-    """Label texts; runs on any node."""
     files, rows, texts = (batch.column(name).to_pylist() for name in ("file", "row", "text"))
     good = [place for place, row in enumerate(rows) if row != FAILED]
     try:
@@ -169,5 +164,4 @@ def _table(file: int, rows: list[int], name: str, values: list[str]) -> pyarrow.
 
 @lru_cache(maxsize=1)
 def _opened(model: str) -> HierarchicalClassifier:
-    """Load the model, once in a process."""
     return HierarchicalClassifier.from_pretrained(model)

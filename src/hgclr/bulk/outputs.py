@@ -12,13 +12,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from hgclr.bulk.chunks import Chunk, Survey
-from hgclr.bulk.inputs import TextFormat, format_of
-from hgclr.bulk.job import Answer
+from hgclr.bulk.engine import Answer
+from hgclr.bulk.inputs import Chunk, Survey, TextFormat, format_of
 from hgclr.errors import InputError
 from hgclr.files import TableWriter, json_text
 from hgclr.remote import new_file
@@ -46,8 +45,8 @@ class AddedColumns:
     Args:
         abstained: labels that were left out because they are not probable enough.
         error: why a row has no labels.
-        raw: leave cells of tables as they are that a spreadsheet would run as formulas.
-        leaf_paths: in tables, the paths of names down to the deepest labels; elsewhere every label has its path.
+        raw: see :func:`~hgclr.bulk.predict_files`.
+        leaf_paths: see there.
     """
 
     abstained: bool
@@ -61,12 +60,12 @@ class AddedColumns:
         if kind in TABLES:
             own = ["labels", *["paths"] * self.leaf_paths, "probabilities"]
         own += ["abstained"] * self.abstained + ["error"] * self.error + ["note"] * (kind == "jsonl")
-        return {name: next(fresh for fresh in _variants(name) if fresh not in columns) for name in own}
+        return {name: _fresh(name, columns) for name in own}
 
 
-def _variants(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in count(2))
+def _fresh(name: str, columns: Sequence[str]) -> str:
+    variants = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(variant for variant in variants if variant not in columns)
 
 
 @contextmanager
@@ -75,35 +74,26 @@ def open_writer(
 ) -> Iterator[Write]:
     """Yield what writes to a file that is there, whole, when the block succeeds, and as it was before when it fails.
 
-    Args:
-        target: the file, or None for standard output.
-        survey: what is known of the input.
-        added: the columns beside those of the input.
-        kind: the format; by default what the name of the file says.
+    ``target`` is None for standard output; ``kind`` is by default what the name of the file says.
     """
     kind = kind or (format_of(target) if target is not None else TextFormat("jsonl", False))
     names = added.names(survey.columns, kind.name)
-    delimiter = "," if kind.name == "csv" else "\t"
     with ExitStack() as stack:
-        if target is None:
-            yield (
-                _json_writer(sys.stdout, names)
-                if kind.name == "jsonl"
-                else _table_writer(sys.stdout, survey.columns, names, delimiter, raw=added.raw)
-            )
-            return
-        path = stack.enter_context(new_file(target))
-        if kind.name == "parquet":
-            yield stack.enter_context(_parquet_writer(path, survey, names))
-            return
-        raw: IO[bytes] = stack.enter_context(path.open("wb"))
-        if kind.gzipped:  # without name and time, so that equal content makes equal files
-            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
-            raw = cast(IO[bytes], stack.enter_context(packed))
-        stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        stream: IO[str] = sys.stdout
+        if target is not None:
+            path = stack.enter_context(new_file(target))
+            if kind.name == "parquet":
+                yield stack.enter_context(_parquet_writer(path, survey, names))
+                return
+            raw: IO[bytes] = stack.enter_context(path.open("wb"))
+            if kind.gzipped:  # without name and time, so that equal content makes equal files
+                packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
+                raw = cast(IO[bytes], stack.enter_context(packed))
+            stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         if kind.name == "jsonl":
             yield _json_writer(stream, names)
         else:
+            delimiter = "," if kind.name == "csv" else "\t"
             yield _table_writer(stream, survey.columns, names, delimiter, raw=added.raw)
 
 

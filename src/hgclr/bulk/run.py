@@ -1,33 +1,40 @@
-"""Label many files: find them, leave out what is finished, and write the results one file at a time."""
+"""Label many files: find them, leave out what is finished, and write the results one file at a time.
+
+What is finished stands in the record of the run, ``.hgclr-bulk.jsonl`` in the folder of results."""
 
 from __future__ import annotations
 
+import glob
+import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from hgclr.bulk.chunks import read_chunks, stop_at, survey
-from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets
-from hgclr.bulk.job import BulkJob, Label
-from hgclr.bulk.local import choose_workers, in_process, in_processes
+from hgclr.bulk.engine import BulkJob, Label, choose_workers, in_process, in_processes
+from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets, read_chunks, stop_at, survey
 from hgclr.bulk.outputs import SEPARATOR, TABLES, AddedColumns, open_writer
-from hgclr.bulk.record import LOCK, RunRecord, fingerprint, identity
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx
 from hgclr.locks import locked
-from hgclr.remote import facts, lock_file
+from hgclr.model_files import fingerprint
+from hgclr.remote import exists, facts, is_file, lock_file, new_file, open_file
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written, url_of
 
-__all__ = ["BulkResult", "Progress", "places_named", "predict_files", "refuse_separators"]
+__all__ = ["FILE", "BulkResult", "Progress", "RunRecord", "places_named", "predict_files", "refuse_separators"]
 
 logger = logging.getLogger(__name__)
+FILE = ".hgclr-bulk.jsonl"
+LOCK = ".hgclr-bulk.lock"
+"""Held while a run writes: a second one would take its unfinished files for leftovers."""
+ANEW = "give another folder as --output, or label everything anew with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -242,3 +249,105 @@ def places_named(source: Path, target: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=target) from None
+
+
+class RunRecord:
+    """Know which files need not be labelled again.
+
+    ``settings`` are all that decides what the results are, in plain Python types, under names that a message can use;
+    ``overwrite`` forgets an earlier run.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self.path = folder / FILE
+        self._overwrite = overwrite
+        self._begun: set[str] = set()
+        self._done: dict[str, dict[str, Any]] = {}
+        self._written = json.dumps({"settings": settings}) + "\n"
+        if is_file(self.path) and not overwrite:
+            self._read(json.loads(json.dumps(settings)))
+        else:
+            self._write()
+
+    def is_finished(self, source: Path, target: Path) -> bool:
+        """Tell whether a result is there, and its input has not changed since; refuse files of others in its place."""
+        if not exists(target):
+            return False
+        noted = self._done.get(target.name)
+        if noted is None and target.name not in self._begun and not self._overwrite:
+            raise InputError("is there already, and no result of this run", path=target, remedy=ANEW)
+        return noted is not None and noted == identity(source)
+
+    def begin(self, target: Path) -> None:
+        """Note that a result is about to be written, and clear away what an attempt that was killed has left."""
+        if url_of(target) is None:
+            for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+                leftover.unlink(missing_ok=True)
+        self._done.pop(target.name, None)
+        self._append({"begun": target.name})
+
+    def finish(self, target: Path, identity: Mapping[str, Any], rows: int, bad_rows: int) -> None:
+        """Note that a result is in place, with the identity of its input before it was read."""
+        self._append({"finished": target.name, "input": identity, "rows": rows, "bad_rows": bad_rows})
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self._written += json.dumps(line) + "\n"
+        if url_of(self.path) is not None:  # nothing can be added to an object
+            self._write()
+            return
+        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _write(self) -> None:
+        with _writing(self.path), new_file(self.path) as path:
+            path.write_text(self._written, encoding="utf-8")
+
+    def _read(self, settings: Mapping[str, Any]) -> None:
+        try:
+            with open_file(self.path) as file:
+                content = file.read().decode()
+        except UnicodeDecodeError:
+            raise InputError("the record of the run is broken", path=self.path, remedy=ANEW) from None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=ANEW) from None
+        whole, _, torn = content.rpartition("\n")  # the machine may have stopped in the middle of a line
+        for number, line in enumerate(whole.split("\n"), 1):
+            try:
+                event = json.loads(line)
+                if number == 1:
+                    self._compare(event["settings"], settings)
+                elif "begun" in event:
+                    self._begun.add(event["begun"])
+                    self._done.pop(event["begun"], None)
+                else:
+                    self._done[event["finished"]] = event["input"]
+            except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
+                raise InputError("the record of the run is broken", path=self.path, line=number, remedy=ANEW) from None
+        self._written = whole + "\n"
+        if torn:
+            self._write()
+
+    def _compare(self, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        if other := [name for name in settings if earlier.get(name, False) != settings[name]]:
+            raise InputError(
+                f"the results in this folder were made with another {' and another '.join(other)}",
+                path=self.path.parent,
+                remedy=ANEW,
+            )
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn an error of the file system into one that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=path) from None
+
+
+def identity(source: Path, *, fresh: bool = False) -> dict[str, Any]:
+    """Return what tells whether a file is still the same: its name, size and time of change, or what a store says."""
+    size, changed = facts(source, fresh=fresh)
+    return {"name": source.name, "size": size, "changed": changed}

@@ -15,8 +15,7 @@ from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, Thr
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
-    from hgclr.bulk.chunks import Chunk, Survey
-    from hgclr.bulk.inputs import FileFormat
+    from hgclr.bulk.inputs import Chunk, FileFormat, Survey
 
 __all__ = ["is_bulk", "predict"]
 
@@ -189,9 +188,8 @@ def _predict_one(
     **changes: Any,
 ) -> None:
     """Label texts, a file or standard input, into one file, to standard output or on the terminal."""
-    from hgclr.bulk.chunks import stop_at
-    from hgclr.bulk.inputs import output_format
-    from hgclr.bulk.job import spread
+    from hgclr.bulk.engine import spread
+    from hgclr.bulk.inputs import output_format, stop_at
     from hgclr.bulk.outputs import AddedColumns, open_writer
     from hgclr.bulk.run import places_named, refuse_separators
     from hgclr.cli.console import Console, open_classifier, progress_bar, standard_error
@@ -265,7 +263,7 @@ def _read(
     texts: Sequence[str], source: Path | None, text_column: str, *, strict: bool, types: bool
 ) -> tuple[Survey, Iterator[Chunk]]:
     """Return what is known of the texts to label, and the texts."""
-    from hgclr.bulk.chunks import Survey, line_chunks, read_chunks, survey
+    from hgclr.bulk.inputs import Survey, line_chunks, read_chunks, survey
     from hgclr.data.readers import SUFFIXES, limited_lines
     from hgclr.errors import InputError, require_extra
     from hgclr.remote import open_file

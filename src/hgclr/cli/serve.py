@@ -137,7 +137,7 @@ def serve(
         require_extra(module, extra="serve", capability="The web service")
     from hgclr.cli.console import open_classifier, standard_error
     from hgclr.serving.app import create_app
-    from hgclr.serving.logs import start_log
+    from hgclr.serving.monitoring import start_log
     from hgclr.serving.server import listen, run
     from hgclr.serving.settings import Settings, read_key
     from hgclr.serving.workers import Deployment, run_workers

@@ -92,8 +92,7 @@ def train(
             " lists them)",
         )
     require_extra("torch", extra="train", capability="Training")
-    from hgclr.training.run_checks import check_run
-    from hgclr.training.run_folder import check_output, check_resumed, restarted, state_of
+    from hgclr.training.run_checks import check_output, check_resumed, check_run, restarted, state_of
     from hgclr.training.settings import RunConfig
 
     options = {
@@ -160,7 +159,7 @@ def train(
 
 def how_to_go_on(output: Path) -> str:
     """Return what to say to somebody who has stopped a training."""
-    from hgclr.training.run_folder import state_of
+    from hgclr.training.run_checks import state_of
 
     if state_of(output) == "empty":
         return "stopped before the first checkpoint: nothing is kept"

@@ -33,6 +33,7 @@ __all__ = [
     "json_rows",
     "limited_lines",
     "open_parquet",
+    "parquet_batches",
     "read_rows",
     "table_header",
     "table_rows",
@@ -289,7 +290,15 @@ def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
-    require_extra("pyarrow", extra="parquet", capability="reading Parquet")
+    for first, batch in parquet_batches(path, columns, all_columns=all_columns):
+        yield from _rows(batch.select(_chosen(batch.schema.names, columns, all_columns, path)), path, first, {})
+
+
+def parquet_batches(
+    path: Path, columns: Sequence[str], *, all_columns: bool, size: int = BATCH
+) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
+    """Yield the rows of a Parquet file, some at a time, with the number of the first of them; see :func:`read_rows`."""
+    require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
     first = 1
     with (
         refuse_broken(
@@ -299,9 +308,9 @@ def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iter
         ),
         open_parquet(path) as file,
     ):
-        chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
-        for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
-            yield from _rows(batch, path, first, {})
+        require_columns(file.schema_arrow.names, columns, path=path)
+        for batch in file.iter_batches(batch_size=size, columns=None if all_columns else list(columns)):
+            yield first, batch
             first += batch.num_rows
 
 

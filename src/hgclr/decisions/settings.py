@@ -15,12 +15,12 @@ from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, f
 from hgclr.decisions.decoding import Decoder, Rule, current_rule
 from hgclr.errors import InputError
 from hgclr.files import read_json, write_json
+from hgclr.model_files import DECISIONS as FILE
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.level_order import monotone
 
 __all__ = ["FILE", "Decided", "Decisions"]
 
-FILE = "decisions.json"
 FAR = 100.0
 """A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"

@@ -116,9 +116,8 @@ def fit_model(
     from transformers import set_seed
 
     from hgclr.training import RunConfig, fit
-    from hgclr.training.preparation import new_model
-    from hgclr.training.run import save_run
-    from hgclr.training.run_folder import check_output
+    from hgclr.training.run import new_model, save_run
+    from hgclr.training.run_checks import check_output
 
     decisions = deciding.check(taxonomy, any(map(taxonomy.ends_inside, label_sets)))
     place = str(output or "in-memory")

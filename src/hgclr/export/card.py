@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.files import atomic_file, read_bytes, read_json
+from hgclr.files import read_bytes, read_json, write_files
 
 __all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
 
@@ -79,7 +79,6 @@ class TrainingRecord:
 
     Args:
         encoder: name of the text encoder it started from; None if it was trained on from another model.
-        architecture: which system, such as ``hgclr``.
         data: name of the data folder.
         documents: in each split.
         scores: on dev and test, at the end of training.
@@ -123,11 +122,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
 
 
 def read_scores(path: Path) -> CardScore:
-    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``.
-
-    Raises:
-        InputError: if the file cannot be read, or is something else.
-    """
+    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``."""
     try:
         content = json.loads(read_bytes(path))
         return CardScore.from_json(
@@ -221,13 +216,5 @@ def _plain(value: object) -> str:
 
 
 def write_card(folder: Path, card: ModelCard) -> None:
-    """Write ``README.md`` into a model's folder.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
-    try:
-        with atomic_file(folder / FILE) as path:
-            path.write_text(f"{card.content}\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=folder / FILE) from error
+    """Write ``README.md`` into a model's folder."""
+    write_files(folder, {FILE: f"{card.content}\n".encode()})

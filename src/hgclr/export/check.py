@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from hgclr.decisions.calibration import sigmoid
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
-from hgclr.inference.backends import Backend, TorchBackend, pad, windows
-from hgclr.inference.classifier import sigmoid
+from hgclr.inference.backends import TorchBackend, pad, windows
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
-from hgclr.inference.manifest import write_manifest
+from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 
 __all__ = [
     "Computation",
-    "ExportSource",
     "LogitDifference",
     "compare",
     "new_folder",
@@ -36,6 +35,7 @@ __all__ = [
 ]
 
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
+Logits = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 Computation = Callable[[Tensor, Tensor], Tensor]
 """Logits, (B, K), from ids and mask, (B, L)."""
 SHORT = 24
@@ -57,16 +57,11 @@ class ExportSource:
 
     @property
     def network(self) -> HierarchicalPreTrainedModel:
-        """The torch model."""
         return self.backend.model
 
 
 def open_model(model: str | Path, output: Path) -> ExportSource:
-    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out.
-
-    Raises:
-        InputError: if there is no such model, or the output is in use.
-    """
+    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out."""
     refuse_used(output)
     folder = find_model(model)
     if is_onnx(folder):
@@ -88,11 +83,7 @@ def refuse_used(output: Path) -> None:
 
 @contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds.
-
-    Raises:
-        InputError: if the output is in use, or cannot be written.
-    """
+    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds."""
     refuse_used(output)
     try:
         with atomic_folder(output) as folder:
@@ -119,12 +110,8 @@ def write_checked(
         output: a new or empty folder, which is written whole or not at all.
         form: what it becomes, for messages.
         write, read: what writes weights and configuration into a folder, and reads them.
-        texts: see :func:`sample_batches`.
-        shift: see :func:`compare`.
+        texts, shift: see :func:`sample_batches` and :func:`compare`.
         relative: whether a logit may be off by a share of it where it is larger than 1.
-
-    Raises:
-        InputError: if the output cannot be written, or gives other logits.
     """
     max_length = source.loaded.max_length
     tokenizer: Any = load_tokenizer(str(source.folder))
@@ -136,7 +123,14 @@ def write_checked(
         tokenizer.save_pretrained(folder)
         source.loaded.decisions.write(folder)
         batches = sample_batches(source.loaded, texts)
-        difference = compare(source.backend, _Computed(read(folder)), batches, shift)
+        compute = read(folder)
+
+        def logits(*batch: NDArray[np.int64]) -> NDArray[np.float32]:
+            with torch.inference_mode():
+                computed: NDArray[np.float32] = compute(*map(torch.from_numpy, batch)).numpy()
+            return computed
+
+        difference = compare(source.backend.logits, logits, batches, shift)
         if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # NaN is not
             raise InputError(
                 f"this model as {form} gives other logits, by {difference.logit:.2g}",
@@ -145,20 +139,6 @@ def write_checked(
             )
         write_manifest(folder)
     return difference
-
-
-class _Computed:
-    """A function of torch's tensors as a backend."""
-
-    batch_tokens = 1024
-
-    def __init__(self, compute: Computation) -> None:
-        self._compute = compute
-
-    def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            logits: NDArray[np.float32] = self._compute(*map(torch.from_numpy, (input_ids, attention_mask))).numpy()
-        return logits
 
 
 @dataclass(frozen=True)
@@ -205,12 +185,12 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 
 
 def compare(
-    expected: Backend, found: Backend, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
+    expected: Logits, found: Logits, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
 ) -> LogitDifference:
-    """Return how far an export is from the model; ``shift`` is what its logits have been moved by, (K,)."""
+    """Return how far an export's logits are from the model's; ``shift``, (K,), is what they have been moved by."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
-        one, other = (backend.logits(*batch).astype(np.float64) for backend in (expected, found))
+        one, other = (logits(*batch).astype(np.float64) for logits in (expected, found))
         one += 0 if shift is None else shift
         apart = np.abs(one - other)
         logit = np.maximum(logit, apart.max())  # which keeps a NaN

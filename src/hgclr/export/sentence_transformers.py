@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hgclr.errors import InputError
 from hgclr.export.check import LogitDifference, open_model, write_checked
-from hgclr.models.sentence_transformers import no_modules_form, read_modules, write_modules
+from hgclr.models.stock import no_modules_form, read_modules, write_modules
 
 __all__ = ["SentenceTransformersExport", "export_sentence_transformers"]
 

@@ -12,8 +12,7 @@ from transformers import AutoModelForSequenceClassification
 from hgclr.errors import InputError
 from hgclr.export.check import Computation, LogitDifference, open_model, write_checked
 from hgclr.models.pretrained import load_weights
-from hgclr.models.sentence_transformers import no_modules_form
-from hgclr.models.stock import no_stock_form, to_stock
+from hgclr.models.stock import no_modules_form, no_stock_form, to_stock
 
 __all__ = ["StockExport", "export_stock"]
 

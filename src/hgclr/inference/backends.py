@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError, first_line, refuse_broken, require_extra
+from hgclr.errors import InputError, refuse_broken, require_extra
+from hgclr.hardware import chosen_threads, usable_cores
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
@@ -53,10 +54,6 @@ class TorchBackend:
     Args:
         model: a folder, a hub name, or a model in memory.
         device: where to run, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
-
-    Raises:
-        InputError: if there is no model.
-        MissingExtraError: if torch is not installed.
     """
 
     def __init__(self, model: str | Path | HierarchicalPreTrainedModel, device: str | None = None) -> None:
@@ -65,19 +62,14 @@ class TorchBackend:
 
         from hgclr.models import load_deployed
 
-        with refuse_broken(
-            lambda error: InputError(
-                f"no model could be loaded from {model}: {first_line(error)}",
-                remedy="give the folder 'model' that hgclr train wrote",
-            )
-        ):
+        remedy = "give the folder 'model' that hgclr train wrote"
+        with refuse_broken(f"no model could be loaded from {model}", remedy=remedy):
             self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
         self.model.to(self.device)  # type: ignore[arg-type]
         self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
         import torch
 
         with torch.inference_mode():
@@ -94,10 +86,6 @@ class OnnxBackend:
         graph: the file.
         threads: how many to compute with; by default as many as ``OMP_NUM_THREADS`` says, which torch obeys too, or
             else one for each core that this process may use.
-
-    Raises:
-        InputError: if the file is not there or no such graph.
-        MissingExtraError: if onnxruntime is not installed.
     """
 
     batch_tokens = PROCESSOR_TOKENS
@@ -105,11 +93,7 @@ class OnnxBackend:
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
         onnxruntime = import_onnxruntime()
-        with refuse_broken(
-            lambda error: InputError(
-                f"no graph could be loaded: {first_line(error)}", path=graph, remedy="write it again with hgclr export"
-            )
-        ):
+        with refuse_broken("no graph could be loaded", path=graph, remedy="write it again with hgclr export"):
             self.session = onnxruntime.InferenceSession(
                 graph, session_options(threads), providers=["CPUExecutionProvider"]
             )
@@ -120,7 +104,6 @@ class OnnxBackend:
         return count
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return logits, (B, K), from ids and mask, (B, L)."""
         (logits,) = self.session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
         return numbers(logits)
 
@@ -166,15 +149,13 @@ def session_options(threads: int | None = None) -> Any:
 
 def usable_threads() -> int:
     """Return the number of threads that the environment asks for, or else of the cores that this process may use."""
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    if chosen.isdecimal() and int(chosen) > 0:
-        return int(chosen)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (chosen := chosen_threads()) is not None:
+        return chosen
     try:
         siblings = Path("/sys/devices/system/cpu/smt/active").read_text(encoding="ascii").strip() == "1"
     except OSError:  # not on every system
         siblings = False
-    return max(1, usable // 2) if siblings else usable  # two threads of one core share what multiplies
+    return max(1, usable_cores() // 2) if siblings else usable_cores()  # two threads of a core share what multiplies
 
 
 Item = TypeVar("Item")

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from hgclr.data.rows import is_blank
-from hgclr.decisions.calibration import sigmoid
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
-from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.files import atomic_folder
+from hgclr.errors import InputError, refuse_broken
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
 from hgclr.inference.loading import LoadedModel, in_memory, load
 from hgclr.taxonomy import Taxonomy
@@ -35,9 +33,12 @@ __all__ = [
     "PredictionMaker",
     "check_text",
     "reading_order",
-    "sigmoid",
 ]
 
+NOT_COMPUTED = (
+    "its configuration, tokenizer and weights may not belong together, or there is too little memory;"
+    " copy the model again"
+)
 NAMES_KEPT = 2**20
 """Names in all the paths that are kept at hand: a deep tree of many labels has far more."""
 
@@ -82,11 +83,7 @@ BLANK = Prediction((), note="the text is empty or blank")
 
 
 class PredictionMaker:
-    """Turn decisions about labels into predictions.
-
-    Args:
-        taxonomy: the label tree.
-    """
+    """Turn decisions about labels into predictions."""
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         self._taxonomy, self._places = taxonomy, reading_order(taxonomy)
@@ -100,10 +97,7 @@ class PredictionMaker:
     ) -> Prediction:
         """Return the labels of one text, parents first and siblings by name.
 
-        Args:
-            probabilities: of every label, (K,).
-            predicted: whether each label is, (K,).
-            abstained: whether each label was left out for doubt, (K,); by default none was.
+        From the probability of every label, whether it is predicted, and whether it was left out for doubt, (K,) each.
         """
         left_out = () if abstained is None else self._labels(probabilities, abstained)
         return Prediction(self._labels(probabilities, predicted), left_out)
@@ -116,7 +110,6 @@ class PredictionMaker:
         return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
 
     def _path(self, label: int) -> tuple[str, ...]:
-        """Return the names from the top down to a label."""
         if (path := self._paths.get(label)) is None:
             if (len(self._paths) + 1) * self._taxonomy.depth > NAMES_KEPT:
                 self._paths.clear()
@@ -234,11 +227,10 @@ class HierarchicalClassifier:
         """
         if not isinstance(self.backend, TorchBackend) or self._pretrained_tokenizer is None:
             raise InputError("an ONNX model cannot be saved again", remedy="copy the folder that hgclr export wrote")
+        from hgclr.models.base import save
+
         try:
-            with atomic_folder(folder) as temporary:
-                self.backend.model.save_pretrained(temporary)
-                self._pretrained_tokenizer.save_pretrained(temporary)
-                self.decisions.write(temporary)
+            save(self.backend.model, self._pretrained_tokenizer, Path(folder), self.decisions.write)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
 
@@ -337,7 +329,7 @@ class HierarchicalClassifier:
             order = longest_first([len(text) for text in window])
             pieces = [[(row, window[row]) for row in rows] for rows in windows(order, self.PIECE)]
             logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
-            with refuse_broken(_not_computed):
+            with refuse_broken("the model cannot compute its answer", remedy=NOT_COMPUTED):
                 for batches in one_ahead(self._batches, pieces):
                     for rows, ids, mask in batches:
                         logits[rows] = self.backend.logits(ids, mask)
@@ -358,20 +350,11 @@ class HierarchicalClassifier:
         return encodings
 
     def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
-        """Return batches of rows, token ids and mask from texts with their rows."""
         encoded = [encoding.ids for encoding in self.encode([text for _, text in piece])]
         return [
             ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
             for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)
         ]
-
-
-def _not_computed(error: BaseException) -> InputError:
-    return InputError(
-        f"the model cannot compute its answer: {first_line(error)}",
-        remedy="its configuration, tokenizer and weights may not belong together, or there is too little memory;"
-        " copy the model again",
-    )
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:

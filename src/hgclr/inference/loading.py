@@ -19,7 +19,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
-from hgclr.inference.manifest import check_folder
+from hgclr.model_files import check_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import url_of
@@ -49,9 +49,6 @@ def find_model(model: str | Path) -> Path:
     """Return the folder of a model; one with a URL or a hub name is fetched first, unless it is in the cache already.
 
     Without a connection, or with ``HF_HUB_OFFLINE=1``, the copy in the hub's cache is taken of one with a hub name.
-
-    Raises:
-        InputError: if there is no such folder and no such name.
     """
     if url_of(model) is not None:
         return local(model, WANTED)
@@ -76,6 +73,7 @@ def _no_model(model: str | Path, reason: str) -> InputError:
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
 REMEDY = "write the folder again with hgclr export"
+NO_TOKENIZER = "no tokenizer could be loaded"
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,6 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
     Args:
         model: a folder that ``hgclr train`` or ``hgclr export`` wrote, its URL in an object store, or a hub name.
         device: where torch runs; see :class:`~hgclr.inference.backends.TorchBackend`.
-
-    Raises:
-        InputError: if a file is missing, broken, or not the one that was exported; if there is a pickle or code among
-            them; or if a device is asked for that the model cannot run on.
-        MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
     """
     folder = find_model(model)
     check_folder(folder)
@@ -124,9 +117,7 @@ def load(model: str | Path, device: str | None = None) -> LoadedModel:
             path=model,
             remedy="leave the device out, or give the model that it was exported from",
         )
-    with refuse_broken(
-        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
-    ):
+    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
         return _load_onnx(folder) if onnx else _load_torch(folder, device)
 
 
@@ -136,7 +127,7 @@ def _load_torch(folder: Path, device: str | None) -> LoadedModel:
 
     from hgclr.models.pretrained import load_pretrained
 
-    with refuse_broken(lambda error: _no_tokenizer(folder, error)):
+    with refuse_broken(NO_TOKENIZER, path=folder, remedy=REMEDY):
         tokenizer = load_pretrained(AutoTokenizer, folder)
     config = backend.model.config
     return in_memory(backend, tokenizer, _decisions(folder / DECISIONS, config.taxonomy, config.threshold))
@@ -170,9 +161,8 @@ def _load_onnx(folder: Path) -> LoadedModel:
     if "cut_length" in fields.values:  # which exports of the first version have not
         cut_length = fields.take("cut_length", lambda value: value is None or (_whole_number(value) and value > 0))
     threshold = fields.take("threshold", lambda value: isinstance(value, float) and 0 < value < 1)
-    file = folder / TOKENIZER
-    with refuse_broken(lambda error: _no_tokenizer(file, error)):
-        tokenizer = Tokenizer.from_str(read_bytes(file).decode())
+    with refuse_broken(NO_TOKENIZER, path=folder / TOKENIZER, remedy=REMEDY):
+        tokenizer = Tokenizer.from_str(read_bytes(folder / TOKENIZER).decode())
     backend = OnnxBackend(folder / GRAPH)
     if backend.label_count != len(taxonomy):
         raise InputError(
@@ -182,12 +172,7 @@ def _load_onnx(folder: Path) -> LoadedModel:
     return LoadedModel(backend, tokenizer, taxonomy, pad_token, max_length, decisions, cut_length)
 
 
-def _no_tokenizer(path: Path, error: BaseException) -> InputError:
-    return InputError(f"no tokenizer could be loaded: {first_line(error)}", path=path, remedy=REMEDY)
-
-
 def _decisions(file: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
-    """Read how the model decides, if somebody has found that out."""
     return Decisions.read(file, taxonomy) if file.is_file() else Decisions(taxonomy, thresholds=threshold)
 
 
@@ -201,7 +186,6 @@ class _Fields:
             raise self.error(f"expected an object, got {self.values!r:.80}")
 
     def take(self, name: str, good: Callable[[Any], bool]) -> Any:
-        """Return a field, if it is there and good."""
         if name not in self.values:
             raise self.error(f"no field {name!r}")
         if not good(self.values[name]):
@@ -221,7 +205,6 @@ class _Fields:
             raise self.error(error.what) from None
 
     def error(self, what: str) -> InputError:
-        """Return the error that names this file."""
         return InputError(what, path=self.path, remedy=REMEDY)
 
 

@@ -45,14 +45,10 @@ def scored_windows(
 ) -> Iterator[tuple[list[AnyLabelled], NDArray[np.float32], NDArray[np.bool_]]]:
     """Pass documents through a classifier, as many at a time as memory should hold.
 
-    Args:
-        classifier: the model.
-        documents: any number of them.
-        logits: yield logits in the place of probabilities.
-        progress: called with the number of documents done since the last call.
+    ``progress`` is called with the number of documents done since the last call.
 
     Yields:
-        Consecutive documents, the probability of each label for each of them, (N, K), and their gold labels, (N, K).
+        Consecutive documents, the probability (or logit) of each label for each of them, (N, K), and their gold labels.
     """
     for window in windows(documents, classifier.window):
         gold = np.zeros((len(window), len(classifier.taxonomy)), dtype=np.bool_)
@@ -92,11 +88,7 @@ def evaluate(
 
 
 def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:
-    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them.
-
-    Raises:
-        InputError: if there is no such split or no document in it.
-    """
+    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them."""
     if limit is None:
         return folder.documents(split)
     count = sum(1 for _ in folder.documents(split))
@@ -114,18 +106,9 @@ def read_outputs(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Outputs:
-    """Return what a model says of a split, or of a random sample of it.
+    """Return what a model says of a split, or of a random sample of it: ``entries`` documents times labels at most.
 
-    Args:
-        classifier: the model.
-        folder: the documents, read with the classifier's own label tree.
-        split: which of its splits.
-        entries: documents times labels, at most.
-        seed: decides the sample where there are more.
-        progress: called with the number of documents read since the last call.
-
-    Raises:
-        InputError: if there is no such split or no document in it.
+    The documents are read with the classifier's own label tree; ``progress`` is called as in :func:`scored_windows`.
     """
     most = max(1, entries // len(classifier.taxonomy))
     return outputs_of(classifier, sampled(folder, split, most, seed), progress=progress)

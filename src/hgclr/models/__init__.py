@@ -6,16 +6,14 @@ from pathlib import Path
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
 
-from hgclr.models.base import HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.hgclr import HGCLRForSequenceClassification
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
 from hgclr.models.himatch import HiMatchForSequenceClassification
 from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights
-from hgclr.models.sentence_transformers import MODULES, from_modules
-from hgclr.models.stock import KEY, from_stock
+from hgclr.models.stock import KEY, MODULES, from_modules, from_stock
 from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
 
 __all__ = [

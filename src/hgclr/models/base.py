@@ -1,18 +1,18 @@
-"""What every system shares: a text encoder, a last linear layer with an output per label, one forward contract."""
+"""What every system shares: its configuration, a text encoder, a last linear layer with an output per label."""
 
-# No "from __future__ import annotations" here: transformers reads the class of the configuration from an annotation.
+# No "from __future__ import annotations" here: transformers reads the class of the configuration from an annotation,
+# and what becomes of the types of settings then is not checked.
 
 import copy
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
+from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import (
-    MODEL_MAPPING,
     AutoConfig,
     AutoModel,
     AutoTokenizer,
@@ -20,13 +20,21 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.configuration_utils import SubConfigSpec
 from transformers.utils.generic import ModelOutput
 
+from hgclr.config import HGCLRSettings, HiMatchSettings
 from hgclr.encoders import encoder_pooling
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
-from hgclr.models.configuration import HGCLRConfig
-from hgclr.models.pretrained import load_from_encoder
+from hgclr.models.pretrained import (
+    first_position,
+    load_encoder_config,
+    load_from_encoder,
+    new_encoder,
+    position_count,
+    without_pooler,
+)
 from hgclr.nn.draws import Packing, packed
 from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows, LabelSized
@@ -38,18 +46,14 @@ if TYPE_CHECKING:
     import datasets
 
 __all__ = [
+    "HGCLRConfig",
     "HierarchicalOutput",
     "HierarchicalPreTrainedModel",
-    "absolute_positions",
-    "first_position",
-    "load_encoder_config",
     "load_tokenizer",
-    "new_encoder",
-    "position_count",
     "save",
     "token_mean",
-    "without_pooler",
 ]
+
 
 NUMBER = 4
 """Bytes; training keeps fp32 whatever precision it computes in."""
@@ -57,33 +61,66 @@ PADDING = 0.15
 """The share of padding from which it pays to pack a batch: texts of many lengths attend in as many groups."""
 
 
-def position_count(encoder: PreTrainedModel) -> int:
-    """Return how many tokens the encoder has positions for."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or 1_000_000
-    return int(positions) - first_position(encoder)
+@strict
+class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
+    """Configure a hierarchical text classifier: the settings of all systems, typed, checked and saved with the model.
 
+    Args:
+        encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
+        label_parents: index of each label's parent, -1 for a top label. Ids stand in ``id2label``.
+        label_names: each label's name for people and for the name embedding; names may repeat.
+        label_name_length: tokens in the longest label name, the width of the stored name tokens.
+        text_column: the column that the texts stood in before ``hgclr data import``; ``hgclr predict`` takes it in
+            tables without a column ``text``.
+        special_token_ids: the tokenizer's special tokens, the unknown token left out.
 
-def first_position(encoder: PreTrainedModel) -> int:
-    """Return the position of a text's first token: RoBERTa and MPNet count from pad + 1, the others from 0."""
-    padding = getattr(_table(encoder), "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
-
-
-def absolute_positions(encoder: PreTrainedModel) -> bool:
-    """Return whether a token's position reaches the encoder through ``position_ids`` and in no other way.
-
-    Encoders that look at distances between tokens (MPNet, DeBERTa) or at a window around each (ModernBERT) do more.
+    Example:
+        >>> from hgclr.config import PRESETS
+        >>> config = HGCLRConfig(**PRESETS["paper"] | {"keep_threshold": 0.01})
+        >>> config.guidance
+        'logits'
     """
-    relative = any(
-        getattr(encoder.config, name, None) for name in ("relative_attention", "relative_attention_num_buckets")
-    )
-    takes_positions = "position_ids" in inspect.signature(encoder.forward).parameters
-    return isinstance(_table(encoder), nn.Embedding) and takes_positions and not relative
 
+    model_type = "hgclr"
+    sub_configs_defaults: ClassVar = {"encoder_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
+    keys_to_ignore_at_inference: ClassVar = ["terms"]
 
-def _table(encoder: PreTrainedModel) -> Any:
-    """Return the table of absolute positions, or None."""
-    return getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    encoder_config: dict[str, Any] | PreTrainedConfig | None = None
+    label_parents: list[int] | None = None
+    label_names: list[str] | None = None
+    label_name_length: int = 0
+    special_token_ids: list[int] | None = None
+    text_column: str | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+        if self.architectures:  # up to version 0.1 a model was FlatModel, HGCLRModel and so on
+            self.architectures = [
+                name.removesuffix("Model") + "ForSequenceClassification" if name.endswith("Model") else name
+                for name in self.architectures
+            ]
+
+    @property
+    def text_encoder(self) -> Any:
+        return self.encoder_config
+
+    @property
+    def label_count(self) -> int:
+        return len(self.id2label or {})
+
+    @property
+    def taxonomy(self) -> Taxonomy:
+        if self.id2label is None or self.label_parents is None:
+            raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
+        by_index = {int(index): label for index, label in self.id2label.items()}
+        return Taxonomy([by_index[index] for index in range(len(by_index))], self.label_parents, self.label_names)
+
+    def set_taxonomy(self, taxonomy: Taxonomy) -> None:
+        """Store the label tree: ids in ``id2label``, parents and names beside them."""
+        self.id2label = dict(enumerate(taxonomy.ids))
+        self.label2id = {label: index for index, label in enumerate(taxonomy.ids)}
+        self.label_parents = [int(parent) for parent in taxonomy.parents]
+        self.label_names = list(taxonomy.names)
 
 
 @dataclass
@@ -324,29 +361,6 @@ def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
     """Return the mean over each text's real tokens, (B, d), of vectors (B, L, d)."""
     real = attention_mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
     return (tokens * real).sum(1) / real.sum(1).clamp(min=1)
-
-
-def load_encoder_config(encoder: str) -> PreTrainedConfig:
-    """Load the configuration of a pretrained encoder, without its weights; raises an InputError if there is none."""
-    config: PreTrainedConfig = load_from_encoder(AutoConfig, encoder)
-    return config
-
-
-def new_encoder(config: PreTrainedConfig) -> PreTrainedModel:
-    """Return an encoder with new weights, without the pooler."""
-    encoder: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False, **without_pooler(config))
-    return encoder
-
-
-def without_pooler(config: Any) -> dict[str, bool]:
-    """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise InputError(
-            f"a {config.model_type} model is an encoder-decoder", remedy="choose an encoder such as bert-base-uncased"
-        )
-    model_class: Any = MODEL_MAPPING.get(type(config), None)
-    known = isinstance(model_class, type) and "add_pooling_layer" in inspect.signature(model_class).parameters
-    return {"add_pooling_layer": False} if known else {}
 
 
 def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:

@@ -9,15 +9,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.errors import InputError, first_line, refuse_broken
-from hgclr.models.base import NUMBER, HierarchicalOutput, absolute_positions, first_position
-from hgclr.models.configuration import HGCLRConfig
-from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.label_names import is_special, name_embeddings, name_tokens
-from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.errors import InputError, refuse_broken
+from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput
+from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
+from hgclr.models.pretrained import absolute_positions, first_position, load_pretrained, load_weights
 from hgclr.nn.draws import drawn_for_labels
-from hgclr.nn.label_attention import TreeAttention
-from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeConvolution
+from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeAttention, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
 from hgclr.nn.positive_samples import (
@@ -64,7 +61,15 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         if guided:
             width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
             self.label_encoder = make_label_encoder(config, width)
-            self.token_label_attention = make_token_label_attention(config, width)
+            _check_heads("token_label_heads", config.token_label_heads, width)
+            self.token_label_attention = TokenLabelAttention(
+                width,
+                width,
+                heads=config.token_label_heads,
+                scale_by=config.attention_scale,
+                bias=config.attention_bias,
+                probabilities=config.guidance == "probabilities",
+            )
         names = torch.full((config.label_count, config.label_name_length), -1) if guided else None
         self.register_buffer("name_tokens", names)
         self.projection = ProjectionHead(
@@ -224,13 +229,9 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         """Return the vectors of texts and of their positive samples, (2B, H).
 
         The choice of tokens needs word embeddings and label features only, so that text and positive sample go through
-        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves.
-
-        Args:
-            words: word embeddings, (B, L, H).
-            weights: what those of the positive samples are multiplied by, (B, L).
-            attention_mask: (B, L).
-            move: what is added to these, (B, L, H).
+        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves. The word
+        embeddings of the positive samples are ``words``, (B, L, H), times ``weights``, (B, L), plus ``move``, (B, L,
+        H).
         """
         if self.config.compact_positives:
             shorter, places, mask = compact(words, weights)
@@ -298,39 +299,19 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
     return graphormer
 
 
-def make_token_label_attention(config: HGCLRConfig, width: int) -> TokenLabelAttention:
-    """Return the attention between word embeddings and label features, both ``width`` wide."""
-    _check_heads("token_label_heads", config.token_label_heads, width)
-    return TokenLabelAttention(
-        width,
-        width,
-        heads=config.token_label_heads,
-        scale_by=config.attention_scale,
-        bias=config.attention_bias,
-        probabilities=config.guidance == "probabilities",
-    )
-
-
 def _check_heads(name: str, heads: int, width: int) -> None:
     if width % heads:
         raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
 
 
 def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
-    """Load an HGCLR model with its label side, in evaluation mode.
+    """Load an HGCLR model with its label side from ``training-model`` of a run, in evaluation mode.
 
-    Args:
-        folder: ``training-model`` of a run.
-        settings: values that take the place of those in the model's configuration.
-
-    Raises:
-        InputError: if there is no such model, it has no label side, or its labels choose no tokens.
+    ``settings`` take the place of those in the model's configuration.
     """
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)
-    with refuse_broken(
-        lambda error: InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=REMEDY)
-    ):
+    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
         config_class: Any = HGCLRForSequenceClassification.config_class
         config = load_pretrained(config_class, folder, **settings)
         if config.architectures != [HGCLRForSequenceClassification.__name__]:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from hgclr.models.base import NUMBER, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_rows import LabelRows
 from hgclr.nn.tree_encoders import BiTreeLSTM, HierarchyGCN
@@ -69,7 +68,6 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 
     @property
     def regularisation(self) -> float:
-        """That of the method."""
         return self.config.recursive_regularisation
 
     def output(self, features: Tensor, labels: Tensor | None) -> HierarchicalOutput:
@@ -122,7 +120,6 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
         return features
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts, with labels with the loss."""
         return self.output(self.propagate(self.encode(attention_mask, input_ids=input_ids)), labels)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
@@ -158,19 +155,15 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
         return vectors
 
     def attend(self, labels: Tensor, texts: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return what each label sees of each text, ``softmax(labels textsᵀ) texts``, (B, K, d).
+        """Return what each label sees of each text, ``softmax(labels textsᵀ) texts``, (B, K, d); padding is not seen.
 
-        Args:
-            labels: label features, (K, d).
-            texts: vectors of the tokens, (B, L, d).
-            attention_mask: 1 on real tokens, (B, L); padding is not seen.
+        From label features, (K, d), vectors of the tokens, (B, L, d), and 1 on real tokens, (B, L).
         """
         scores = labels @ texts.transpose(1, 2)  # (B, K, L)
         scores = scores.masked_fill(attention_mask.unsqueeze(1) == 0, torch.finfo(scores.dtype).min)
         return scores.softmax(-1) @ texts
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts, with labels with the loss."""
         texts = self.texts(input_ids, attention_mask)
         return self.output(self.attend(self.label_features(), texts, attention_mask), labels)
 

@@ -1,21 +1,24 @@
 """HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021).
 
-Below the model: the projection into the joint space, the labels that are drawn for each document, and the two losses of
-their distances.
+Below the model: the projection into the joint space, the labels that are drawn for each document, the two losses of
+their distances, and the words that stand for a label.
 """
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from hgclr.models.base import HierarchicalOutput
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.errors import require_extra
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput
+from hgclr.models.flat import name_blocks, name_tokens
 from hgclr.models.hiagm import HiAGMTPForSequenceClassification, edge_prior, structure_encoder
-from hgclr.models.label_names import label_words, name_blocks, name_tokens
 from hgclr.nn.draws import drawn_for_labels, uniform
 from hgclr.nn.label_rows import LabelRows
 from hgclr.taxonomy import Taxonomy
@@ -30,11 +33,17 @@ __all__ = [
     "distances",
     "draw_labels",
     "joint_loss",
+    "label_words",
     "matching_loss",
 ]
 
 LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
+COMMON = 0.8
+"""A word in more than this share of all documents says nothing about a label (max_df)."""
+
+RARE = 0.1
+"""A word in less than this share of a label's documents is not typical of it (min_df)."""
 
 
 class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
@@ -81,7 +90,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     @property
     def label_text_length(self) -> int:
-        """Tokens of a label's text that the encoder can read."""
         return min(LABEL_TEXT, self.config.max_length)
 
     @torch.no_grad()
@@ -113,7 +121,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective."""
         features = self.propagate(self.encode(attention_mask, input_ids=input_ids))  # (B, K, d)
         if labels is None or not self.training:
             return self.output(features, labels)
@@ -170,7 +177,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
 
 def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text."""
     for row in documents.select_columns("input_ids"):
         words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
         if words:
@@ -206,10 +212,7 @@ def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
     """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
 
     Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
-
-    Args:
-        gold: 0/1, (B, K).
-        parents: index of each label's parent, -1 for a top label, (K,).
+    From gold labels as 0/1, (B, K), and the index of each label's parent, -1 for a top label, (K,).
     """
     right = gold > 0
     chosen = _one_of(right)  # (B,)
@@ -247,3 +250,55 @@ def _one_of(allowed: Tensor) -> Tensor:
     """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
     keys = uniform(allowed.shape, allowed.device).masked_fill(~allowed, -1.0)
     return torch.where(allowed.any(1), keys.argmax(1), -1)
+
+
+def label_words(
+    documents: "datasets.Dataset", *, labels: int, vocabulary: int, special: Collection[int], most: int
+) -> list[NDArray[np.int64]]:
+    """Return the strongest words of each of K labels by TF-IDF, ``most`` at most, strongest first.
+
+    Words are the tokenizer's tokens without ``special`` ones, ``vocabulary`` in number. All documents of a label are
+    one text: term frequency is counted in that text, inverse document frequency over the texts of all labels. Words
+    that are too common or too rare do not count, unless a label has no others: then its most frequent words stand for
+    it. A label without documents has no words.
+    """
+    require_extra("sklearn", extra="paper", capability="Describing labels by their strongest words")
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    words = np.ones(vocabulary, dtype=bool)
+    words[list(special)] = False
+    frequency = csr_array((labels, vocabulary), dtype=np.int64)  # of each word in each label's text
+    holding = frequency.copy()  # documents of each label that hold each word
+    everywhere = np.zeros(vocabulary, dtype=np.int64)  # documents that hold each word
+    sizes = np.zeros(labels, dtype=np.int64)  # documents of each label
+    for batch in documents.select_columns(["input_ids", "labels"]).iter(batch_size=10_000):
+        texts = _rows([[token for token in row if words[token]] for row in batch["input_ids"]], vocabulary)
+        gold = _rows(batch["labels"], labels)
+        holds, carries = texts.sign(), gold.sign()
+        frequency = frequency + carries.T @ texts
+        holding = holding + carries.T @ holds
+        everywhere += holds.sum(0)
+        sizes += carries.sum(0)
+
+    typical = holding.multiply(1 / np.maximum(sizes, 1)[:, None]).tocsr()  # share of the label's documents
+    strength = TfidfTransformer(norm=None).fit_transform(frequency)
+    chosen = []
+    for label in range(labels):
+        counts, shares, weights = (matrix[[label]].toarray()[0] for matrix in (frequency, typical, strength))
+        fit = (counts > 0) & (shares >= RARE) & (everywhere <= COMMON * len(documents))
+        rank = np.where(fit, weights, 0) if fit.any() else counts
+        strongest = np.argsort(-rank, kind="stable")[:most]
+        chosen.append(strongest[rank[strongest] > 0])
+    return chosen
+
+
+def _rows(rows: Sequence[Sequence[int]], columns: int) -> Any:
+    """Return lists of column numbers as a sparse matrix of how often each occurs in each."""
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum([0, *map(len, rows)])
+    places = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    matrix = csr_array((np.ones(len(places), dtype=np.int64), places, ends), shape=(len(rows), columns))
+    matrix.sum_duplicates()
+    return matrix

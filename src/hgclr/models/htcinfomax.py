@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hgclr.models.base import HierarchicalOutput, token_mean
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput, token_mean
 from hgclr.models.hiagm import HiAGMLAForSequenceClassification
 from hgclr.nn.draws import documents_of_batch
 from hgclr.nn.gathering import gather, rank
@@ -66,7 +65,6 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
             super()._init_weights(module)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the whole objective."""
         texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
         features = self.label_features()  # (K, d)
         seen = self.attend(features, texts, attention_mask)  # (B, K, d)
@@ -90,11 +88,8 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
     def information_loss(self, texts: Tensor, attention_mask: Tensor, features: Tensor, gold: Tensor) -> Tensor:
         """Return L_MI, (): 0 for a single document, which has no other to be told from.
 
-        Args:
-            texts: vectors of the tokens, (B, L, d).
-            attention_mask: 1 on real tokens, (B, L).
-            features: projected label features, (K, d).
-            gold: 0/1, (B, K).
+        From vectors of the tokens, (B, L, d), and their mask, projected label features, (K, d), and gold labels, (B,
+        K).
         """
         chosen = gold_mean(features, gold)  # y, (B, d)
         summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
@@ -159,7 +154,6 @@ class InformationGate(nn.Module, LabelSized):
         return gate
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
-        """Return w2 as another label tree has it."""
         return {"labels.weight": rows.column_blocks(self.labels.weight)}
 
 

@@ -1,14 +1,21 @@
-"""The same model in a class of transformers' own, and back.
+"""The same model in forms that other libraries load by themselves, and back.
 
-A head of ours is linear in the first token's vector, ``W h + b``. The stock classes for BERT, RoBERTa and their kin put
-``tanh(V h + c)`` in between. With ``V = ε I``, ``c = 0`` and ``W / ε`` in the place of W nothing of that is left:
-in fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so that logits stay the same
-to the last bit (as far as the order of additions does: on a CPU it may change with where weights lie in memory).
-The encoder ends in a layer norm, which bounds ``|h|`` for every text there can be; ε follows from it.
+A class of transformers' own: a head of ours is linear in the first token's vector, ``W h + b``. The stock classes for
+BERT, RoBERTa and their kin put ``tanh(V h + c)`` in between. With ``V = ε I``, ``c = 0`` and ``W / ε`` in the place of
+W nothing of that is left: in fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so
+that logits stay the same to the last bit (as far as the order of additions does: on a CPU it may change with where
+weights lie in memory). The encoder ends in a layer norm, which bounds ``|h|`` for every text there can be; ε follows
+from it.
+
+The modules Transformer, Pooling and Dense of sentence-transformers: a flat model is ``W_c h + b_c`` with h the pooled
+vector of the encoder, and that is a Dense module without an activation. Nothing has to be rewritten, whatever the
+encoder and the pooling. The folder is written and read here without the library, in the file format that all its
+versions read.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +25,26 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
-from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from hgclr.models.base import HierarchicalPreTrainedModel
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.files import json_bytes, read_bytes, read_json
+from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
-from hgclr.models.pretrained import load_weights
+from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
 
-__all__ = ["KEY", "Pooling", "as_flat", "from_stock", "label_fields", "no_stock_form", "not_flat", "to_stock"]
+__all__ = [
+    "KEY",
+    "MODULES",
+    "from_modules",
+    "from_stock",
+    "no_modules_form",
+    "no_stock_form",
+    "read_modules",
+    "to_stock",
+    "write_modules",
+]
 
 Pooling = Literal["cls", "mean", "max"]
 
@@ -45,6 +63,17 @@ HEADS = {
     "xlm-roberta": ("classifier.dense", "classifier.out_proj"),
 }
 """Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
+MODULES = "modules.json"
+KINDS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+"""The modules in their order, and the folder of each."""
+POOLINGS: dict[Pooling, str] = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+}
+"""Our poolings, and the field that stands for each up to version 5; version 6 reads these and writes one."""
+IDENTITY = "torch.nn.modules.linear.Identity"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def not_flat(model: HierarchicalPreTrainedModel) -> str | None:
@@ -72,9 +101,6 @@ def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | No
 
     A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` takes it away
     again.
-
-    Raises:
-        ValueError: if there is none, see :func:`no_stock_form`.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
@@ -178,3 +204,109 @@ def _head(stock: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
     if not isinstance(before, nn.Linear) or not isinstance(after, nn.Linear):
         raise TypeError(f"{type(stock).__name__} has another head than this version knows")
     return before, after
+
+
+def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
+    """Return why a model cannot be written as modules, or None if it can."""
+    if (reason := not_flat(model)) is not None:
+        return reason
+    if not type(model.encoder).__module__.startswith("transformers."):
+        return f"its encoder, {type(model.encoder).__name__}, is none of transformers' own"
+    return None
+
+
+@torch.no_grad()
+def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
+    """Write everything but the tokenizer into a folder that is there.
+
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` takes it
+    away.
+    """
+    if (reason := no_modules_form(model)) is not None:
+        raise ValueError(reason)
+    model.encoder.save_pretrained(folder)
+    # Only the encoder's own class knows all of its fields; ours are put beside them.
+    encoder_config = read_json(folder / CONFIG)
+    settings: dict[str, Any] = {"max_seq_length": model.config.max_length, "do_lower_case": False}
+    if without := without_pooler(model.config.text_encoder):
+        settings["model_args"] = without  # else it would be made with random weights, and a warning
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, path) in enumerate(KINDS.items())
+    ]
+    width, labels = model.classifier.in_features, model.classifier.out_features
+    modes = {field: name == model.config.pooling for name, field in POOLINGS.items()}
+    sizes = {"in_features": width, "out_features": labels}
+    contents = {
+        CONFIG: encoder_config | label_fields(model.config, shift),
+        "sentence_bert_config.json": settings,
+        "config_sentence_transformers.json": {"prompts": {}, "default_prompt_name": None},
+        MODULES: listed,
+        f"{KINDS['Pooling']}/{CONFIG}": {"word_embedding_dimension": width, **modes},
+        f"{KINDS['Dense']}/{CONFIG}": {**sizes, "bias": True, "activation_function": IDENTITY},
+    }
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(json_bytes(content))
+    bias = model.classifier.bias if shift is None else model.classifier.bias + torch.from_numpy(shift)
+    weights = {"linear.weight": model.classifier.weight.contiguous(), "linear.bias": bias}
+    save_file(weights, folder / KINDS["Dense"] / WEIGHTS)
+
+
+class Modules(nn.Module):
+    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them."""
+
+    def __init__(self, folder: Path, pooling: Pooling, head: nn.Linear) -> None:
+        super().__init__()
+        self.config: Any = load_pretrained(AutoConfig, folder)
+        without = without_pooler(self.config)
+        self.encoder: Any = load_weights(AutoModel, folder, encoder=True, use_safetensors=True, **without)
+        self.pooling, self.head = pooling, head
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (B, L, H)
+        real = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, L, 1)
+        if self.pooling == "cls":
+            vectors = hidden[:, 0]
+        elif self.pooling == "max":
+            vectors = hidden.masked_fill(real == 0, float("-inf")).amax(1)
+        else:
+            vectors = torch.einsum("blh,blo->bh", hidden, real) / real.sum(1).clamp(min=1e-9)
+        logits: Tensor = self.head(vectors)
+        return logits
+
+
+def read_modules(folder: Path) -> Modules:
+    """Read a folder of an encoder, a pooling of ours and a linear head, whoever wrote it.
+
+    Raises:
+        OSError, ValueError: if it is something else.
+    """
+    try:
+        listed = json.loads(read_bytes(folder / MODULES))
+        if [(module["type"].rpartition(".")[2], module["path"]) for module in listed] != list(KINDS.items()):
+            raise ValueError(f"{MODULES} does not list {', '.join(KINDS)} in folders {list(KINDS.values())}")
+        pooling, dense = (json.loads(read_bytes(folder / KINDS[kind] / CONFIG)) for kind in ("Pooling", "Dense"))
+        modes = pooling.get("pooling_mode") or [name for name, field in POOLINGS.items() if pooling.get(field)]
+        modes = [modes] if isinstance(modes, str) else modes
+        mode = next((name for name in POOLINGS if modes == [name]), None)
+        if mode is None or pooling.get("include_prompt", True) is not True:
+            raise ValueError(f"its pooling, {pooling}, is none of ours")
+        if dense["activation_function"] != IDENTITY or not dense["bias"] or dense.get("use_residual"):
+            raise ValueError("its Dense module is not linear with a bias")
+        weights = load_file(folder / KINDS["Dense"] / WEIGHTS)
+        head = nn.Linear(dense["in_features"], dense["out_features"])
+        head.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()})
+    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+        raise ValueError(f"its modules cannot be read: {error!r}") from error
+    return Modules(folder, mode, head)
+
+
+def from_modules(folder: str | Path) -> FlatForSequenceClassification:
+    """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
+
+    The same if sentence-transformers trained it further: it is a linear head on an encoder still.
+    """
+    modules = read_modules(Path(folder))
+    return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)

@@ -138,7 +138,6 @@ class TextRCNNModel(PreTrainedModel):
                 init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the table of word vectors."""
         return self.embeddings.word_embeddings
 
     def forward(
@@ -150,9 +149,6 @@ class TextRCNNModel(PreTrainedModel):
             input_ids: (B, L).
             attention_mask: 1 on words, 0 on the padding to their right, (B, L); all are words without it.
             inputs_embeds: word vectors instead of ``input_ids``, before dropout, (B, L, D).
-
-        Raises:
-            InputError: if no text of the batch has a word.
         """
         vectors = self.embeddings(input_ids, inputs_embeds)  # (B, L, D)
         length = vectors.shape[1]

@@ -23,7 +23,6 @@ class CPUDropout(nn.Dropout):
     """Drop elements as :class:`torch.nn.Dropout` does, with cheap random bits; on other devices it is that class."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the values with a share of them set to 0 and the rest scaled up, in training mode."""
         if not self.training or self.p in (0, 1) or values.device.type != "cpu":
             return super().forward(values)
         dropped: Tensor = _Drop.apply(values, self.p)  # type: ignore[no-untyped-call]

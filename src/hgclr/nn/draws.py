@@ -66,10 +66,7 @@ def drawn_for(documents: Sequence[int], *key: int) -> Iterator[None]:
     """Let the rows of a batch draw as these documents, in a step that the ``key`` names, until its gradients are there.
 
     Rows of a batch of B documents, or of 2B, where row B + i is once more document i, are documents; others are not.
-
-    Args:
-        documents: a number for each document of the batch.
-        key: all that makes this step another than others: the seed of the run, the number of the step.
+    The key is all that makes this step another than others: the seed of the run, the number of the step.
     """
     torch.default_generator.manual_seed(_mix(key) >> 1)
     with _set(documents):
@@ -156,7 +153,6 @@ class _Bits:
         self._state: Any = dict(self._generator.state)
 
     def words(self, count: int, seed: Seed) -> NDArray[np.uint64]:
-        """Return the first words of a seed's stream."""
         first = _mix(seed if isinstance(seed, tuple) else (seed,))
         second = _mix((first,))
         # The last of the four is a counter. The generator's author lets twelve words pass before the first is used.

@@ -40,12 +40,9 @@ def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0, weight
     sim the cosine; the loss is the mean over all 2N. Of several processes each takes the mean over its own texts and
     positive samples, and the others are those of all processes.
 
-    Args:
-        original: projected texts, (N, H).
-        positive: their projected positive samples, (N, H).
-        temperature: τ.
-        weights: w for a document of this process and one of all, (N, M), whether text or positive sample; 1 in the
-            paper, and always for a document's own positive sample.
+    From projected texts and their projected positive samples, (N, H) each. The ``weights`` w are for a document of this
+    process and one of all, (N, M), whether text or positive sample; 1 in the paper, and always for a document's own
+    positive sample.
     """
     own = F.normalize(torch.stack([original, positive], 1), dim=-1)  # (N, 2, H)
     others = gather(own).transpose(0, 1).flatten(0, 1)  # (2M, H), all texts first
@@ -98,11 +95,7 @@ def recursive_regularisation(weight: Tensor, parents: Tensor) -> Tensor:
     """Return ``Σ ½ ‖w_parent − w_child‖²`` over the edges of the tree (Gopal and Yang, KDD 2013), ().
 
     HiAGM's classifier has K rows of K d weights. The difference of two such matrices is kept neither for the backward
-    pass nor as a whole.
-
-    Args:
-        weight: a row per label, (K, D).
-        parents: index of each label's parent, -1 for a top label, (K,).
+    pass nor as a whole. From a row per label, (K, D), and the index of each label's parent, -1 for a top label, (K,).
     """
     distance: Tensor = _Distance.apply(weight, parents)  # type: ignore[no-untyped-call]
     return distance

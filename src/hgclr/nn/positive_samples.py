@@ -50,7 +50,6 @@ class TokenLabelAttention(nn.Module):
         self.key = nn.Linear(label_width, label_width, bias=bias)
 
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """Return A, (N, K), from word embeddings (N, H) and label features (K, H)."""
         return self.scores(self.query(tokens), self.key(labels))
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
@@ -159,7 +158,6 @@ class _GoldProbability(torch.autograd.Function):
 
 
 def _blocks(tokens: int, attention: TokenLabelAttention, labels: int) -> Iterator[slice]:
-    """Yield slices of the tokens whose scores stay within ``BLOCK``."""
     size = _block_size(attention, labels)
     for start in range(0, tokens, size):
         yield slice(start, start + size)
@@ -231,13 +229,9 @@ def keep_weights(probability: Tensor, kept: Tensor) -> Tensor:
 
 
 def compact(words: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the positive samples without their dropped tokens.
+    """Return the positive samples without their dropped tokens, those whose weight, (B, L), is 0.
 
     The first token stays in any case, at its weight: its vector may be what stands for the text.
-
-    Args:
-        words: word embeddings, (B, L, H).
-        weights: what they are multiplied by, 0 where dropped, (B, L).
 
     Returns:
         Weighted word embeddings of the tokens that stay, (B, M, H); the place of each in its text, (B, M); and 1 where
@@ -254,13 +248,8 @@ def adversarial_move(words: Tensor, loss: Callable[[Tensor], Tensor], size: floa
     """Return the step of a given length that raises a loss most, to first order, (B, L, H) (FGSM, table 5).
 
     ``r = size · g / ‖g‖`` for each document, g the gradient of the loss at all its word embeddings together. The step
-    is a
-    constant: nothing flows back through it, and no parameter's gradient is touched.
-
-    Args:
-        words: word embeddings, (B, L, H).
-        loss: returns the loss, (), from word embeddings; a sum over documents, each of which depends on its own alone.
-        size: length of the step.
+    is a constant: nothing flows back through it, and no parameter's gradient is touched. ``loss`` is a sum over
+    documents, each of which depends on its own word embeddings alone.
     """
     words = words.detach().requires_grad_()
     with torch.enable_grad():

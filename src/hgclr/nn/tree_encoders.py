@@ -26,7 +26,6 @@ class _StructureEncoder(nn.Module, LabelSized):
         self.down.copy_(prior)
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
-        """Return the edges as another label tree has them."""
         return {"up": rows.columns(self.up), "down": rows.rows(self.down)}
 
 
@@ -89,7 +88,6 @@ class HierarchyGCN(_StructureEncoder):
         return torch.relu(self.dropout(up) + self.dropout(down) + self.dropout(loop))
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
-        """Return edges and biases as another label tree has them."""
         biases = {name: rows.rows(value) for name, value in self.named_parameters() if name.endswith("_bias")}
         return super().label_entries(rows) | biases
 
@@ -131,9 +129,6 @@ class BiTreeLSTM(_StructureEncoder):
 
     Weights and biases differ from gate to gate. The output is dropout(h) of both side by side, each half of the width.
     a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
-
-    Raises:
-        InputError: if the width is odd.
     """
 
     order: Tensor
@@ -161,7 +156,6 @@ class BiTreeLSTM(_StructureEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new weights; before the prior is known, all edges count 1."""
         for buffer, table in zip((self.order, self.places, self.above), self._tables, strict=True):
             buffer.copy_(torch.from_numpy(table))
         for edges in (self.up, self.down):
@@ -172,7 +166,6 @@ class BiTreeLSTM(_StructureEncoder):
             nn.init.zeros_(cell.nodes.bias)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Return new node features, (B, K, d), from node features, (B, K, d)."""
         nodes = nodes[:, self.order]  # level by level, from the top
         both = torch.cat([self.dropout(self.read_up(nodes)), self.dropout(self.read_down(nodes))], dim=-1)
         return both[:, self.places]

@@ -32,7 +32,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.frozen import LEAST
-from hgclr.training.preparation import hold_out
+from hgclr.training.run import hold_out
 from hgclr.training.run_checks import check_splits, data_folder
 
 __all__ = ["Setting", "read_splits", "run_classical", "settings_of"]

@@ -18,8 +18,7 @@ from hgclr.paper.summary import Summary, summarise, write_table
 from hgclr.paper.systems import SYSTEMS, System, Table
 from hgclr.provenance import first_difference
 from hgclr.training import train
-from hgclr.training.run_checks import data_folder
-from hgclr.training.run_folder import CHECKPOINTS
+from hgclr.training.run_checks import CHECKPOINTS, data_folder
 
 __all__ = ["Step", "Watch", "check_runs", "reproduce"]
 

@@ -2,7 +2,3 @@
 
 The web framework is imported by the modules of this package and by nothing else: ``pip install 'hgclr[serve]'``.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

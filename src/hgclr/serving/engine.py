@@ -1,4 +1,8 @@
-"""What computes: one thread that tokenises, one that takes batches from all requests together and labels them."""
+"""What computes: one thread that tokenises, one that takes batches from all requests together and labels them.
+
+Between them and the requests is a queue: a bounded number of texts, tokenised while they wait, and taken together in
+batches of similar length.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import logging
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -17,16 +23,14 @@ from hgclr.data.rows import is_blank
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction
-from hgclr.inference.backends import pad
+from hgclr.inference.backends import batches_by_length, pad
 from hgclr.inference.classifier import BLANK, PredictionMaker, check_text
-from hgclr.serving.batch_queue import BatchQueue, PendingRequest, PendingText
-from hgclr.serving.metrics import Metrics
+from hgclr.serving.monitoring import Metrics
 from hgclr.serving.settings import Settings
 
-__all__ = ["Answer", "Engine", "Failure", "Reason", "fault_of"]
+__all__ = ["Answer", "BatchQueue", "Engine", "Failure", "PendingRequest", "QueueFullError", "Reason", "fault_of"]
 
 logger = logging.getLogger(__name__)
-
 TOKENISED_TOGETHER = 256
 """Texts that are tokenised together."""
 STUCK = 60.0
@@ -35,6 +39,8 @@ PACE_DECAY = 0.9
 """How much of the pace until now stays in its running mean after a batch."""
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
+WINDOW = 1024
+"""Texts, the oldest, that a batch is chosen from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Engine:
         self._budget = settings.batch_tokens or classifier.backend.batch_tokens
         self._max_wait = settings.max_wait
         self._make = PredictionMaker(classifier.taxonomy)
-        self._queue: BatchQueue[Answer] = BatchQueue(settings.max_queue)
+        self._queue: BatchQueue = BatchQueue(settings.max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
         self._begun: float | None = None  # when what is being computed was begun
         self._threads = [
@@ -90,7 +96,6 @@ class Engine:
         ]
 
     def start(self) -> None:
-        """Begin to warm up, then to work."""
         for thread in self._threads:
             thread.start()
 
@@ -111,12 +116,10 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many texts wait."""
         return self._queue.length
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for a single text."""
         return self._queue.length >= self._queue.capacity
 
     @property
@@ -124,15 +127,13 @@ class Engine:
         """In how many seconds, about, the texts that wait now are done."""
         return self._pace * self._queue.length
 
-    def submit(
-        self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False
-    ) -> PendingRequest[Answer]:
+    def submit(self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False) -> PendingRequest:
         """Let texts wait for their turn; the answers come in the request's future, in order.
 
         Raises:
             QueueFullError: if there is no room for all of them; nothing has been done for any then.
         """
-        request: PendingRequest[Answer] = PendingRequest(decisions, len(texts), probabilities)
+        request: PendingRequest = PendingRequest(decisions, len(texts), probabilities)
         known = {place: answer for place, text in enumerate(texts) if (answer := self._at_once(text, probabilities))}
         self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in known])
         for place, answer in known.items():
@@ -148,8 +149,7 @@ class Engine:
         labels = len(self._classifier.taxonomy)
         return LabelledText(BLANK, False, np.zeros(labels, dtype=np.float32) if probabilities else None)
 
-    def drop(self, request: PendingRequest[Answer], reason: Reason) -> None:
-        """Do nothing more for a request."""
+    def drop(self, request: PendingRequest, reason: Reason) -> None:
         self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
 
     def _tokenise(self) -> None:
@@ -179,7 +179,7 @@ class Engine:
             elapsed = (time.monotonic() - now) / len(batch)
             self._pace = PACE_DECAY * self._pace + (1 - PACE_DECAY) * elapsed if self._pace else elapsed
 
-    def _label(self, batch: list[PendingText[Answer]]) -> None:
+    def _label(self, batch: list[PendingText]) -> None:
         """Label texts together; if that fails, one by one, so that only those fail that must."""
         started, self._begun = time.perf_counter(), time.monotonic()
         try:
@@ -205,7 +205,7 @@ class Engine:
             raise FloatingPointError("the model's logits are not numbers")
         return self._classifier.decisions.probabilities(logits)
 
-    def _decide(self, batch: Sequence[PendingText[Answer]], probabilities: NDArray[np.float32]) -> list[Answer]:
+    def _decide(self, batch: Sequence[PendingText], probabilities: NDArray[np.float32]) -> list[Answer]:
         """Return the answers to a batch; requests may want to decide differently."""
         alike: dict[int, list[int]] = {}
         for row, entry in enumerate(batch):
@@ -219,9 +219,151 @@ class Engine:
                 answers[row] = LabelledText(prediction, entry.truncated, seen if entry.request.probabilities else None)
         return [answers[row] for row in range(len(batch))]
 
-    def _fail(self, entries: Sequence[PendingText[Answer]], error: Exception) -> None:
+    def _fail(self, entries: Sequence[PendingText], error: Exception) -> None:
         """Answer with a failure; the error's own message is not logged, for it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
         for entry in entries:
             entry.request.deliver(entry.place, Failure("internal", "the model could not label this text"))
+
+
+class QueueFullError(Exception):
+    """There is no room for so many texts now."""
+
+
+@dataclass(eq=False)
+class PendingRequest:
+    """What the texts of one request have in common.
+
+    Attributes:
+        probabilities: whether the probabilities of all labels are wanted.
+        future: the answers in the order of the texts, once all are there.
+        waiting: how many texts nothing has been computed for.
+        dropped: whether nobody wants the answers any more.
+    """
+
+    decisions: Decisions
+    count: int
+    probabilities: bool = False
+    future: Future[list[Answer]] = field(default_factory=Future)
+    arrived: float = field(default_factory=time.monotonic)
+    waiting: int = 0
+    dropped: bool = False
+
+    def __post_init__(self) -> None:
+        self._answers: list[Answer | None] = [None] * self.count
+        self._missing, self._lock = self.count, threading.Lock()
+
+    def deliver(self, place: int, answer: Answer) -> None:
+        """Put an answer in its place; with the last, the request is answered."""
+        with self._lock:
+            self._answers[place] = answer
+            self._missing -= 1
+            complete = not self._missing
+        if complete and self.future.set_running_or_notify_cancel():
+            self.future.set_result([answer for answer in self._answers if answer is not None])
+
+
+@dataclass(eq=False, slots=True)
+class PendingText:
+    """One text, its place in its request and, once it is tokenised, its token ids."""
+
+    request: PendingRequest
+    place: int
+    text: str
+    ids: list[int] = field(default_factory=list)
+    truncated: bool = False
+
+
+class BatchQueue:
+    """Hold texts, ``capacity`` at most, from their arrival until they are computed.
+
+    Three kinds of threads meet here: those that bring texts, one that tokenises them, one that computes.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.length = capacity, 0
+        self._closed = False
+        self._untokenised: deque[PendingText] = deque()
+        self._ready: list[PendingText] = []
+        self._lock = threading.Lock()
+        self._arrival, self._readiness = threading.Condition(self._lock), threading.Condition(self._lock)
+
+    def put(self, request: PendingRequest, texts: Sequence[tuple[int, str]]) -> None:
+        """Let texts in, given with their places in the request: all, or none (`QueueFullError`)."""
+        with self._lock:
+            if self._closed or self.length + len(texts) > self.capacity:
+                raise QueueFullError
+            self.length += len(texts)
+            request.waiting += len(texts)
+            self._untokenised.extend(PendingText(request, place, text) for place, text in texts)
+            self._arrival.notify()
+
+    def drop(self, request: PendingRequest) -> int:
+        """Drop what still waits of a request, and return how many texts that were."""
+        with self._lock:
+            left, request.waiting, request.dropped = request.waiting, 0, True
+            self.length -= left
+            if left:  # those being tokenised are not in either; they go when that is done
+                self._untokenised = deque(entry for entry in self._untokenised if entry.request is not request)
+                self._ready = [entry for entry in self._ready if entry.request is not request]
+                self._readiness.notify()
+        return left
+
+    def take_untokenised(self, most: int) -> list[PendingText]:
+        """Return the oldest texts that are not tokenised; wait for one. None are left once the queue is closed."""
+        with self._lock:
+            while not self._untokenised and not self._closed:
+                self._arrival.wait()
+            return [self._untokenised.popleft() for _ in range(min(most, len(self._untokenised)))]
+
+    def put_tokenised(self, entries: Sequence[PendingText]) -> None:
+        with self._lock:
+            self._ready.extend(entry for entry in entries if not entry.request.dropped)
+            self._readiness.notify()
+
+    def remove(self, entries: Sequence[PendingText]) -> None:
+        """Let texts leave that cannot be tokenised."""
+        with self._lock:
+            self._leave(entries)
+            self._readiness.notify()
+
+    def take_batch(self, tokens: int, max_wait: float) -> list[PendingText]:
+        """Return texts to compute together: the one that waits longest, and others of about its length.
+
+        They have ``tokens`` at most, padding included; a longer text is a batch of its own. While they are fewer than a
+        batch holds, the first waits up to ``max_wait`` seconds for more. A closed queue ends with empty batches.
+        """
+        with self._lock:
+            while not self._ready or (rest := self._patience(tokens, max_wait)) > 0:
+                if self._ready:
+                    self._readiness.wait(rest)
+                elif self._closed and not self.length:
+                    return []
+                else:
+                    self._readiness.wait()
+            window = self._ready[:WINDOW]
+            batches = batches_by_length([len(entry.ids) for entry in window], tokens)
+            chosen = set(next(batch for batch in batches if 0 in batch))
+            batch = [window[index] for index in sorted(chosen)]
+            self._ready = [entry for index, entry in enumerate(self._ready) if index not in chosen]
+            self._leave(batch)
+            return batch
+
+    def close(self) -> None:
+        """Let nobody in any more, and let go of those who wait for texts when there are none."""
+        with self._lock:
+            self._closed = True
+            self._arrival.notify_all()
+            self._readiness.notify_all()
+
+    def _patience(self, tokens: int, max_wait: float) -> float:
+        if self._closed or sum(len(entry.ids) for entry in self._ready[:WINDOW]) >= tokens:
+            return 0.0
+        return self._ready[0].request.arrived + max_wait - time.monotonic()
+
+    def _leave(self, entries: Sequence[PendingText]) -> None:
+        for entry in entries:
+            if not entry.request.dropped:
+                entry.request.waiting -= 1
+                self.length -= 1

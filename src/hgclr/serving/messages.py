@@ -185,7 +185,6 @@ class PredictRequest(_Request):
 
     @model_validator(mode="after")
     def one_of_both(self) -> PredictRequest:
-        """Refuse a request with both forms of texts, or neither."""
         if ("text" in self.model_fields_set) == ("texts" in self.model_fields_set):
             raise PydanticCustomError("texts", "Give either 'text' or 'texts'")
         return self

@@ -24,13 +24,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hgclr.serving.messages import Problem, answer_with
-from hgclr.serving.metrics import Metrics
+from hgclr.serving.monitoring import ACCESS, Metrics
 
-__all__ = ["ACCESS", "PUBLIC_PATHS", "BodyLimit", "HostCheck", "KeyCheck", "RequestLog", "read", "strict_route"]
+__all__ = ["PUBLIC_PATHS", "BodyLimit", "HostCheck", "KeyCheck", "RequestLog", "read", "strict_route"]
 
 logger = logging.getLogger(__name__)
-ACCESS = "hgclr.serving.access"
-"""The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
 access = logging.getLogger(ACCESS)
 SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = {
@@ -64,7 +62,6 @@ class RequestLog:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -116,7 +113,6 @@ class HostCheck:
         self._app, self._hosts = app, {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer with 421."""
         if scope["type"] != "http" or self._known(_header(scope, b"host").decode("latin-1").lower()):
             await self._app(scope, receive, send)
             return

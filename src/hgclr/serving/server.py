@@ -99,7 +99,6 @@ class Server(uvicorn.Server):
         self._end: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
         asyncio.get_running_loop().set_exception_handler(_tell)
         await super().startup(sockets)
         for listener in sockets or ():
@@ -178,13 +177,11 @@ class _Connection(H11Protocol):
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Go on with the answer."""
         if self._reading is not None:
             self._reading.cancel()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self.idle.pop(self, None)
         self._stop_waiting()
         if self._reading is not None:
@@ -193,7 +190,6 @@ class _Connection(H11Protocol):
 
     @property
     def _busy(self) -> bool:
-        """Whether a request is under way."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_reading(self, before: float = float("inf")) -> None:
@@ -214,7 +210,6 @@ class _Connection(H11Protocol):
 
 
 def _refusal() -> bytes:
-    """Return the answer to a connection that there is no room for."""
     body = json.dumps(error_of("overloaded", "too many connections are open")).encode()
     head = "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json"
     return f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body

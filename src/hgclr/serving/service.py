@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import lru_cache, partial
+from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
 from hgclr.decisions.settings import Decisions
+from hgclr.evaluation.explanation import Method, explain
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.backends import OnnxBackend
-from hgclr.serving.engine import Engine, Reason
-from hgclr.serving.explanations import Explanations
+from hgclr.inference.backends import OnnxBackend, TorchBackend
+from hgclr.serving.engine import Engine, QueueFullError, Reason
 from hgclr.serving.messages import Problem
-from hgclr.serving.metrics import Metrics
+from hgclr.serving.monitoring import Metrics
 from hgclr.serving.settings import Settings
 
-__all__ = ["ClientGoneError", "Service"]
+__all__ = ["ClientGoneError", "Service", "methods_of"]
 
 Result = TypeVar("Result")
 
@@ -28,6 +30,8 @@ WAYS_TO_DECIDE = 64
 """Ways to decide that are kept at hand: clients ask for few, and requests that share one share its work."""
 LAST_BATCH = 5.0
 """Seconds that a batch has to end in when the process does."""
+PLACES = 8
+"""Explanations under way and waiting; an explanation by occlusion is as much work as a text for each of its words."""
 
 
 class ClientGoneError(Exception):
@@ -57,7 +61,6 @@ class Service:
 
     @property
     def backend(self) -> Literal["torch", "onnx"]:
-        """What computes."""
         return "onnx" if isinstance(self.classifier.backend, OnnxBackend) else "torch"
 
     @property
@@ -75,7 +78,6 @@ class Service:
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
 
     def start(self) -> None:
-        """Warm up and begin to work."""
         self.engine.start()
         self.explanations.start()
 
@@ -90,7 +92,6 @@ class Service:
             result.cancel()
 
     async def stop(self) -> None:
-        """End what is still under way."""
         self.draining = True
         self.explanations.stop()
         await asyncio.to_thread(self.engine.stop, LAST_BATCH)
@@ -129,3 +130,80 @@ class Service:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def methods_of(classifier: HierarchicalClassifier) -> list[Method]:
+    """Return the methods of explanation that a model has, the best first."""
+    return ["integrated", "gradient", "occlusion"] if isinstance(classifier.backend, TorchBackend) else ["occlusion"]
+
+
+class Explanations:
+    """Explain one text at a time, in a thread of its own.
+
+    It shares the model with the predictions, and the CPU: they go on, at about half their speed at worst.
+    """
+
+    def __init__(self, classifier: HierarchicalClassifier, places: int = PLACES) -> None:
+        self._classifier, self._places = classifier, places
+        self._futures: set[Future[dict[str, Any]]] = set()
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[tuple[Future[dict[str, Any]], str, dict[str, Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="hgclr-explain", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def under_way(self) -> int:
+        return len(self._futures)
+
+    def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:
+        """Explain a text when its turn comes, in plain Python types; raise `QueueFullError` if too many wait.
+
+        Once the future is cancelled nothing more is done: it is not begun, or ends before the model's next pass.
+        """
+        future: Future[dict[str, Any]] = Future()
+        with self._lock:
+            if len(self._futures) >= self._places:
+                raise QueueFullError
+            self._futures.add(future)
+        self._queue.put((future, text, {"labels": labels, "method": method, "keep": keep}))
+        return future
+
+    def stop(self) -> None:
+        """Take nothing more and drop what is under way."""
+        with self._lock:
+            self._places = 0
+            futures = list(self._futures)
+        for future in futures:
+            future.cancel()
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            future, text, options = work
+            go_on = partial(_go_on, future)
+            try:
+                go_on()
+                explanation = explain(self._classifier, text, before_pass=go_on, **options).to_json()
+            except CancelledError:
+                pass
+            except Exception as error:  # it is the request's to answer
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+            else:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(explanation)
+            finally:
+                with self._lock:
+                    self._futures.discard(future)
+
+
+def _go_on(future: Future[dict[str, Any]]) -> None:
+    """Raise `CancelledError` once nobody wants the explanation any more."""
+    if future.cancelled():
+        raise CancelledError

@@ -65,11 +65,7 @@ class Settings:
 
 
 def read_key(environment: Mapping[str, str]) -> str | None:
-    """Return the key that the environment holds or names a file of, None if there is neither.
-
-    Raises:
-        InputError: if both are given, the file cannot be read, or the key is empty or no printable ASCII.
-    """
+    """Return the key that the environment holds or names a file of, None if there is neither."""
     given, file = environment.get(KEY), environment.get(KEY_FILE)
     if given is not None and file is not None:
         raise InputError(f"both {KEY} and {KEY_FILE} are set", remedy="set one of them")

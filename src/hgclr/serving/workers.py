@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference.backends import usable_threads
-from hgclr.serving.logs import start_log
-from hgclr.serving.metrics import SHARED_FOLDER
+from hgclr.serving.monitoring import SHARED_FOLDER, start_log
 from hgclr.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ def run_workers(
 
 @contextmanager
 def _environment(count: int) -> Iterator[None]:
-    """Divide the threads among the workers, and give them a folder for their metrics."""
     each = os.environ.get(THREADS[0]) or str(max(1, usable_threads() // count))
     with tempfile.TemporaryDirectory(prefix="hgclr-metrics-") as folder:
         added = {name: each for name in THREADS if name not in os.environ} | {SHARED_FOLDER: folder}

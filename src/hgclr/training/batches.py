@@ -105,7 +105,6 @@ class TrainingBatches(Sampler[list[int]]):
         self.spread: list[float] = []
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next."""
         self.epoch = epoch
 
     def __len__(self) -> int:

@@ -6,7 +6,6 @@ with one that does not fit, is none. So wherever a run is killed, it goes on to 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import shutil
@@ -16,7 +15,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from hgclr.errors import InputError
-from hgclr.files import atomic_file, flush, json_bytes, read_json
+from hgclr.files import atomic_file, flush, json_bytes, read_json, sha256
 
 __all__ = ["delete_checkpoint", "delete_old", "find_checkpoint", "mark_complete", "problem"]
 
@@ -34,9 +33,9 @@ def mark_complete(checkpoint: Path) -> None:
     files = {}
     for path in _files(checkpoint):
         flush(path)
-        files[path.name] = {"size": path.stat().st_size, "sha256": _sha256(path)}
+        files[path.name] = {"size": path.stat().st_size, "sha256": sha256(path)}
     flush(checkpoint)
-    with atomic_file(checkpoint / MARK) as temporary:
+    with atomic_file(checkpoint / MARK) as temporary:  # a full disk is told as such, not as bad input
         temporary.write_bytes(json_bytes({"files": files}))
     flush(checkpoint.parent)
 
@@ -53,7 +52,7 @@ def problem(checkpoint: Path) -> str | None:
             path = checkpoint / name
             if not path.is_file():
                 return f"lacks {name}"
-            if path.stat().st_size != noted["size"] or _sha256(path) != noted["sha256"]:
+            if path.stat().st_size != noted["size"] or sha256(path) != noted["sha256"]:
                 return f"has another {name} than was written"
     except (InputError, OSError, TypeError, KeyError, ValueError):
         return f"has a broken {MARK}, or one of an earlier version"
@@ -114,8 +113,3 @@ def _step(checkpoint: Path) -> int:
 
 def _files(checkpoint: Path) -> list[Path]:
     return sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != MARK)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

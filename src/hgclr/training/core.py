@@ -28,15 +28,14 @@ from hgclr.files import write_files
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
-from hgclr.models.memory import check_batch
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
-from hgclr.training.large_encoders import add_adapters, checkpoint_layers, describe_adapters, merge_adapters
-from hgclr.training.run_folder import CHECKPOINTS
+from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
+from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import (
     CollapseWatch,
@@ -81,13 +80,7 @@ class Plan:
     """What is going to be done, for whoever looks on.
 
     Args:
-        documents: how many each split has.
-        labels: how many there are.
-        levels: of the label tree.
-        effort: of training.
         recipe: None where nothing but a head is fitted.
-        device: what computes.
-        precision: what it computes in.
         max_length: tokens of a text that are read.
         cut: share of the texts of train that are that long, or longer.
         lora: what is trained in the place of the encoder, if anything.
@@ -426,25 +419,20 @@ def _decide_and_score(
     elif settings.calibrate is not False:
         calibrated = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
     if calibrated is not None:
-        decisions["tuned"], metrics["tuned"] = calibrated.decisions, tuned_json(calibrated)
+        decisions["tuned"] = calibrated.decisions
+        metrics["tuned"] = {
+            "rule": calibrated.decisions.rule,
+            "thresholds": calibrated.decisions.provenance["thresholds"],
+            "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
+        }
+
+    def plain(scores: MultiLabelScores) -> dict[str, Any]:
+        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
+
     for name in ("dev", "test"):
         if name in tokens:
             scores = final_scores(model, tokens[name], collator, decisions)
-            metrics[name] = score_json(scores["half"], counts)
+            metrics[name] = plain(scores["half"])
             if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
-                metrics["tuned"]["test"] = score_json(scores["tuned"], counts)
+                metrics["tuned"]["test"] = plain(scores["tuned"])
     return Fitted(decisions.get("tuned", decisions["half"]), calibrated, metrics)
-
-
-def score_json(scores: MultiLabelScores, counts: Tensor) -> dict[str, Any]:
-    """Return scores in plain types, those of labels that train has few documents of, or none, apart."""
-    return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
-
-
-def tuned_json(calibrated: Calibrated) -> dict[str, Any]:
-    """Return how decisions were tuned, in plain types."""
-    return {
-        "rule": calibrated.decisions.rule,
-        "thresholds": calibrated.decisions.provenance["thresholds"],
-        "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
-    }

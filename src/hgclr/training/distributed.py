@@ -45,11 +45,7 @@ class FirstRankError(HGCLRError):
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join the processes that were started with this one, if any, until the block ends.
-
-    Raises:
-        HGCLRError: if one of the others has ended.
-    """
+    """Join the processes that were started with this one, if any, until the block ends."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or torch.distributed.is_initialized():
         yield
         return

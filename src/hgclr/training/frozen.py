@@ -31,6 +31,14 @@ BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
 """Documents of dev below which nothing is tuned."""
+STRENGTH = 3e-5
+"""λ of :func:`fit_head`."""
+ITERATIONS = 50
+"""Steps of L-BFGS at most."""
+FEATURE_ENTRIES = 2**24
+"""Documents times labels, or features, that are computed with at a time."""
+IN_MEMORY = 2**26
+"""Bytes of vectors that stay in memory; more are in a file in the cache."""
 
 
 @torch.inference_mode()
@@ -42,13 +50,8 @@ def encode_documents(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
     """Yield documents in batches of similar length, from the longest: their places, what is computed, gold labels.
 
-    Of several ranks each has its part of the documents.
-
-    Args:
-        model: what computes; it is put into evaluation mode.
-        tokens: the documents.
-        collator: makes batches of them.
-        compute: takes a batch without its labels and returns a row for each document.
+    ``compute`` takes a batch without its labels and returns a row for each document. The model is put into evaluation
+    mode. Of several ranks each has its part of the documents.
     """
     model.eval()
     order = SortedByLength(text_lengths(tokens)).order
@@ -107,16 +110,6 @@ def final_scores(
     return {name: add_scores(counted) for name, counted in scores.items()}
 
 
-STRENGTH = 3e-5
-"""λ of :func:`fit_head`."""
-ITERATIONS = 50
-"""Steps of L-BFGS at most."""
-FEATURE_ENTRIES = 2**24
-"""Documents times labels, or features, that are computed with at a time."""
-IN_MEMORY = 2**26
-"""Bytes of vectors that stay in memory; more are in a file in the cache."""
-
-
 class VectorFile:
     """Vectors of N documents, (N, H), in a file that nobody else sees and that is gone with the process.
 
@@ -139,13 +132,11 @@ class VectorFile:
         self._file.close()
 
     def write(self, places: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Write the vectors of the documents at these places."""
         for place, vector in zip(places.tolist(), vectors, strict=True):
             self._file.seek(place * self.row)
             self._file.write(vector.tobytes())
 
     def read(self, begin: int, end: int) -> Tensor:
-        """Return the vectors of neighbouring documents, (end - begin, H)."""
         block = np.empty((end - begin, self.width), dtype=np.float32)
         self._file.seek(begin * self.row)
         self._file.readinto(block)
@@ -163,15 +154,10 @@ def fit_head(
 
     ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents at a time;
     W_0 are the rows as they are, which point to the labels' names, so that a label with few documents stays near its
-    name and one with many goes where they are. Each document is encoded once. Gradients are summed up over parts of
-    the documents, so that memory does not grow with their number, but for 8 bytes that order each by its length.
-
-    Args:
-        model: the model; its encoder stays as it is.
-        learned: what to fit to, documents and the label tree's own.
-        rates: how often each label occurs in train, (K,): where the bias starts.
-        collator: makes batches.
-        on_documents: called with the number of documents encoded, as it grows.
+    name and one with many goes where they are. The bias starts at ``rates``, how often each label occurs in train,
+    (K,). Each document, those of the label tree included, is encoded once; ``on_documents`` is called with their number
+    as it grows. Gradients are summed up over parts of the documents, so that memory does not grow with their number,
+    but for 8 bytes that order each by its length.
     """
     with VectorFile(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
@@ -190,7 +176,6 @@ def fit_head(
 
 
 def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: datasets.Dataset, rates: Tensor) -> None:
-    """Fit the head to vectors and gold labels of documents."""
     model.set_base_rates(rates)
     head = model.classifier
     start = head.weight.detach().clone()  # W_0
@@ -219,7 +204,6 @@ def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: dat
 
 
 def _gold(table: Any, labels: int) -> Tensor:
-    """Return the gold labels of an Arrow table as 0 and 1, (n, K)."""
     column = table.column("labels").combine_chunks()
     rows = np.repeat(np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False))
     gold = torch.zeros(len(column), labels)

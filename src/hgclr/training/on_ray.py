@@ -15,8 +15,7 @@ from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, first_line
 from hgclr.files import write_files
 from hgclr.training.distributed import FirstRankError
-from hgclr.training.run import TrainingResult, finished_run, train
-from hgclr.training.run_folder import check_output, check_resumed, state_of
+from hgclr.training.run import TrainingResult, finished_run, known_result, train
 from hgclr.training.settings import RunConfig, make_recipe
 
 __all__ = ["train_on_ray"]
@@ -43,12 +42,8 @@ def train_on_ray(
         HGCLRError: if there is no cluster, or it fails.
         MissingExtraError: if Ray is not installed.
     """
-    if resume:
-        check_resumed(run)
-    else:
-        check_output(run)
-    if state_of(run.output) == "finished":
-        return finished_run(run)
+    if (known := known_result(run, resume=resume)) is not None:
+        return known
     with connected(address, kept="checkpoints"):
         import ray
         from ray.train import FailureConfig, ScalingConfig

@@ -1,46 +1,67 @@
-"""Train a model as a run's settings say: read the documents, fit, save what is to be deployed."""
+"""Train a model as a run's settings say: make it, read the documents, fit, save what is to be deployed."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import datasets
+import torch
 from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 
-from hgclr.data.folder import DocumentSet
+from hgclr.config import method_settings
+from hgclr.corpora.literature import other_than_literature
+from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
+from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
+from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
 from hgclr.decisions.tuning import Calibrated
+from hgclr.encoders import TEXTRCNN
+from hgclr.errors import InputError, refuse_broken
 from hgclr.files import read_json, write_json
 from hgclr.hardware import machine
 from hgclr.locks import locked
-from hgclr.models import HierarchicalPreTrainedModel
-from hgclr.models.base import save
-from hgclr.nn.gathering import rank
+from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HGCLRConfig, HierarchicalPreTrainedModel
+from hgclr.models.base import load_tokenizer, save
+from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
+from hgclr.nn.gathering import rank, world_size
 from hgclr.remote import local
+from hgclr.training.changed_tree import changed_model
 from hgclr.training.core import Fitted, Plan, fit
-from hgclr.training.distributed import on_first_rank, process_group
-from hgclr.training.preparation import new_model, started_model, tokenize_once
-from hgclr.training.run_folder import (
+from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
+from hgclr.training.memory import check_parameters
+from hgclr.training.run_checks import (
     CONFIG,
     DOCUMENTS,
     LOCK,
     METRICS,
     MODEL,
     TRAINING_MODEL,
+    Data,
     check_documents,
     check_output,
     check_resumed,
+    check_splits,
+    check_word_vectors,
+    data_folder,
+    has_own_tree,
     restarted,
     state_of,
 )
 from hgclr.training.settings import RunConfig
+from hgclr.urls import as_written
 
-__all__ = ["TrainingResult", "save_run", "train"]
+__all__ = ["TrainingResult", "hold_out", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,61 +110,53 @@ def train(
         def enter() -> TrainingResult | None:
             lock = locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output")
             stack.enter_context(lock)
-            if resume:
-                check_resumed(run)
-            else:
-                check_output(run)
-            return finished_run(run) if state_of(run.output) == "finished" else None
+            return known_result(run, resume=resume)
 
         if (finished := on_first_rank(enter)) is not None:
             return finished
-        return _train(run, data, resume, callbacks, on_documents, on_start, score_test)
+        started, cpu_started = time.monotonic(), time.process_time()
+        where = machine()  # now: the commit may be another one when training ends
+        set_seed(run.training.seed)
+        if run.model.start is None:
+            model, tokenizer, data_read = new_model(run, data)
+        else:
+            model, tokenizer, data_read = started_model(run, local(run.model.start), data)
+        tokens = tokenize_splits(run, data_read, tokenizer, model.config.max_length, on_documents)
+        on_first_rank(lambda: _note_documents(run, tokens))
+        read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
+        fitted = fit(
+            model,
+            tokenizer,
+            tokens.get("train"),
+            tokens.get("dev"),
+            test=tokens.get("test") if score_test else None,
+            settings=run.resolved_training,
+            label_documents=run.uses_label_documents,
+            lora=run.model.lora,
+            continued=run.model.start is not None,
+            output=run.output,
+            resume=resume,
+            callbacks=callbacks,
+            on_documents=on_documents,
+            on_start=on_start,
+        )
+        fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
+        fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
+        return save_run(run, model, tokenizer, fitted, where)
+
+
+def known_result(run: RunConfig, *, resume: bool) -> TrainingResult | None:
+    """Return what a run to be resumed has left behind if it is finished; refuse a folder that it may not write to."""
+    if resume:
+        check_resumed(run)
+    else:
+        check_output(run)
+    return finished_run(run) if state_of(run.output) == "finished" else None
 
 
 def finished_run(run: RunConfig) -> TrainingResult:
     """Return what a run has left behind."""
     return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
-
-
-def _train(
-    run: RunConfig,
-    data: DocumentSet | None,
-    resume: bool,
-    callbacks: Sequence[TrainerCallback],
-    on_documents: Callable[[int], None] | None,
-    on_start: Callable[[Plan], None] | None,
-    score_test: bool,
-) -> TrainingResult:
-    """Train in a folder that is ours alone."""
-    started, cpu_started = time.monotonic(), time.process_time()
-    where = machine()  # now: the commit may be another one when training ends
-    set_seed(run.training.seed)
-    if run.model.start is None:
-        model, tokenizer, data_read = new_model(run, data)
-    else:
-        model, tokenizer, data_read = started_model(run, local(run.model.start), data)
-    tokens = tokenize_once(run, data_read, tokenizer, model.config.max_length, on_documents)
-    on_first_rank(lambda: _note_documents(run, tokens))
-    read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
-    fitted = fit(
-        model,
-        tokenizer,
-        tokens.get("train"),
-        tokens.get("dev"),
-        test=tokens.get("test") if score_test else None,
-        settings=run.resolved_training,
-        label_documents=run.uses_label_documents,
-        lora=run.model.lora,
-        continued=run.model.start is not None,
-        output=run.output,
-        resume=resume,
-        callbacks=callbacks,
-        on_documents=on_documents,
-        on_start=on_start,
-    )
-    fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
-    fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
-    return save_run(run, model, tokenizer, fitted, where)
 
 
 def _note_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
@@ -183,3 +196,154 @@ def save_run(
     save(model, tokenizer, result.training_model)
     write_json(run.output / METRICS, metrics)
     return result
+
+
+def new_model(
+    run: RunConfig, data: DocumentSet | None = None
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
+    """Put a new model on the encoder, for the label tree of the documents in memory or in the data folder."""
+    check_word_vectors(run)
+    settings = method_settings(run.model.preset, run.model.overrides)
+    folder = data or data_folder(run, run.data.taxonomy)
+    if isinstance(folder, DataFolder):
+        if run.model.preset != "default":
+            for difference in other_than_literature(folder.path):
+                logger.warning("%s: %s", as_written(run.data.path), difference)
+        settings["text_column"] = folder.source_text_column
+    if run.model.encoder == TEXTRCNN:
+        return *new_textrcnn(run, folder, settings), folder
+    tokenizer = load_tokenizer(run.model.encoder)
+    architecture = run.model.architecture if run.training.effort == "full" else "flat"
+    lora = run.model.lora is not None
+    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings, frozen=lora)
+    model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
+    return model, tokenizer, folder
+
+
+def new_textrcnn(
+    run: RunConfig, folder: Data, settings: dict[str, Any]
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase]:
+    """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
+    documents = training_documents(run, folder)
+    if run.uses_label_documents:
+        documents = chain(documents, label_documents(folder.taxonomy))
+    tokenizer = word_tokenizer(document.text for document in documents)
+    special = len(tokenizer.all_special_ids)  # they come first
+    words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
+    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    if run.model.word_vectors is not None:
+        places, vectors = read_word_vectors(local(run.model.word_vectors), words)
+        logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
+        sizes["word_width"] = vectors.shape[1]
+    if settings.get("textrcnn_features") == "states":
+        sizes |= STATES
+    config = TextRCNNConfig(**sizes)
+    settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
+    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says
+    check_parameters(run.model.architecture, config, folder.taxonomy, tokenizer, settings)
+    model = ARCHITECTURES[run.model.architecture].from_encoder(config, folder.taxonomy, tokenizer, **settings)
+    if run.model.word_vectors is not None:
+        with torch.no_grad():
+            model.encoder.get_input_embeddings().weight[places + special] = torch.from_numpy(vectors)
+    return model, tokenizer
+
+
+def training_documents(run: RunConfig, folder: Data) -> Iterator[Document]:
+    """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
+    check_splits(run, folder)
+    sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
+    documents = sample_documents(folder, "train", sample)
+    if "dev" in folder.splits:
+        yield from documents
+        return
+    numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
+    trained = set(hold_out(run, numbers)["train"]["number"])
+    for number, document in enumerate(sample_documents(folder, "train", sample)):
+        if number in trained:
+            yield document
+
+
+def started_model(
+    run: RunConfig, start: Path, data: DocumentSet | None = None
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
+    """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
+    check_word_vectors(run)
+    checked = method_settings("default", run.model.overrides)
+    overrides = {name: checked[name] for name in run.model.overrides}
+    tokenizer = load_tokenizer(str(start))
+    with refuse_broken("no model could be loaded", path=start, remedy="give a training-model"):
+        config = load_pretrained(HGCLRConfig, start)
+        saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
+        if saved is not None and "architecture" not in run.model.model_fields_set:
+            run.model = run.model.model_copy(update={"architecture": saved})
+        architecture = ARCHITECTURES[run.model.architecture]
+        if run.training.effort != "full" and not issubclass(architecture, FlatForSequenceClassification):
+            raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
+        if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
+            raise InputError(
+                f"a {saved} model has not all that {run.model.architecture} is trained with",
+                path=start,
+                remedy="give the training-model beside it, or leave model.architecture out",
+            )
+        model = load_weights(architecture, start, use_safetensors=True, **overrides)
+    known = model.config.taxonomy
+    folder = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
+    if folder.taxonomy != known or run.model.label_changes is not None:
+        model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
+    return model, tokenizer, folder
+
+
+def tokenize_splits(
+    run: RunConfig,
+    folder: Data,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    on_documents: Callable[[int], None] | None,
+) -> dict[str, datasets.Dataset]:
+    """Tokenise every split, or take it from the cache; hold dev out where asked to.
+
+    Of several processes the first one of each node does so; the others map its cache, and read no document.
+    """
+    limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
+    check_splits(run, folder)
+
+    def tokenize(entries: Mapping[str, str] | None = None) -> dict[str, datasets.Dataset]:
+        tokens: dict[str, datasets.Dataset] = {}
+        for name, limit in limits.items():
+            if name not in folder.splits:
+                continue
+            if isinstance(folder, DocumentSet):
+                sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
+                tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
+            else:
+                tokens[name] = tokenize_split(
+                    folder,
+                    name,
+                    tokenizer,
+                    max_length=max_length,
+                    limit=limit,
+                    seed=run.training.seed,
+                    bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
+                    progress=on_documents,
+                    entry=(entries or {}).get(name),
+                )
+        if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
+            parts = hold_out(run, tokens["train"])
+            tokens |= {"train": parts["train"], "dev": parts["test"]}
+        return tokens
+
+    def first() -> dict[str, str]:
+        return {name: cache_entry(split) for name, split in tokenize().items()}
+
+    if world_size() == 1 or isinstance(folder, DocumentSet):
+        return tokenize()
+    entries = on_first_rank(first)
+    with first_rank_first():
+        if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
+            raise InputError("other documents than on the first node", path=run.data.path, remedy="give all the same")
+        return tokenize(entries)
+
+
+def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
+    """Divide documents into ``train`` and ``test``, the share to hold out; which ones, only number and seed decide."""
+    return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)

@@ -1,28 +1,52 @@
-"""What can be told of a run before torch is imported, which takes seconds: whether settings and data fit together."""
+"""What can be told of a run before torch is imported: whether settings and data fit, and whether it may write."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 from hgclr.data.folder import DataFolder, DocumentSet, find_data, taxonomy_files
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, require_extra
+from hgclr.files import check_output as check_folder
+from hgclr.files import read_json
+from hgclr.provenance import first_difference
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
 
-__all__ = ["Data", "check_run", "check_splits", "check_word_vectors", "data_folder", "has_own_tree"]
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "DOCUMENTS",
+    "LOCK",
+    "METRICS",
+    "MODEL",
+    "TRAINING_MODEL",
+    "Data",
+    "check_documents",
+    "check_output",
+    "check_resumed",
+    "check_run",
+    "check_splits",
+    "check_word_vectors",
+    "data_folder",
+    "has_own_tree",
+    "restarted",
+    "state_of",
+]
 
 Data = DataFolder | DocumentSet
+MODEL, TRAINING_MODEL, CHECKPOINTS = "model", "training-model", "checkpoints"
+CONFIG, DOCUMENTS, METRICS = "config.yaml", "documents.json", "metrics.json"
+"""Settings and documents, written before training begins, and scores, which are written last of all."""
+LOCK = ".hgclr-train.lock"
 
 
 def check_run(run: RunConfig) -> None:
-    """Refuse a run whose paths are wrong, or whose data lacks what training needs.
-
-    Raises:
-        InputError: naming the path, or what is missing.
-        MissingExtraError: naming the extra that is.
-    """
+    """Refuse a run whose paths are wrong, or whose data lacks what training needs."""
     check_word_vectors(run)
     if run.model.lora is not None:
         require_extra("peft", extra="lora", capability="Training with model.lora")
@@ -71,3 +95,88 @@ def check_word_vectors(run: RunConfig) -> None:
             f"model.word_vectors is given, but {encoder} has its own word embeddings",
             remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
         )
+
+
+def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
+    """Tell what of a run is in a folder: nothing to lose, what a run that did not come to its end left, or all."""
+    if (output / METRICS).is_file() and (output / MODEL).is_dir():
+        return "finished"
+    left = [*(output / CHECKPOINTS).glob("checkpoint-*"), *(output / name for name in (MODEL, TRAINING_MODEL))]
+    return "stopped" if any(path.exists() for path in left) else "empty"
+
+
+def check_output(run: RunConfig) -> None:
+    """Refuse an output folder that cannot be written, or that holds a run; say how far that has come."""
+    check_folder(run.output)
+    state = state_of(run.output)
+    if state == "finished":
+        raise InputError(
+            f"holds a finished run: {describe(read_json(run.output / METRICS))}",
+            path=run.output,
+            remedy=f"use it (hgclr predict {run.output / MODEL}), or give another --output",
+        )
+    if state == "stopped":
+        raise InputError(
+            "holds a run that was stopped", path=run.output, remedy="go on with --resume, or give another --output"
+        )
+
+
+def describe(metrics: Mapping[str, Any]) -> str:
+    """Say in a few words what was trained, and how well it does."""
+    try:
+        run, split = metrics["run"], "test" if "test" in metrics else "dev"
+        what = f"{run['model']['architecture']} on {run['data']['path']}, {metrics['labels']} labels"
+        if split not in metrics:
+            return what
+        scores = metrics.get("tuned", {}).get("test") or metrics[split]
+        micro, macro = (100 * scores[mean]["f1"] for mean in ("micro", "macro"))
+        return f"{what}, {split} Micro-F1 {micro:.2f}, Macro-F1 {macro:.2f}"
+    except (AttributeError, KeyError, TypeError):  # written by somebody else, or another version
+        return "of another kind"
+
+
+def check_resumed(run: RunConfig) -> None:
+    """Refuse to go on with a run of other settings, or where a model would be lost."""
+    state = state_of(run.output)
+    if state == "empty":
+        return
+    if not (run.output / CONFIG).is_file():
+        raise InputError(f"holds a run without its {CONFIG}", path=run.output, remedy="give another --output")
+    there, here = (
+        each.model_dump(mode="json", exclude={"output"}) for each in (RunConfig.read(run.output / CONFIG), run)
+    )
+    if run.model.start is not None and "architecture" not in run.model.model_fields_set:  # it comes with the model
+        del there["model"]["architecture"], here["model"]["architecture"]
+    if (difference := first_difference(there, here)) is not None:
+        place, before, now = difference
+        raise InputError(
+            f"holds a run with other settings: {place} is {before!r} there and {now!r} here",
+            path=run.output,
+            remedy="give the same settings, or another --output",
+        )
+    whole = run.training.effort == "full"
+    if state == "stopped" and whole and not any((run.output / CHECKPOINTS).glob("checkpoint-*")):
+        raise InputError(
+            "holds a model, and no checkpoint to go on from", path=run.output, remedy="give another --output"
+        )
+
+
+def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse to go on with a run that began with other documents."""
+    if not (run.output / DOCUMENTS).is_file():
+        return
+    there = read_json(run.output / DOCUMENTS)
+    if (difference := first_difference(there, documents)) is not None:
+        split = difference.place.partition(".")[0]
+        counts = [each.get(split, {}).get("documents", 0) for each in (there, documents)]
+        raise InputError(
+            f"holds a run that began with another {split}: {counts[0]} documents then, {counts[1]} now"
+            + (", and not the same" if counts[0] == counts[1] else ""),
+            path=run.output,
+            remedy="give the same data, or another --output",
+        )
+
+
+def restarted() -> bool:
+    """Return whether torchrun has started this run before, and a process of it has died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

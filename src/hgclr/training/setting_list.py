@@ -28,11 +28,9 @@ class Setting:
 
     Args:
         section: ``data``, ``model``, ``training``, or ``method``, whose settings stand in ``model`` as well.
-        name: its name in the section.
         kind: the values it takes, in words.
         choices: the values themselves, if they are few.
         default: its value if it is not set; None also where the recipe or the preset decides.
-        required: it has no default.
         meaning: what it does, a sentence with code in backquotes.
         presets: the presets that set it to another value.
     """
@@ -130,7 +128,6 @@ def _sentence(text: str) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """Name the values that an annotation lets through."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind(get_args(annotation)[0])

@@ -234,7 +234,6 @@ class RunConfig(_Section):
 
     @property
     def uses_label_documents(self) -> bool:
-        """Whether the label tree's own documents are trained on."""
         chosen = self.data.label_documents
         return self.model.preset == "default" if chosen is None else chosen
 
@@ -302,11 +301,7 @@ class RunConfig(_Section):
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        InputError: with the line, if it cannot be read or is no YAML.
-    """
+    """Read a YAML file."""
     try:
         text = read_bytes(path).decode()
     except FileNotFoundError:

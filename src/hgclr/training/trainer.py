@@ -35,8 +35,8 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.errors import HGCLRError, InputError, require_extra
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
-from hgclr.models.base import absolute_positions
-from hgclr.models.configuration import HGCLRConfig
+from hgclr.models.base import HGCLRConfig
+from hgclr.models.pretrained import absolute_positions
 from hgclr.nn.attention import CPUDropout, dropout_attention
 from hgclr.nn.draws import current_packing, drawn_for
 from hgclr.nn.gathering import total, world_size
@@ -46,7 +46,6 @@ from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_compl
 from hgclr.training.distributed import add_scores, add_up
 
 __all__ = [
-    "BestCheckpoint",
     "CollapseWatch",
     "Documents",
     "EarlyStop",
@@ -102,8 +101,7 @@ def cpu_attention(
 ) -> tuple[Tensor, None]:
     """Attend in the way transformers' encoders expect; (B, heads, L, d) in, (B, L, heads, d) out.
 
-    Args:
-        attention_mask: 1 on real tokens, (B, L), or None where all are real, or packed.
+    The mask is 1 on real tokens, (B, L), or None where all are real, or packed.
     """
     packing = current_packing()
     # Without dropout torch's own kernels are at their best.
@@ -138,7 +136,6 @@ class EarlyStop(TrainerCallback, ExportableState):
         self.waited = 0
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Count this evaluation."""
         metrics = kwargs["metrics"]
         better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
         for name in better:
@@ -148,7 +145,6 @@ class EarlyStop(TrainerCallback, ExportableState):
             control.should_training_stop = True
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember."""
         return {
             "args": {"patience": self.patience, "metrics": self.metrics},
             "attributes": {"best": self.best, "waited": self.waited},
@@ -167,13 +163,7 @@ class BestCheckpoint(TrainerCallback):
 
 
 class NoNumberError(HGCLRError):
-    """A loss that is no number: nothing that comes after it would be one.
-
-    Args:
-        loss: what it is.
-        step: after how many steps.
-        batch: what the model was given.
-    """
+    """A loss that is no number: nothing that comes after it would be one."""
 
     def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
         super().__init__(f"the loss is {loss} after step {step}")
@@ -189,7 +179,6 @@ class CollapseWatch(TrainerCallback):
         self.terms: dict[str, float] = {}
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Remember the terms of the loss."""
         logs = kwargs["logs"]
         self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
 
@@ -242,11 +231,7 @@ class StreamingScores:
 def as_tokens(
     documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> datasets.Dataset | None:
-    """Return documents as token ids, unless they are that already.
-
-    Raises:
-        InputError: if they are not, and there is no tokenizer; or if a document cannot be used.
-    """
+    """Return documents as token ids, unless they are that already."""
     if documents is None or (isinstance(documents, datasets.Dataset) and "input_ids" in documents.column_names):
         return documents
     if tokenizer is None:

@@ -16,8 +16,7 @@ from hgclr.config import method_settings
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
-from hgclr.models.base import load_encoder_config, new_encoder
-from hgclr.models.pretrained import load_pretrained
+from hgclr.models.pretrained import load_encoder_config, load_pretrained, new_encoder
 from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.remote import local
 from hgclr.training import RunConfig

@@ -1,4 +1,4 @@
-"""Label on this machine: in this process, or in one process for each core."""
+"""What an engine of bulk prediction is, and the one of this machine: this process, or one process for each core."""
 
 from __future__ import annotations
 
@@ -7,29 +7,60 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from hgclr.bulk.chunks import Chunk, read_chunks
-from hgclr.bulk.job import Answer, BulkJob, Label, spread
+from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.errors import HGCLRError, InputError
+from hgclr.hardware import chosen_threads, usable_cores
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.remote import facts
 
-__all__ = ["BYTES_PER_WORKER", "choose_workers", "in_process", "in_processes"]
+__all__ = ["BYTES_PER_WORKER", "Answer", "BulkJob", "Label", "choose_workers", "in_process", "in_processes", "spread"]
 
+Answer = dict[str, Any]
+"""The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
+NO_ANSWER: Answer = {"predictions": []}
+Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
+"""What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
+called with the files of the job, in their order, each once and to its end."""
 CHUNKS_AHEAD = 2
 """Chunks for each process that are read before their turn, so that none waits for work."""
 BYTES_PER_WORKER = 2**18
 """Bytes of input that one more process is worth: some seconds of work, which is what its start takes with torch."""
-
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 """Of a process that labels: one thread, and no bars beside ours."""
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """What an engine is started with. It is sent to other processes and nodes, which load the model themselves.
+
+    ``model`` is its folder, or the hub name under which nodes without that folder find it; ``changes`` are arguments of
+    :meth:`hgclr.decisions.settings.Decisions.changed`; ``onnx`` tells whether the model runs on onnxruntime.
+    """
+
+    model: str
+    files: Sequence[Path] = ()
+    text_column: str = "text"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    onnx: bool = False
+
+    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
+        decisions = classifier.decisions.changed(**self.changes)
+        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
+
+
+def spread(chunk: Chunk, answers: Sequence[Answer]) -> list[Answer]:
+    """Return an answer for every row of a chunk, from those to its usable texts."""
+    given = iter(answers)
+    return [NO_ANSWER if text is None else next(given) for text in chunk.texts]
 
 
 def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wanted: int | None) -> int:
@@ -43,15 +74,7 @@ def choose_workers(classifier: HierarchicalClassifier, files: Sequence[Path], wa
     device = getattr(classifier.backend, "device", None)
     if device is not None and device.type != "cpu":
         return 1
-    return min(_cores(), 1 + sum(facts(path)[0] for path in files) // BYTES_PER_WORKER)
-
-
-def _cores() -> int:
-    """Return the number of threads that the environment allows, or else of the cores that this process may use."""
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    if chosen.isdecimal() and int(chosen) > 0:
-        return int(chosen)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(chosen_threads() or usable_cores(), 1 + sum(facts(path)[0] for path in files) // BYTES_PER_WORKER)
 
 
 @contextmanager
@@ -77,11 +100,7 @@ class _Work:
 
 @contextmanager
 def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
-    """Label in processes of one thread each, to which this one deals out the rows.
-
-    Raises:
-        HGCLRError: if a process is killed.
-    """
+    """Label in processes of one thread each, to which this one deals out the rows."""
     # Forking a process that has threads, as torch and onnxruntime make them, may leave its child waiting for a lock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))
