@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.model_files import check_folder, write_manifest
+from hgclr.model_files import check_folder, fingerprint, write_manifest
 
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "vocab.txt": b"a b", "decisions.json": b"[]"}
 REMEDY = "copy or download the folder again, or write it again with hgclr export"
@@ -130,3 +130,16 @@ def test_a_name_never_leads_out_of_the_folder(folder: Path) -> None:
 
 def test_a_copy_is_as_good(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     check_folder(shutil.copytree(folder, tmp_path_factory.mktemp("copies") / "copy"))
+
+
+def test_a_fingerprint_is_of_all_that_is_computed_with(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    weights = tmp_path / "2_Dense" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"a")
+    before = fingerprint(tmp_path)
+    for name in ("decisions.json", "manifest.json", "notes.md"):
+        (tmp_path / name).write_text("{}")
+    assert fingerprint(tmp_path) == before
+    weights.write_bytes(b"b")
+    assert fingerprint(tmp_path) != before

@@ -290,12 +290,12 @@ def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
-    for first, batch in parquet_batches(path, columns, all_columns=all_columns):
+    for first, batch in parquet_batches(path, columns, all_columns=all_columns, size=BATCH):
         yield from _rows(batch.select(_chosen(batch.schema.names, columns, all_columns, path)), path, first, {})
 
 
 def parquet_batches(
-    path: Path, columns: Sequence[str], *, all_columns: bool, size: int = BATCH
+    path: Path, columns: Sequence[str], *, all_columns: bool, size: int
 ) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
     """Yield the rows of a Parquet file, some at a time, with the number of the first of them; see :func:`read_rows`."""
     require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
