@@ -19,7 +19,7 @@ from hgclr.errors import InputError
 from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
-from hgclr.taxonomy.json_files import read_json
+from hgclr.taxonomy.formats import read_json
 from hgclr.taxonomy.paths import NamePath, check_names, draw_tree, near_twins
 
 __all__ = [

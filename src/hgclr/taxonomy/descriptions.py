@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hgclr.errors import InputError
 from hgclr.taxonomy.entries import Source
-from hgclr.taxonomy.text_files import read_rows
+from hgclr.taxonomy.formats import read_rows
 from hgclr.taxonomy.tree import Taxonomy
 
 __all__ = ["Described", "join_descriptions"]

@@ -11,8 +11,7 @@ import numpy as np
 
 from hgclr.errors import InputError
 from hgclr.files import read_bytes
-from hgclr.taxonomy.label_index import close_matches
-from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
+from hgclr.taxonomy.structure import Children, close_matches, find_cycle, levels_from_top
 
 __all__ = ["LabelEntry", "Labels", "Source", "empty_tree", "link"]
 

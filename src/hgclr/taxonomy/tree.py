@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.files import read_json as read_json_file
-from hgclr.taxonomy.entries import Labels, Source, empty_tree
-from hgclr.taxonomy.json_files import link_flat, read_json, write_json
-from hgclr.taxonomy.label_index import LabelIndex
+from hgclr.taxonomy.entries import Source
+from hgclr.taxonomy.formats import FileFormat, link_flat, read_labels, write_json, write_literature, write_table
 from hgclr.taxonomy.structure import (
     Children,
+    LabelIndex,
     LowestCommonAncestor,
     branch_sums,
     check_labels,
@@ -28,55 +27,8 @@ from hgclr.taxonomy.structure import (
     levels_from_top,
     read_only,
 )
-from hgclr.taxonomy.text_files import (
-    ROOT,
-    find_columns,
-    read_literature,
-    read_paths,
-    read_table,
-    write_literature,
-    write_table,
-)
 
 __all__ = ["FileFormat", "Taxonomy", "read_model_tree"]
-
-FileFormat = Literal["auto", "literature", "table", "json", "paths"]
-
-
-def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
-    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
-    formats = get_args(FileFormat)
-    if file_format not in formats:
-        raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
-    if not separator:
-        raise InputError("the separator of paths is empty", remedy="use for example ' > '")
-    source = Source.load(path)
-    if not source.text.strip():
-        raise empty_tree(source)
-    chosen = _detect(source, separator) if file_format == "auto" else file_format
-    if chosen in ("json", "paths"):
-        return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
-    return read_table(source) if chosen == "table" else read_literature(source)
-
-
-def _detect(source: Source, separator: str) -> FileFormat:
-    """Return the format that the content shows."""
-    number, first = next(source.lines())
-    if first.lstrip()[0] in "{[":
-        return "json"
-    if first.split("\t")[0] == ROOT:
-        return "literature"
-    if find_columns(first) is not None:
-        return "table"
-    if any(separator in line for _, line in source.lines()):
-        return "paths"
-    raise source.error(
-        f"cannot tell the format from the line {first[:60]!r}",
-        number,
-        "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
-        f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
-    )
-
 
 class Taxonomy:
     """A tree (or forest) of K labels in a fixed order; the position of a label is its index in every model.

@@ -18,8 +18,7 @@ from hgclr.models.changed_tree import carry_over
 from hgclr.nn.gathering import rank
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
-from hgclr.taxonomy.suggestions import Suggestions, suggest
+from hgclr.taxonomy.changes import Suggestions, TreeChanges, compare, read_changes, suggest
 from hgclr.training.settings import RunConfig
 
 __all__ = ["changed_model", "survey"]
