@@ -2,3 +2,37 @@
 
 Everything here raises :class:`~hgclr.errors.InputError`, with file and place, for input that cannot be used.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hgclr.data.folder_writer import RECORD
+from hgclr.files import read_json
+
+__all__ = ["LITERATURE", "other_than_literature"]
+
+LITERATURE = {
+    "wos": {"labels": "literature"},
+    "nyt": {"text": "literature"},
+    "rcv1": {"text": "literature", "label_names": "codes"},
+}
+"""Options of ``hgclr data prepare`` with which published figures were made, by corpus."""
+
+
+def other_than_literature(folder: Path) -> list[str]:
+    """Return where ``hgclr data prepare`` made one of the paper's corpora otherwise than for published figures.
+
+    Nothing is known of a folder that something else made.
+    """
+    record = folder / RECORD
+    if not record.is_file():
+        return []
+    made = read_json(record)
+    if not isinstance(made, dict) or not isinstance(settings := made.get("settings"), dict):
+        return []
+    return [
+        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {wanted}"
+        for option, wanted in LITERATURE.get(str(made.get("corpus")), {}).items()
+        if settings.get(option) != wanted
+    ]

@@ -9,15 +9,14 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from hgclr.data.rows import BadRow, Row, require_columns
-from hgclr.data.sheets import sheet_rows
 from hgclr.errors import InputError, first_line, refuse_broken, require_extra
-from hgclr.files import open_regular, read_json
+from hgclr.files import check_archive, open_regular, read_json
 from hgclr.remote import open_file
 from hgclr.urls import url_of
 
@@ -34,6 +33,7 @@ __all__ = [
     "limited_lines",
     "open_parquet",
     "read_rows",
+    "sheet_rows",
     "table_header",
     "table_rows",
 ]
@@ -51,6 +51,8 @@ LONGEST_LINE = 2**26
 """Bytes, or characters, that a line may have, in all files that are read by lines."""
 DEEPEST = 100
 """Levels of lists and objects in a row of JSON."""
+LARGEST_WORKBOOK = 2**29
+"""Bytes that a workbook may unpack to; openpyxl holds all of its texts in memory."""
 BATCH = 1000
 """Rows of Parquet and ``datasets`` in memory at a time."""
 Decoder = Callable[[object], object]
@@ -330,6 +332,46 @@ def _excel_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
             yield BadRow(path, number, reason, cells, "give the column a heading")
         else:
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
+
+
+def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
+    """Yield the cells of the first sheet's rows as texts, and how many rows the sheet says it has.
+
+    Empty cells at the end of a row, which a sheet need not store, are left out.
+
+    Raises:
+        InputError: if the file is no workbook, only part of one, or unpacks to more than `LARGEST_WORKBOOK` bytes.
+    """
+    require_extra("openpyxl", extra="data", capability=f"Reading {path.name}")
+    from openpyxl import load_workbook
+
+    number = 0
+
+    def refusal(error: BaseException) -> InputError:
+        # The parser reads ahead of the rows that it hands out, so the place is not exact.
+        place = f" somewhere after row {number}" if number else ""
+        what = f"damaged, truncated or no XLSX file{place}: {first_line(error)}"
+        return InputError(what, path=path, remedy="copy it again from its source")
+
+    with refuse_broken(refusal):
+        check_archive(path, LARGEST_WORKBOOK)
+        with open_regular(path) as file, closing(load_workbook(file, read_only=True, data_only=True)) as workbook:
+            sheet = workbook.worksheets[0]
+            total = sheet.max_row
+            sheet.reset_dimensions()  # programs write wrong ones, and openpyxl would cut the rows to them
+            for values in sheet.iter_rows(values_only=True):
+                number += 1
+                cells = [_cell_text(value) for value in values]
+                while cells and not cells[-1].strip():
+                    cells.pop()
+                yield cells, total
+
+
+def _cell_text(value: object) -> str:
+    """Return what a cell of a sheet shows; whole numbers may be stored as 3.0."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _dataset_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:

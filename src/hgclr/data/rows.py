@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ __all__ = [
     "read_bad_rows",
     "read_text",
     "require_columns",
+    "stable_hash",
+    "text_hash",
 ]
 
 logger = logging.getLogger(__name__)
@@ -192,6 +196,18 @@ def read_text(cell: object) -> str:
         # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
         raise RowProblem(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
     return cell
+
+
+def text_hash(text: str) -> int:
+    """Return an 8-byte hash of a text that ignores case, white space and character composition."""
+    normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
+    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+
+
+def stable_hash(*parts: object) -> int:
+    """Return a 64-bit hash of the parts that is the same in every run."""
+    digest = hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 class LabelReader:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder, empty_split, row_form
 from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
-from hgclr.data.texts import text_hash
+from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text, text_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
-from hgclr.data.rows import BadRow
-from hgclr.data.texts import TextMarks
+from hgclr.data.rows import BadRow, text_hash
 
-__all__ = ["Histogram", "SplitDistance", "SplitSurvey", "TokenLengths", "agreement", "survey_split"]
+__all__ = ["Histogram", "SplitDistance", "SplitSurvey", "TextMarks", "TokenLengths", "agreement", "survey_split"]
 
 TokenLengths = Callable[[Sequence[str]], list[int]]
 """Gives for each text how many tokens it is."""
@@ -102,6 +102,27 @@ class Histogram:
             if seen > place:
                 return value
         raise IndexError(f"no place {place} among {seen} values")
+
+
+class TextMarks:
+    """Remember every document of a split by 16 bytes: a hash of its text and one of its labels."""
+
+    def __init__(self) -> None:
+        self._texts, self._labels = array("Q"), array("q")
+
+    def add(self, document: Document) -> None:
+        self._texts.append(text_hash(document.text))
+        self._labels.append(hash(document.labels))
+
+    @property
+    def texts(self) -> NDArray[np.uint64]:
+        """The hashes of the texts, in the order of the documents."""
+        return np.frombuffer(self._texts, dtype=np.uint64)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The hashes of the label sets, in the order of the documents."""
+        return np.frombuffer(self._labels, dtype=np.int64)
 
 
 @dataclass(slots=True)

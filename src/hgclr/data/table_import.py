@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from hgclr.data.folder import SPLITS as SPLIT_NAMES
 from hgclr.data.folder import RowForm
 from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, write_corpus
-from hgclr.data.layout import Layout, Raw, find_columns, find_separators
+from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, RowProblem, read_text
+from hgclr.data.rows import BadRow, RowProblem, read_text, text_hash
 from hgclr.data.split import STEP, SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
-from hgclr.data.table_labels import TableLabels, draw_labels, find_labels
-from hgclr.data.texts import text_hash
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.paths import Twins
+from hgclr.taxonomy.paths import NamePath, Twins, check_names, draw_tree, label_key, merge_twins, near_twins
 
 __all__ = ["Contradiction", "ImportResult", "import_tables"]
 
@@ -35,6 +33,10 @@ DRAWN = 0.1
 """The share of dev, and that of test, if nothing else is said."""
 SHOWN = 10
 """Rows that were left out, and contradictions, of which the result tells more than the number."""
+
+SEPARATORS = (" > ", " / ", " | ", " :: ")
+"""What may stand between the names in a label's id: the first that no name holds."""
+Indices = tuple[int, ...]
 
 
 class Contradiction(NamedTuple):
@@ -206,6 +208,113 @@ def _columns(layout: Layout, by_split: Mapping[str, Sequence[Path]]) -> Layout:
     if not layout.text or not layout.labels:
         raise _no_rows(by_split["train"][0])
     return layout
+
+
+class TableLabels(NamedTuple):
+    """A table's labels in a tree.
+
+    Args:
+        taxonomy: the tree.
+        separator: stands between the names in its ids.
+        of_cell: for each cell the sorted indices of its labels and of those above them, or what is wrong with it.
+        twins: labels that differ only in case or spaces.
+    """
+
+    taxonomy: Taxonomy
+    separator: str
+    of_cell: list[Indices | RowProblem]
+    twins: list[Twins]
+
+
+def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool) -> TableLabels:
+    """Draw the tree from the paths.
+
+    Args:
+        cells: all different labels of rows.
+        uses: how many rows have the labels of each cell, by its number.
+        layout: the separators.
+        merge: make one label of those that differ only in case or spaces.
+
+    Raises:
+        InputError: if there is no usable path.
+    """
+    paths_of_cell: list[list[NamePath] | RowProblem] = []
+    for raw in cells:
+        try:
+            labels = split_labels(raw, layout.label_separator)
+            paths_of_cell.append([_names(label, layout) for label in labels])
+        except RowProblem as problem:
+            paths_of_cell.append(problem)
+    counts: Counter[NamePath] = Counter()
+    for cell, paths in enumerate(paths_of_cell):
+        if not isinstance(paths, RowProblem):
+            counts.update(dict.fromkeys(paths, uses.get(cell, 0)))
+    if not counts:
+        first = next((each for each in paths_of_cell if isinstance(each, RowProblem)), None)
+        what = "no row has labels that can be used"
+        raise InputError(what if first is None else f"{what}; the first: {first.reason}")
+    spelled = merge_twins(counts) if merge else {path: path for path in counts}
+    names = {name for path in counts for name in path}
+    separator = next((each for each in SEPARATORS if not any(each in name for name in names)), SEPARATORS[0])
+    for path in spelled.values():
+        check_names(path, separator)
+    tree = draw_tree(spelled.values(), separator)
+    index = {label: place for place, label in enumerate(tree.ids)}
+    closed = {path: tree.path(index[separator.join(name)]).tolist() for path, name in spelled.items()}
+    of_cell: list[Indices | RowProblem] = [
+        paths if isinstance(paths, RowProblem) else tuple(sorted({label for path in paths for label in closed[path]}))
+        for paths in paths_of_cell
+    ]
+    return TableLabels(tree, separator, of_cell, near_twins(counts))
+
+
+def find_labels(
+    cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, tree: Taxonomy, *, merge: bool
+) -> TableLabels:
+    """Find the labels in a tree, by id, name or path; with ``merge``, whatever their case and spaces.
+
+    The other arguments are those of `draw_labels`.
+    """
+    similar: dict[str, list[int]] = {}
+    for place, name in enumerate(tree.names):
+        for key in {label_key(*tree.path_names(place)), label_key(name)}:
+            similar.setdefault(key, []).append(place)
+    twins: dict[int, Counter[NamePath]] = {}
+    of_cell: list[Indices | RowProblem] = []
+    for cell, raw in enumerate(cells):
+        found: set[int] = set()
+        try:
+            for label in split_labels(raw, layout.label_separator):
+                names = _names(label, layout)
+                try:
+                    index = _resolve(tree, label, names)
+                except InputError as error:
+                    near = similar.get(label_key(*names), [])
+                    if len(near) == 1:
+                        twins.setdefault(near[0], Counter())[names] += uses.get(cell, 0)
+                    if len(near) != 1 or not merge:
+                        raise RowProblem(error.what, error.remedy) from None
+                    index = near[0]
+                found.update(tree.path(index).tolist())
+        except RowProblem as problem:
+            of_cell.append(problem)
+        else:
+            of_cell.append(tuple(sorted(found)))
+    pairs = [Twins(((tree.path_names(label), None), *known.most_common())) for label, known in twins.items()]
+    return TableLabels(tree, SEPARATORS[0], of_cell, pairs)
+
+
+def _names(label: str | NamePath, layout: Layout) -> NamePath:
+    return split_names(label, layout.path_separator) if isinstance(label, str) else label
+
+
+def _resolve(tree: Taxonomy, label: str | NamePath, names: NamePath) -> int:
+    """Return the label that is meant by what is written, or by the names in it as a path."""
+    path = SEPARATORS[0].join(names)
+    for spelling in (label, path) if isinstance(label, str) else (path,):
+        if len(found := tree.candidates(spelling)) == 1:
+            return found[0]
+    return tree.resolve(label if isinstance(label, str) else path)
 
 
 class _Row(NamedTuple):

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, BadRowLog, RowProblem, read_text
-from hgclr.data.texts import text_hash
+from hgclr.data.rows import BadRow, BadRowLog, RowProblem, read_text, text_hash
 from hgclr.errors import InputError
 
 __all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "rows_of", "survey_labels"]

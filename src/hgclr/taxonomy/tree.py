@@ -30,6 +30,7 @@ from hgclr.taxonomy.structure import (
 
 __all__ = ["FileFormat", "Taxonomy", "read_model_tree"]
 
+
 class Taxonomy:
     """A tree (or forest) of K labels in a fixed order; the position of a label is its index in every model.
 

@@ -14,10 +14,16 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import method_settings
-from hgclr.corpora.literature import other_than_literature
+from hgclr.corpora import other_than_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
-from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
-from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
+from hgclr.data.tokens import (
+    cache_entry,
+    read_word_vectors,
+    sample_documents,
+    tokenize_documents,
+    tokenize_split,
+    word_tokenizer,
+)
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HGCLRConfig, HierarchicalPreTrainedModel
