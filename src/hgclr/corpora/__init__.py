@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hgclr.data.folder_writer import RECORD
-from hgclr.files import read_json
+from hgclr.data.folder import remembered
 
 __all__ = ["LITERATURE", "other_than_literature"]
 
@@ -25,14 +24,9 @@ def other_than_literature(folder: Path) -> list[str]:
 
     Nothing is known of a folder that something else made.
     """
-    record = folder / RECORD
-    if not record.is_file():
-        return []
-    made = read_json(record)
-    if not isinstance(made, dict) or not isinstance(settings := made.get("settings"), dict):
-        return []
+    wanted, settings = LITERATURE.get(str(remembered(folder).get("corpus")), {}), remembered(folder, "settings")
     return [
-        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {wanted}"
-        for option, wanted in LITERATURE.get(str(made.get("corpus")), {}).items()
-        if settings.get(option) != wanted
+        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {value}"
+        for option, value in wanted.items()
+        if settings and settings.get(option) != value
     ]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from hgclr.data.folder_writer import RECORD
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
+from hgclr.data.rows import BadRow, BadRowLog, LabelReader, Reading, RowForm, RowProblem, read_text
 from hgclr.errors import InputError
 from hgclr.files import read_json, recover_folder
 from hgclr.remote import local
@@ -21,11 +21,13 @@ __all__ = [
     "Document",
     "DocumentLike",
     "DocumentSet",
-    "RowForm",
+    "empty_split",
     "find_data",
     "label_documents",
     "label_texts",
+    "only_file",
     "read_documents",
+    "remembered",
     "row_form",
     "taxonomy_files",
 ]
@@ -47,35 +49,6 @@ class Document:
     labels: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class RowForm:
-    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
-
-    Args:
-        text_column: the column with the text.
-        label_column: the column with the labels: a list of strings, or one string.
-        label_separator: what stands between labels where they are one string, as in CSV.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
-            error.
-    """
-
-    text_column: str = "text"
-    label_column: str = "labels"
-    label_separator: str = ";"
-    path_separator: str = " > "
-    add_ancestors: bool = False
-
-    def label_reader(self, taxonomy: Taxonomy) -> LabelReader:
-        """Return what reads the cells with labels."""
-        return LabelReader(
-            taxonomy,
-            separator=self.label_separator,
-            path_separator=self.path_separator,
-            add_ancestors=self.add_ancestors,
-        )
-
-
 def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
     """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, else by the defaults.
 
@@ -84,7 +57,7 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
     """
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
     form: dict[str, Any] = {
-        name: value for name, value in _remembered(path, "reading").items() if type(value) is kinds.get(name)
+        name: value for name, value in remembered(path, "reading").items() if type(value) is kinds.get(name)
     }
     form |= {name: value for name, value in told.items() if value is not None}
     rows = RowForm(**form)
@@ -93,7 +66,7 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
     return rows
 
 
-def _remembered(path: Path | None, *keys: str) -> dict[str, Any]:
+def remembered(path: Path | None, *keys: str) -> dict[str, Any]:
     """Return a part of what a folder's record says; a file of that name that is not ours says nothing."""
     if path is None:
         return {}
@@ -128,7 +101,7 @@ def read_documents(
         >>> list(read_documents([("a lens", ["physics"])], tree))
         [Document(text='a lens', labels=(0, 1))]
     """
-    reader = LabelReader(taxonomy, separator=";", path_separator=path_separator, add_ancestors=True)
+    reader = LabelReader(taxonomy, RowForm(path_separator=path_separator, add_ancestors=True))
     for place, row in enumerate(rows):
         if isinstance(row, Document):
             yield row
@@ -145,12 +118,7 @@ def read_documents(
 
 
 class DocumentSet:
-    """Documents in memory, read as those of a :class:`DataFolder` are.
-
-    Args:
-        taxonomy: the label tree.
-        splits: the documents of ``train``, ``dev`` and ``test``, as :func:`read_documents` takes them.
-    """
+    """Documents in memory, by split, as :func:`read_documents` takes them, in the place of a :class:`DataFolder`."""
 
     skip_bad_rows = False
 
@@ -159,7 +127,6 @@ class DocumentSet:
         self.splits = {name: list(read_documents(rows, taxonomy)) for name, rows in splits.items()}
 
     def scan(self, split: str) -> Iterator[Document]:
-        """Yield the documents of a split."""
         return iter(self.splits[split])
 
 
@@ -188,10 +155,10 @@ class DataFolder:
     Args:
         path: the folder, or its URL in an object store, of which a copy is fetched into the cache.
         taxonomy: the label tree or its file, if it is not the one in the folder.
-        text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read, see `RowForm`;
-            what is left out is as the folder remembers it.
         skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
         needs_documents: refuse a folder with a label tree and no split.
+        **reading: how rows are read: ``text_column``, ``label_column``, ``label_separator``, ``path_separator``,
+            ``add_ancestors``, as in ``hgclr.data.rows.RowForm``; what is left out is as the folder remembers it.
 
     Raises:
         InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
@@ -202,23 +169,12 @@ class DataFolder:
         path: str | Path,
         *,
         taxonomy: Taxonomy | str | Path | None = None,
-        text_column: str | None = None,
-        label_column: str | None = None,
-        label_separator: str | None = None,
-        path_separator: str | None = None,
-        add_ancestors: bool | None = None,
         skip_bad_rows: bool = False,
         needs_documents: bool = True,
+        **reading: Unpack[Reading],
     ) -> None:
         self.path = find_data(path)
-        self.form = row_form(
-            self.path,
-            text_column=text_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            path_separator=path_separator,
-            add_ancestors=add_ancestors,
-        )
+        self.form = row_form(self.path, **reading)
         self.skip_bad_rows = skip_bad_rows
         self.splits = _find_splits(self.path)
         if needs_documents and not self.splits:
@@ -232,12 +188,12 @@ class DataFolder:
             file = _find_taxonomy(self.path) if taxonomy is None else local(taxonomy)
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
-        self._labels = self.form.label_reader(taxonomy)
+        self._labels = LabelReader(taxonomy, self.form)
 
     @property
     def source_text_column(self) -> str | None:
         """The column that the texts stood in before ``hgclr data import``, if the folder was made by that."""
-        column = _remembered(self.path, "settings", "columns").get("text")
+        column = remembered(self.path, "settings", "columns").get("text")
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
@@ -258,8 +214,7 @@ class DataFolder:
                 yield row
                 continue
             try:
-                text = read_text(row.values[self.form.text_column])
-                document = Document(text, self._labels.read(row.values[self.form.label_column]))
+                document = Document(*self._labels.read_row(row.values))
             except RowProblem as problem:
                 yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
             else:
@@ -304,14 +259,13 @@ def empty_split(path: Path, bad: int) -> InputError:
 
 
 def _find_splits(folder: Path) -> dict[str, Path]:
-    """Return the path of each split in the folder."""
     splits = {}
     for split, names in SPLITS.items():
         files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
         candidates = [file for file in files if file.is_file()]
         candidates += [folder / name for name in names if is_dataset_folder(folder / name)]
         if candidates:
-            splits[split] = _only(candidates, folder, f"the split {split!r}")
+            splits[split] = only_file(candidates, folder, f"for the split {split!r}", "keep one of them in the folder")
     return splits
 
 
@@ -321,23 +275,19 @@ def taxonomy_files(folder: Path) -> list[Path]:
 
 
 def _find_taxonomy(folder: Path) -> Path:
-    """Return the path of the taxonomy in the folder."""
     candidates = taxonomy_files(folder)
     if not candidates:
-        raise InputError(
-            "no taxonomy",
-            path=folder,
-            remedy="add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy",
-        )
-    return _only(candidates, folder, "the taxonomy")
+        remedy = "add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy"
+        raise InputError("no taxonomy", path=folder, remedy=remedy)
+    return only_file(candidates, folder, "for the taxonomy", "keep one of them in the folder")
 
 
-def _only(candidates: list[Path], folder: Path, what: str) -> Path:
-    """Return the only candidate."""
-    if len(candidates) > 1:
-        names = " and ".join(candidate.name for candidate in candidates)
-        raise InputError(f"several files for {what}: {names}", path=folder, remedy="keep one of them in the folder")
-    return candidates[0]
+def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Path:
+    """Return the only file found in a folder; refuse several for one role."""
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"several files {role}: {names}", path=folder, remedy=remedy)
+    return found[0]
 
 
 def label_texts(taxonomy: Taxonomy) -> list[str]:

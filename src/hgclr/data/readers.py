@@ -14,7 +14,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
-from hgclr.data.rows import BadRow, Row, require_columns
+from hgclr.data.rows import BadRow, Row, RowProblem, require_columns
 from hgclr.errors import InputError, first_line, refuse_broken, require_extra
 from hgclr.files import check_archive, open_regular, read_json
 from hgclr.remote import open_file
@@ -27,6 +27,7 @@ __all__ = [
     "EXCEL",
     "SUFFIXES",
     "byte_lines",
+    "decoded",
     "good_json_rows",
     "is_dataset_folder",
     "json_rows",
@@ -82,11 +83,8 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
     path = Path(path)
     if path.is_dir():
         if not is_dataset_folder(path):
-            raise InputError(
-                "not a split written by datasets' save_to_disk (no state.json)",
-                path=path,
-                remedy="name the folder of one split",
-            )
+            what = "not a split written by datasets' save_to_disk (no state.json)"
+            raise InputError(what, path=path, remedy="name the folder of one split")
         return _dataset_rows(path, columns, all_columns)
     if url_of(path) is None and not path.is_file():
         raise InputError("no such file", path=path)
@@ -110,11 +108,10 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
         if not line.strip():
             continue
         try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            reason = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+            text = decoded(line)
+        except RowProblem as problem:
             content = line.rstrip(b"\r\n").decode(errors="backslashreplace")
-            yield BadRow(path, number, reason, content, "save the file as UTF-8")
+            yield BadRow(path, number, problem.reason, content, problem.remedy)
             continue
         try:
             values = json.loads(text)
@@ -134,6 +131,15 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             yield BadRow(path, number, reason, values, "name the right column with --text-column or --label-column")
         else:
             yield Row(number, values)
+
+
+def decoded(line: bytes) -> str:
+    """Return a line as text, or raise a `RowProblem`."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+        raise RowProblem(reason, "save the file as UTF-8") from None
 
 
 def _is_deep(values: object) -> bool:
@@ -158,12 +164,7 @@ def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
 def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, delimiter: str) -> Iterator[Row | BadRow]:
     """Yield one row per record of a table with a header; cells in double quotes may span lines.
 
-    Args:
-        lines: decoded with ``surrogateescape``, so that a record that is not UTF-8 can be told from its
-            neighbours.
-        path: the file, for messages.
-        columns: the columns the header must have.
-        delimiter: what separates cells.
+    The lines are decoded with ``surrogateescape``, so that a record that is not UTF-8 can be told from its neighbours.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -246,17 +247,19 @@ def _encoding_problem(cells: Sequence[str]) -> str | None:
 
 def byte_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, unpacked if its name ends in ``.gz``."""
-    return _lines(path, lambda stream: stream)
+    with _opened(path) as stream:
+        yield from limited_lines(stream, path)
 
 
 def _text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file as text, line ends kept for the table parser."""
-    return _lines(
-        path, lambda stream: io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    )
+    with _opened(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        yield from limited_lines(text, path)
 
 
-def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[AnyStr]:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     with ExitStack() as stack:
         try:
             stream: BinaryIO = stack.enter_context(open_file(path))
@@ -267,15 +270,11 @@ def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[An
         if path.name.lower().endswith(".gz"):
             unpacked = cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
             stream = stack.enter_context(io.BufferedReader(unpacked, 2**18))
-        yield from limited_lines(decoded(stream), path)
+        yield stream
 
 
 def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of a stream; one that never ends, as a small gzip file can hold it, does not fill the memory.
-
-    Raises:
-        InputError: with the line, if it is longer than :data:`LONGEST_LINE`, or a gzip file is damaged there.
-    """
+    """Yield the lines of a stream; one that never ends, as a small gzip file can hold it, does not fill the memory."""
     for number in count(1):
         try:
             line = stream.readline(LONGEST_LINE + 1)
@@ -292,15 +291,13 @@ def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 def _parquet_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
     require_extra("pyarrow", extra="parquet", capability="reading Parquet")
+
+    def refusal(error: BaseException) -> InputError:
+        what = f"damaged, or no Parquet file: {first_line(error)}"
+        return InputError(what, path=path, line=first, remedy="write it again")
+
     first = 1
-    with (
-        refuse_broken(
-            lambda error: InputError(
-                f"damaged, or no Parquet file: {first_line(error)}", path=path, line=first, remedy="write it again"
-            )
-        ),
-        open_parquet(path) as file,
-    ):
+    with refuse_broken(refusal), open_parquet(path) as file:
         chosen = _chosen(file.schema_arrow.names, columns, all_columns, path)
         for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
             yield from _rows(batch, path, first, {})
@@ -338,9 +335,6 @@ def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
     """Yield the cells of the first sheet's rows as texts, and how many rows the sheet says it has.
 
     Empty cells at the end of a row, which a sheet need not store, are left out.
-
-    Raises:
-        InputError: if the file is no workbook, only part of one, or unpacks to more than `LARGEST_WORKBOOK` bytes.
     """
     require_extra("openpyxl", extra="data", capability=f"Reading {path.name}")
     from openpyxl import load_workbook
@@ -424,22 +418,21 @@ def _as_bytes(kind: Any) -> Any:
     return kind
 
 
-def _class_labels(feature: Any) -> Decoder | None:
-    """Return what turns the numbers of a column of class labels, or of lists of them, into names."""
-    inner = feature.get("feature", feature) if isinstance(feature, dict) else None
-    if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-        return _class_label_decoder([str(name) for name in inner["names"]])
-    return None
-
-
 def _chosen(found: Sequence[str], columns: Sequence[str], all_columns: bool, path: Path) -> list[str]:
     chosen = list(dict.fromkeys([*columns, *found])) if all_columns else list(columns)
     require_columns(found, chosen, path=path)
     return chosen
 
 
-def _class_label_decoder(names: Sequence[str]) -> Decoder:
-    """Map the numbers of class labels to names; a number without a name (-1 is usual) stays as it is."""
+def _class_labels(feature: Any) -> Decoder | None:
+    """Return what turns the numbers of a column of class labels, or of lists of them, into names.
+
+    A number without a name (-1 is usual) stays as it is.
+    """
+    inner = feature.get("feature", feature) if isinstance(feature, dict) else None
+    if not isinstance(inner, dict) or inner.get("_type") != "ClassLabel":
+        return None
+    names = [str(name) for name in inner["names"]]
 
     def decode(cell: object) -> object:
         if isinstance(cell, list):

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import SPLITS as SPLIT_NAMES
-from hgclr.data.folder import RowForm
-from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, write_corpus
+from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, Readings, write_corpus
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, RowProblem, read_text, text_hash
-from hgclr.data.split import STEP, SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
+from hgclr.data.rows import BadRow, RowForm, RowProblem, read_text, text_hash
+from hgclr.data.split import SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.paths import NamePath, Twins, check_names, draw_tree, label_key, merge_twins, near_twins
@@ -125,7 +124,8 @@ def import_tables(
     by_split, shares = _split_files([Path(file) for file in files], {"dev": dev, "test": test})
     for path in (path for paths in by_split.values() for path in paths):
         check_place(path, Path(output))
-    tables = _Tables(_columns(layout or Layout(), by_split), progress)
+    readings = Readings(progress)
+    tables = _Tables(_columns(layout or Layout(), by_split), readings)
     marks = {split: tables.marks(paths) for split, paths in by_split.items()}
     tables.layout = find_separators(tables.layout, list(tables.cells))
     if not any(mark.texts for mark in marks.values()):
@@ -152,7 +152,7 @@ def import_tables(
     }
     if drawn:
         settings |= {"shares": dict(zip(SPLITS, shares.tolist(), strict=True)), "seed": seed, "stratify": stratify}
-    tables.total = 2 * tables.done
+    readings.total = 2 * readings.done
     found = _Found()
     reading = asdict(RowForm(path_separator=labels.separator))
     with write_corpus(output, name="import", settings=settings, reading=reading) as writer:
@@ -164,7 +164,7 @@ def import_tables(
         layout=tables.layout,
         taxonomy=labels.taxonomy,
         split=split_result(writer.summary, surveys, dealt),
-        rows=tables.total // 2,
+        rows=readings.total // 2,
         left_out=found.left_out,
         merged=found.merged,
         contradictions=found.contradictions,
@@ -336,14 +336,12 @@ class _Marks(NamedTuple):
 
 @dataclass(slots=True)
 class _Tables:
-    """Reads files, once for texts and labels and once more to write the rows, and reports how far this is."""
+    """Reads files, once for texts and labels and once more to write the rows."""
 
     layout: Layout
-    progress: Progress | None
+    readings: Readings
     cells: dict[Raw, int] = field(default_factory=dict)
     """All different labels of rows, numbered."""
-    done: int = 0
-    total: int | None = None
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
         """Yield every row."""
@@ -351,12 +349,9 @@ class _Tables:
             # An object of JSON need not have the keys of which it has no value.
             lines = ".jsonl" in path.name.lower()
             columns = (self.layout.text, *self.layout.labels[: 1 if lines else None])
-            for row in read_rows(path, columns, all_columns=True):
+            for row in self.readings.count(read_rows(path, columns, all_columns=True)):
                 where = f"{path}:{row.number}"
                 yield _Row(where, row.reason) if isinstance(row, BadRow) else self._row(where, row.values)
-                self.done += 1
-                if self.progress is not None and self.done % STEP == 0:
-                    self.progress(self.done, self.total)
 
     def _row(self, where: str, values: Mapping[str, object]) -> _Row:
         try:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
 from hgclr.data.readers import limited_lines
-from hgclr.data.rows import BadRowLog, read_bad_rows
+from hgclr.data.rows import BadRow, BadRowLog
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_folder, cache_dir, open_regular
 
@@ -70,17 +70,13 @@ def tokenize_split(
     the tokenizer, and the arguments here. A second call reads the split's bytes for the key and nothing else.
 
     Args:
-        folder: the data.
-        split: which of its splits.
+        folder, split: the data, and which of its splits.
         tokenizer: a fast tokenizer. Truncation and padding set in it do not count, and it is left as it is.
         max_length: tokens per document at most, special tokens included.
         cache: the cache folder, `hgclr.files.cache_dir` if none.
-        limit: take a random sample of so many documents, in the order of the file; all of them if there are
-            fewer.
-        seed: decides the sample.
+        limit, seed: take a random sample of so many documents, in the order of the file; all if there are fewer.
         bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
-        progress: called with the number of documents tokenised since the last call; not called on a cached
-            run.
+        progress: called with the number of documents tokenised since the last call; not called on a cached run.
         entry: the :func:`cache_entry` of this split, from who has tokenised it: if it is there, no document is read.
 
     Returns:
@@ -88,9 +84,7 @@ def tokenize_split(
         ``length`` (int32, the number of ids), memory-mapped.
 
     Raises:
-        InputError: as `DataFolder.documents`; if ``max_length`` or ``limit`` leaves nothing; for a slow
-            tokenizer.
-        MissingExtraError: if the ``train`` extra is not installed.
+        InputError: as `DataFolder.documents`; if ``max_length`` or ``limit`` leaves nothing; for a slow tokenizer.
     """
     require_extra("datasets", extra="train", capability="Tokenising a data set")
     import datasets
@@ -207,22 +201,18 @@ def _write(
 def sample_documents(
     folder: DataFolder | DocumentSet, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
 ) -> Iterator[Document]:
-    """Yield the documents of a split that `tokenize_split` takes, in their order.
+    """Yield the documents of a split that `tokenize_split` takes, in their order; stop at a bad row.
 
-    Args:
-        folder: the data.
-        split: which of its splits.
-        sample: limit and seed of a random sample, or None for all documents.
-        record: where to write the bad rows that the folder may skip, as JSON lines.
-
-    Raises:
-        InputError: at a bad row, unless the folder may skip it.
+    A random sample is given by limit and seed. Bad rows that the folder may skip are recorded as JSON lines.
     """
     documents = _good_rows(folder, split, record)
     if sample is not None:
         # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in memory.
-        chosen = _choose(sum(1 for _ in documents), *sample)
-        documents = _at(_good_rows(folder, split, None), chosen)
+        count, (limit, seed) = sum(1 for _ in documents), sample
+        documents = _good_rows(folder, split, None)
+        if limit < count:
+            chosen = set(np.random.default_rng(seed).choice(count, size=limit, replace=False).tolist())
+            documents = (document for place, document in enumerate(documents) if place in chosen)
     yield from documents
 
 
@@ -235,21 +225,6 @@ def _good_rows(folder: DataFolder | DocumentSet, split: str, record: IO[str] | N
             raise item.error()
         elif record is not None:
             record.write(item.to_json() + "\n")
-
-
-def _choose(count: int, limit: int, seed: int) -> NDArray[np.int64]:
-    """Return ``limit`` of ``count`` places, drawn without replacement and sorted; all if there are fewer."""
-    if limit >= count:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, size=limit, replace=False))
-
-
-def _at(documents: Iterator[Document], places: NDArray[np.int64]) -> Iterator[Document]:
-    """Yield the documents at sorted places."""
-    position = 0
-    for place in places.tolist():
-        yield next(islice(documents, place - position, None))
-        position = place + 1
 
 
 def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.Table:
@@ -269,9 +244,10 @@ def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.
 
 def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
     """Warn of the bad rows recorded in a cache entry, copy them to a side file, and return their number."""
-    with BadRowLog(target) as log:
-        for row in read_bad_rows(source / BAD_ROWS, path):
-            log.add(row)
+    with BadRowLog(target) as log, (source / BAD_ROWS).open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            # The path is where the rows are now: the data may have moved since.
+            log.add(BadRow(path, row["row"], row["reason"], row["content"], row["remedy"]))
     log.warn()
     return log.count
 
@@ -300,10 +276,6 @@ def word_tokenizer(
         texts: the training texts; they are read once, and never all in memory.
         minimum: how often a word must occur, by default :func:`minimum_frequency`.
         largest: how many words there are at most; of words that are equally frequent, the first in the alphabet stay.
-
-    Raises:
-        InputError: if no word is frequent enough.
-        MissingExtraError: if the ``train`` extra is not installed.
     """
     require_extra("transformers", extra="train", capability="Building a vocabulary")
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -342,16 +314,8 @@ def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int6
     numbers, may be there. The file is streamed and only the vectors asked for are kept, the first where a word occurs
     twice.
 
-    Args:
-        path: the file.
-        words: the words to look for, each once.
-
     Returns:
         Which of the words were found, as places in ``words``, (n,), sorted, and their vectors, (n, D).
-
-    Raises:
-        InputError: if the file cannot be read, has no vectors, or a line has too few or too many numbers, or something
-            that is none.
     """
     try:
         with open_regular(path) as file:
@@ -369,7 +333,6 @@ def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int6
 
 
 def _read_vectors(file: BinaryIO, path: Path, places: dict[bytes, int]) -> dict[int, NDArray[np.float32]]:
-    """Return the vectors found, by the place of their words."""
     found: dict[int, NDArray[np.float32]] = {}
     width: int | None = None
     for number, line in enumerate(limited_lines(file, path), 1):
@@ -409,11 +372,6 @@ def _is_number(text: bytes) -> bool:
 
 
 def _numbers(texts: Sequence[bytes], path: Path, line: int) -> NDArray[np.float32]:
-    """Return the numbers of a line.
-
-    Raises:
-        InputError: if one is none, or not finite.
-    """
     for text in texts:
         if not _is_number(text) or not math.isfinite(float(text)):
             raise InputError(

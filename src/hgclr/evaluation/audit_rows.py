@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, empty_split
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, BadRowLog, RowProblem, read_text, text_hash
+from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text, text_hash
 from hgclr.errors import InputError
 
 __all__ = ["Dealt", "LabelSurvey", "LabelledRow", "deal", "labelled_rows", "rows_of", "survey_labels"]
@@ -65,7 +65,7 @@ def labelled_rows(
     Raises:
         InputError: at a bad row, unless rows may be skipped; if the file is damaged.
     """
-    labels = folder.form.label_reader(folder.taxonomy)
+    labels = LabelReader(folder.taxonomy, folder.form)
     path = folder.split_path(split)
     own = folder.form.text_column, folder.form.label_column
     for row in read_rows(path, own, all_columns=all_columns):

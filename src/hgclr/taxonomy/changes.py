@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hgclr.errors import InputError
-from hgclr.files import atomic_file
+from hgclr.files import write_files
 from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import parse_json
 from hgclr.taxonomy.tree import Taxonomy
@@ -73,10 +73,7 @@ class TreeChanges:
         return len(self.kept) < max(len(self.old), len(self.new))
 
     def summary(self) -> str:
-        """Return one line: how many labels of each kind, and the first of those that are not as they were.
-
-        Of a branch that changed as a whole, its topmost label stands for all.
-        """
+        """Return one line: how many labels of each kind, and the first that changed, a branch by its topmost label."""
         old, new = self.old.ids, self.new.ids
         kinds = [
             ("renamed", self.renamed, [_arrow([old[one]], [new[other]]) for (one, other), _ in self.renamed_heads]),
@@ -197,14 +194,10 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
         told.add(index := old.resolve(before))
         targets[index] = sorted({*targets[index], *(new.resolve(target) for target in became)})
     by_id = {identifier: index for index, identifier in enumerate(new.ids)}
-    left = []
     for label, identifier in enumerate(old.ids):
-        if label not in told:
-            if identifier in by_id:
-                targets[label] = [by_id[identifier]]
-            else:
-                left.append(label)
-    if left:
+        if label not in told and identifier in by_id:
+            targets[label] = [by_id[identifier]]
+    if left := [label for label, identifier in enumerate(old.ids) if label not in told and identifier not in by_id]:
         taken = {target for became in targets for target in became}
         by_path = {new.path_names(label): label for label in range(len(new)) if label not in taken}
         for label in left:
@@ -223,12 +216,16 @@ def _follow_parents(old: Taxonomy, new: Taxonomy, targets: list[list[int]], left
         if targets[label] or len(above) != 1:
             continue
         if above[0] not in free:
-            family = free[above[0]] = {}
-            for child in new.children(above[0]).tolist():
-                if child not in taken:
-                    family.setdefault(new.names[child], []).append(child)
+            free[above[0]] = _by_name(new, set(new.children(above[0]).tolist()) - taken)
         if len(same := free[above[0]].get(old.names[label], [])) == 1:
             targets[label] = [same.pop()]
+
+
+def _by_name(tree: Taxonomy, labels: Iterable[int]) -> dict[str, list[int]]:
+    named: dict[str, list[int]] = {}
+    for label in labels:
+        named.setdefault(tree.names[label], []).append(label)
+    return named
 
 
 def _same_place(old: Taxonomy, new: Taxonomy, sources: Sequence[Sequence[int]], pair: Pair) -> bool:
@@ -248,19 +245,11 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, list[str]]:
-    """Read what became of labels, for :func:`~hgclr.taxonomy.changes.compare`.
+    """Read what became of labels, for :func:`compare`: by the id of an old label, those of the new ones.
 
     The file is UTF-8 text with the line ``old<TAB>new`` and then one old and one new label a line, or a JSON object of
     old labels, each with a new one or a list of them. Several lines with one old label split it, several with one new
     label merge into it. Labels are given by id, name or path.
-
-    Args:
-        path: the file.
-        old: the tree as it was.
-        new: the tree as it is.
-
-    Returns:
-        The ids of the new labels by the id of the old one.
 
     Raises:
         InputError: with file, line and remedy, if it cannot be read or names a label that is in no tree.
@@ -290,12 +279,8 @@ def write_changes(path: str | Path, changes: Mapping[str, Sequence[str]]) -> Non
     for label in (label for row in rows for label in row):
         if any(character in label for character in "\t\r\n"):
             raise InputError(f"the id {label!r} holds a tab or a line end", path=path, remedy="write JSON by hand")
-    try:
-        with atomic_file(path) as temporary:
-            text = "".join(f"{line}\n" for line in (HEADER, *("\t".join(row) for row in rows)))
-            temporary.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=path) from error
+    text = "".join(f"{line}\n" for line in (HEADER, *("\t".join(row) for row in rows)))
+    write_files(Path(path).parent, {Path(path).name: text.encode()})
 
 
 def _table_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
@@ -335,11 +320,7 @@ def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int | None
 class Suggestions:
     """Removed and added labels that perhaps belong together, as indices into the old and the new tree.
 
-    Args:
-        renamed: a removed label and an added one. Labels below it that have kept their names go with it.
-        below: how many these are, for each of the renamed.
-        merged: several removed labels and an added one.
-        split: a removed label and several added ones.
+    With a renamed label go those ``below`` it that have kept their names, of which there is the number.
     """
 
     renamed: tuple[Pair, ...]
@@ -351,7 +332,7 @@ class Suggestions:
         return bool(self.renamed or self.merged or self.split)
 
     def mapping(self, changes: TreeChanges) -> dict[str, list[str]]:
-        """Return the suggestions in the form that :func:`~hgclr.taxonomy.changes.compare` takes."""
+        """Return the suggestions in the form that :func:`compare` takes."""
         pairs = [
             *self.renamed,
             *(Pair(old, new) for labels, new in self.merged for old in labels),
@@ -401,15 +382,14 @@ class _Search:
         self.renamed: dict[int, int] = {}  # new to old
         self.merged: list[tuple[tuple[int, ...], int]] = []
         self.split: list[tuple[int, tuple[int, ...]]] = []
-        self.child_names: dict[tuple[bool, int], Counter[str]] = {}
+        self.child_names: dict[tuple[bool, int], set[str]] = {}
 
     def run(self) -> Suggestions:
-        """Search level by level, then everywhere."""
         new = self.changes.new
         for level in new.levels:
             families = dict.fromkeys(int(new.parents[label]) for label in level.tolist() if label in self.added)
             for parent in families:
-                self.among(list(self._removed_below(parent)), self._free(new.children(parent).tolist(), self.added))
+                self.among(list(self._removed_below(parent)), _free(new.children(parent).tolist(), self.added))
         self._rename_same_names(self.removed, self.added)
         below = Counter(self._head(after) for after in self.renamed)
         heads = sorted(Pair(self.renamed[after], after) for after in below)
@@ -434,18 +414,15 @@ class _Search:
             return
         self._rename(removed, added, self._same_children)
         self._rename(removed, added, self._children_of_the_same_names)
-        for label in self._free(added, self.added):
-            parts = [
-                one for one in self._free(removed, self.removed) if _is_part(self.old_words[one], self.new_words[label])
-            ]
+        old_words, new_words = self.old_words, self.new_words
+        for label in _free(added, self.added):
+            parts = [one for one in _free(removed, self.removed) if _is_part(old_words[one], new_words[label])]
             if len(parts) > 1:
                 self.merged.append((tuple(parts), label))
                 self.removed.difference_update(parts)
                 self.added.discard(label)
-        for label in self._free(removed, self.removed):
-            parts = [
-                one for one in self._free(added, self.added) if _is_part(self.new_words[one], self.old_words[label])
-            ]
+        for label in _free(removed, self.removed):
+            parts = [one for one in _free(added, self.added) if _is_part(new_words[one], old_words[label])]
             if len(parts) > 1:
                 self.split.append((label, tuple(parts)))
                 self.added.difference_update(parts)
@@ -455,8 +432,8 @@ class _Search:
 
     def _rename(self, removed: Iterable[int], added: Iterable[int], same: Callable[[int, int], bool]) -> None:
         """Take pairs of free labels for renamed that are the same, each to one other only."""
-        free = self._free(added, self.added)
-        by_old = {one: [other for other in free if same(one, other)] for one in self._free(removed, self.removed)}
+        free = _free(added, self.added)
+        by_old = {one: [other for other in free if same(one, other)] for one in _free(removed, self.removed)}
         counts = Counter(other for others in by_old.values() for other in others)
         for one, others in by_old.items():
             if len(others) == 1 and counts[others[0]] == 1:
@@ -464,14 +441,10 @@ class _Search:
 
     def _rename_same_names(self, removed: Iterable[int], added: Iterable[int]) -> None:
         """Take free labels for renamed that alone among the removed and among the added have a name."""
-        names: dict[str, tuple[list[int], list[int]]] = {}
-        for label in self._free(removed, self.removed):
-            names.setdefault(self.changes.old.names[label], ([], []))[0].append(label)
-        for label in self._free(added, self.added):
-            names.setdefault(self.changes.new.names[label], ([], []))[1].append(label)
-        for before, after in names.values():
-            if len(before) == len(after) == 1:
-                self._take(before[0], after[0])
+        after = _by_name(self.changes.new, _free(added, self.added))
+        for name, before in _by_name(self.changes.old, _free(removed, self.removed)).items():
+            if len(before) == len(after.get(name, ())) == 1:
+                self._take(before[0], after[name][0])
 
     def _take(self, one: int, other: int) -> None:
         self.renamed[other] = one
@@ -485,7 +458,7 @@ class _Search:
             perhaps = self.renamed.get(parent)
             above = self.changes.sources[parent] if perhaps is None else (perhaps,)
         for one in above:
-            yield from self._free(self.changes.old.children(one).tolist(), self.removed)
+            yield from _free(self.changes.old.children(one).tolist(), self.removed)
 
     def _same_children(self, one: int, other: int) -> bool:
         below = {target for child in self.changes.old.children(one).tolist() for target in self.changes.targets[child]}
@@ -494,22 +467,22 @@ class _Search:
     def _children_of_the_same_names(self, one: int, other: int) -> bool:
         """Tell whether at least two, and half of all, names of children are those of both."""
         first, second = self._child_names(self.changes.old, one), self._child_names(self.changes.new, other)
-        common = first.keys() & second.keys()
-        return len(common) > 1 and 2 * len(common) >= len(first.keys() | second.keys())
+        common = first & second
+        return len(common) > 1 and 2 * len(common) >= len(first | second)
 
     def _contained(self, one: int, other: int) -> bool:
         first, second = self.old_words[one], self.new_words[other]
         return _is_part(first, second) or _is_part(second, first)
 
-    def _child_names(self, tree: Taxonomy, label: int) -> Counter[str]:
+    def _child_names(self, tree: Taxonomy, label: int) -> set[str]:
         key = tree is self.changes.old, label
         if key not in self.child_names:
-            self.child_names[key] = Counter(tree.names[child] for child in tree.children(label).tolist())
+            self.child_names[key] = {tree.names[child] for child in tree.children(label).tolist()}
         return self.child_names[key]
 
-    @staticmethod
-    def _free(labels: Iterable[int], among: set[int]) -> list[int]:
-        return sorted(label for label in labels if label in among)
+
+def _free(labels: Iterable[int], among: set[int]) -> list[int]:
+    return sorted(label for label in labels if label in among)
 
 
 def _words(name: str) -> frozenset[str]:

@@ -162,12 +162,10 @@ def _unknown_parent(source: Source, entry: LabelEntry, known: list[str]) -> Inpu
 
 def _refuse_cycle(source: Source, entries: Sequence[LabelEntry], parents: list[int]) -> None:
     """Raise an error that names a cycle's labels and lines, if there is a cycle."""
-    reached = np.zeros(len(parents), dtype=bool)
-    for level in levels_from_top(Children(np.array(parents, dtype=np.int64))):
-        reached[level] = True
-    if reached.all():
+    array = np.array(parents, dtype=np.int64)
+    cycle = [entries[node] for node in find_cycle(array, levels_from_top(Children(array)))]
+    if not cycle:
         return
-    cycle = [entries[node] for node in find_cycle(parents, int(np.argmin(reached)))]
     shown = [f"{entry.id!r}{_at_line(entry.line)}" for entry in cycle[:SHOWN_LABELS]]
     left_out = [f"... {len(cycle) - SHOWN_LABELS} more ..."] if len(cycle) > SHOWN_LABELS else []
     raise source.error(

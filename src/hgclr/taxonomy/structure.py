@@ -102,13 +102,18 @@ def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]])
     return read_only(walk)
 
 
-def find_cycle(parents: Sequence[int], start: int) -> list[int]:
-    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent."""
+def find_cycle(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Return nodes of which each is followed by its parent, the last by the first; none if all are on a level."""
+    lost = np.ones(len(parents), dtype=np.bool_)
+    for level in levels:
+        lost[level] = False
+    if not lost.any():
+        return []
     seen: dict[int, int] = {}
-    node = start
+    node = int(np.argmax(lost))
     while node not in seen:
         seen[node] = len(seen)
-        node = parents[node]
+        node = int(parents[node])
     return list(seen)[seen[node] :]
 
 

@@ -79,8 +79,7 @@ class Taxonomy:
             depths[level] = depth
         self._depths = read_only(depths)
         self._leaves = read_only(np.flatnonzero(self._children.counts() == 0))
-        if (depths == 0).any():
-            cycle = find_cycle(self._parents.tolist(), int(np.argmin(depths)))
+        if cycle := find_cycle(self._parents, self._levels):
             raise InputError(
                 f"labels form a cycle: {' < '.join(repr(self._ids[node]) for node in [*cycle, cycle[0]])}",
                 remedy="give one of them a parent outside the cycle",

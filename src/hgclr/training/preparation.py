@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -94,19 +94,16 @@ def new_textrcnn(
     return model, tokenizer
 
 
-def training_documents(run: RunConfig, folder: Data) -> Iterator[Document]:
-    """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
+def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
+    """Return the documents that the run trains on: neither those outside its sample nor those held out for dev."""
     check_splits(run, folder)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
     documents = sample_documents(folder, "train", sample)
     if "dev" in folder.splits:
-        yield from documents
-        return
-    numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
-    trained = set(hold_out(run, numbers)["train"]["number"])
-    for number, document in enumerate(sample_documents(folder, "train", sample)):
-        if number in trained:
-            yield document
+        return documents
+    kept = list(documents)  # in memory: which of them are held out depends on how many there are
+    numbers = datasets.Dataset.from_dict({"number": range(len(kept))})
+    return [kept[number] for number in sorted(hold_out(run, numbers)["train"]["number"])]
 
 
 def started_model(
