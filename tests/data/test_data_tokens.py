@@ -263,7 +263,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from tokenizers import Tokenizer, models, pre_tokenizers
 from hgclr.data import DataFolder
-from hgclr.data.folder import DocumentSet
 from hgclr.data.tokens import tokenize_split
 
 def private_megabytes():

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
-from hgclr.data.rows import stable_hash
+from hgclr.data.rows import is_unicode, stable_hash
 from hgclr.errors import InputError
 from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["ALIASES", "Paper", "PaperReader", "build_arxiv", "category_tree", "records"]
+__all__ = ["build_arxiv"]
 
 logger = logging.getLogger(__name__)
 HASHES = 2**64
@@ -103,16 +103,7 @@ def build_arxiv(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write arXiv's metadata snapshot as a data folder, in flat memory.
-
-    **Texts** are title and abstract as two sentences, white space made single. Papers without an abstract, or with a
-    note of withdrawal in its place, are left out.
-
-    **Labels** are all categories of a paper with the archives and groups above them (`category_tree`); codes of old
-    archives and double codes become what they are today (`ALIASES`), and a bare ``astro-ph`` stays what it says. Codes
-    that are not arXiv's are dropped with a warning.
-
-    **Splits** are drawn by a hash of the paper's id and the seed, or made by the day of the first version.
+    """Write arXiv's metadata snapshot as a data folder, in flat memory; see docs/how-to/corpora/arxiv.md.
 
     The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and to
     read.
@@ -155,11 +146,7 @@ def build_arxiv(
 
 
 class _Snapshot:
-    """The papers of the right time, read as often as they are needed.
-
-    Of the days, ``since`` and ``until`` bound the time, and any of them makes dates necessary. The progress is called
-    with the bytes read and to read in all readings.
-    """
+    """The papers of the right time, read as often as they are needed; any of the days makes dates necessary."""
 
     def __init__(
         self,
@@ -235,7 +222,7 @@ def _limit(papers: Iterable[Paper], size: int, seed: int) -> Callable[[Paper], b
     """
     lowest: dict[str, list[int]] = {}  # by category, the hashes so far, negated: the first of each heap is the highest
     for paper in papers:
-        heap = lowest.setdefault(paper.primary, [])
+        heap = lowest.setdefault(paper.categories[0], [])
         value = -stable_hash("limit", seed, paper.id)
         if len(heap) < size:
             heapq.heappush(heap, value)
@@ -245,21 +232,17 @@ def _limit(papers: Iterable[Paper], size: int, seed: int) -> Callable[[Paper], b
     room = dict.fromkeys(highest, size)
 
     def takes(paper: Paper) -> bool:
-        if stable_hash("limit", seed, paper.id) > highest[paper.primary] or not room[paper.primary]:
+        primary = paper.categories[0]
+        if stable_hash("limit", seed, paper.id) > highest[primary] or not room[primary]:
             return False
-        room[paper.primary] -= 1  # papers that stand in the file twice have the same hash twice
+        room[primary] -= 1  # papers that stand in the file twice have the same hash twice
         return True
 
     return takes
 
 
 def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and the fields of every record.
-
-    Args:
-        path: the snapshot; the name ends in ``.gz`` or ``.zip`` if it is packed.
-        report: called now and then, and at the end, with the bytes of the file that have been read.
-    """
+    """Yield the line and the fields of every record; report now and then the bytes of the file that have been read."""
     number = 0
     with _opened(path) as (stream, file):
         while True:
@@ -278,12 +261,8 @@ def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator
 
 def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
-        raise InputError(
-            f"no line end in {LONGEST_LINE:,} bytes",
-            path=path,
-            line=number,
-            remedy="the snapshot has one record a line",
-        )
+        remedy = "the snapshot has one record a line"
+        raise InputError(f"no line end in {LONGEST_LINE:,} bytes", path=path, line=number, remedy=remedy)
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
@@ -293,12 +272,8 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
         raise InputError(f"broken record: {error}", path=path, line=number, remedy=AGAIN) from None
     for field in FIELDS:
         if not isinstance(record, dict) or not isinstance(record.get(field), str):
-            raise InputError(
-                f"the record has no text {field!r}",
-                path=path,
-                line=number,
-                remedy="the file must be arXiv's metadata snapshot, one JSON record a line",
-            )
+            remedy = "the file must be arXiv's metadata snapshot, one JSON record a line"
+            raise InputError(f"the record has no text {field!r}", path=path, line=number, remedy=remedy)
     return cast(dict[str, Any], record)
 
 
@@ -351,12 +326,7 @@ def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
 
 
 def category_tree() -> Taxonomy:
-    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names.
-
-    Only Physics has several archives, of which four have categories below them. The other groups are one archive each
-    and go by its code (``cs``), so that their categories are on the second level. Physics, the group, is
-    ``grp_physics``, as arXiv calls it, because ``physics`` is the archive.
-    """
+    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names."""
     with as_file(files("hgclr.corpora") / "categories.tsv") as path:
         return Taxonomy.read(path, format="table")
 
@@ -371,11 +341,6 @@ class Paper(NamedTuple):
     text: str
     categories: tuple[str, ...]
     created: date | None
-
-    @property
-    def primary(self) -> str:
-        """The category under which the paper was submitted."""
-        return self.categories[0]
 
 
 class PaperReader:
@@ -405,11 +370,7 @@ class PaperReader:
                 return "no date of the first version"
         title += "." * bool(title and not title.endswith((".", "?", "!")))
         paper = Paper(record["id"], f"{title} {abstract}".strip(), categories, created)
-        try:
-            (paper.id + paper.text).encode()
-        except UnicodeEncodeError:
-            return "half a character in the text"
-        return paper
+        return paper if is_unicode(paper.id + paper.text) else "half a character in the text"
 
     def _categories(self, codes: str) -> tuple[str, ...]:
         found: dict[str, None] = {}

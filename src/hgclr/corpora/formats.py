@@ -17,7 +17,7 @@ from hgclr.data.split import find_tree
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["fasttext_lines", "prepare_format"]
+__all__ = ["prepare_format"]
 
 logger = logging.getLogger(__name__)
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
@@ -60,18 +60,7 @@ def prepare_format(
     label_prefix: str = "__label__",
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write a corpus in one of the literature's formats as a data folder; words are joined by a space.
-
-    **HiAGM**: a line is ``{"token": ["words", …], "label": ["CCAT", "C15", …]}``; the words may also be one string, and
-    other keys are ignored. A label is an id in the label tree (a path, for New York Times), or a name that one label
-    alone has.
-
-    **NeuralClassifier**: a line is ``{"doc_token": ["words", …], "doc_label": ["Computer--MachineLearning", …]}``. A
-    label is a path and brings the labels above it. With a label tree, it may also be a single id or name, as in the
-    program's flat files.
-
-    **fastText**: every word of a line that begins with the prefix is a label, wherever it stands; the other words are
-    the text. ``__label__food/bread`` has the labels ``food`` and ``food/bread``.
+    """Write a corpus in one of the literature's formats, see docs/how-to/corpora/formats.md, as a data folder.
 
     Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
     written, its name the last part. Documents without text or labels are left out.

@@ -33,7 +33,7 @@ from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import LabelEntry, Source, link
 
-__all__ = ["ItemReader", "build_rcv1", "find_disks", "in_order", "read_topics", "split_training"]
+__all__ = ["build_rcv1"]
 
 logger = logging.getLogger(__name__)
 LabelNames = Literal["codes", "descriptions"]
@@ -72,16 +72,10 @@ def build_rcv1(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write RCV1-V2 as a data folder.
+    """Write RCV1-V2 as a data folder; what becomes of items, topics and splits is in docs/how-to/corpora/rcv1.md.
 
-    **Documents** are the news items that have a topic and a region, or those that ``ids`` lists, in the order of the
-    names of their archives and then of their ids. Of items with the same id, the first usable one counts.
-
-    **Labels** are the topics of an item and all above them, which the disks leave out at times. Topics that the topic
-    file does not have are dropped and reported in the log; an item with no other topic is left out.
-
-    **Splits**: the ids of the training file in ascending order, split 90/10 as scikit-learn's
-    ``train_test_split(test_size=0.1, random_state=0)`` does, are train and dev; all other documents are test.
+    Documents stand in the order of the names of their archives and then of their ids; of items with the same id, the
+    first usable one counts.
 
     The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of archives
     done and to do. With several workers, a script that calls this needs ``if __name__ == "__main__":``.
@@ -147,10 +141,6 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
 
     The topics come in the order of the literature's label file, so that an index means the same topic in the
     published models: the children of the root, then, going down the tree depth first, the children of each topic.
-
-    Args:
-        path: the file.
-        label_names: what a topic is called: its code or its description. Its id is the code in both cases.
     """
     source = Source.load(path)
     entries = []
@@ -261,12 +251,7 @@ def _unreadable(error: OSError) -> None:
 
 
 class IdList:
-    """The document ids that a file lists.
-
-    Args:
-        path: the file; gzipped, if its name ends in ``.gz``.
-        mark: what stands before an id; lines that begin with something else are not read.
-    """
+    """The document ids that a file lists, behind a mark if there is one; lines that begin otherwise are not read."""
 
     def __init__(self, path: Path, *, mark: str = "") -> None:
         self.path, self._mark = path, mark.encode()
@@ -334,19 +319,16 @@ class _LeftOutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ItemReader:
-    """How news items become documents; it is sent to the worker processes.
-
-    Args:
-        topics: the topics, in the order of the tree.
-        closed: by topic, the indices of it and its ancestors.
-        joint: what stands between two paragraphs.
-        need_region: leave out items without a region, as RCV1-v2 does.
-    """
+    """How news items become documents; it is sent to the worker processes."""
 
     topics: tuple[str, ...]
+    """In the order of the tree."""
     closed: dict[str, tuple[int, ...]]
+    """By topic, the indices of it and its ancestors."""
     joint: str
+    """Stands between two paragraphs."""
     need_region: bool
+    """Leave out items without a region, as RCV1-v2 does."""
 
     @classmethod
     def of(cls, tree: Taxonomy, *, text: TextForm, need_region: bool) -> ItemReader:
@@ -458,10 +440,6 @@ def in_order(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -
     """Yield the results of ``jobs`` in their order; close the generator to end the processes.
 
     ``work`` and the jobs are sent to other processes, unless there is but one worker.
-
-    Raises:
-        HGCLRError: if a process ended by itself.
-        Exception: whatever ``work`` raised.
     """
     workers = min(workers, len(jobs))
     if workers <= 1:

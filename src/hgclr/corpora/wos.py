@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import good_json_rows, sheet_rows
+from hgclr.data.rows import is_unicode
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["build_wos", "clean_text", "label_tree", "merge_names", "split_rows"]
+__all__ = ["build_wos"]
 
 logger = logging.getLogger(__name__)
 ROWS = 46_985
@@ -46,34 +47,22 @@ COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
 def build_wos(
     source: Path, output: Path, *, labels: Labels = "literature", progress: Progress | None = None
 ) -> CorpusSummary:
-    """Write Web of Science as a data folder: an abstract in, its domain and area out.
+    """Write Web of Science as a data folder: an abstract in, its domain and area out; see docs/how-to/corpora/wos.md.
 
-    **Texts** are cleaned as in the literature (`clean_text`).
-
-    **Labels** are the domain and the area. With ``literature``, areas that share a code are merged as the published
-    figures have it (`merge_names`); with ``original``, they keep the names that the publisher gave them. The order is
-    that of first appearance. A label's id is its name, or ``Domain/area`` where the name of an area is not the only
-    one of its kind.
-
-    **Splits** are the literature's (`split_rows`), in its order. A row without an abstract takes its place in them and
-    is then left out.
+    Labels stand in the order of first appearance. A label's id is its name, or ``Domain/area`` where the name of an
+    area is not the only one of its kind. A row without an abstract takes its place in the literature's split
+    (`split_rows`) and is then left out.
 
     The arguments are the options of ``hgclr data prepare wos``; ``progress`` is called with the number of rows read
     and, where the file says so, how many there are.
-
-    Raises:
-        MissingExtraError: if the ``data`` extra is not installed.
     """
     if labels not in ("literature", "original"):
         raise InputError(f"labels are {labels!r}", remedy="use 'literature' or 'original'")
     files = find_files(Path(source))
     is_json = files[0].name.lower().endswith(JSON)
     if is_json and labels == "original":
-        raise InputError(
-            "the names in JSON lines are merged already",
-            path=files[0],
-            remedy="the original ones are in Data.xlsx and Data.txt",
-        )
+        remedy = "the original ones are in Data.xlsx and Data.txt"
+        raise InputError("the names in JSON lines are merged already", path=files[0], remedy=remedy)
     with write_corpus(
         output, name="wos", settings={"source": [file.name for file in files], "labels": labels}
     ) as writer:
@@ -130,13 +119,7 @@ def _split(abstracts: Sequence[Abstract], path: Path) -> Mapping[str, Iterable[i
 
 
 def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of ``train``, ``dev`` and ``test`` in the order of the literature's files.
-
-    The rows are shuffled, a fifth of them is the test split, and a fifth of the others the dev split.
-
-    Raises:
-        MissingExtraError: if the ``data`` extra is not installed.
-    """
+    """Return the rows of ``train``, ``dev`` and ``test`` in the order of the literature's files."""
     require_extra("sklearn", extra="data", capability="The literature's split of Web of Science")
     from sklearn.model_selection import train_test_split
 
@@ -209,15 +192,11 @@ def find_files(source: Path) -> tuple[Path, ...]:
     elif not source.is_file():
         raise InputError("no such file or folder", path=source)
     elif source.name in PARTS:
-        raise InputError(
-            "this is one of three files, each with a split of its own",
-            path=source,
-            remedy=f"name the folder with {', '.join(PARTS)}",
-        )
+        what = "this is one of three files, each with a split of its own"
+        raise InputError(what, path=source, remedy=f"name the folder with {', '.join(PARTS)}")
     elif not source.name.lower().endswith(SPREADSHEET + TEXT + JSON):
-        raise InputError(
-            "unknown format", path=source, remedy=f"its name must end in {', '.join(SPREADSHEET + TEXT + JSON)}"
-        )
+        endings = ", ".join(SPREADSHEET + TEXT + JSON)
+        raise InputError("unknown format", path=source, remedy=f"its name must end in {endings}")
     else:
         files = (source,)
     for file in files:
@@ -264,30 +243,26 @@ def read_json_lines(path: Path) -> Iterator[Abstract]:
                 pass
             case _:
                 raise InputError(f"{LABELS} is {labels!r}, not a domain and an area", path=path, line=row.number)
-        try:
-            (text + domain + area).encode()
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape and UTF-8 cannot hold
+        if not is_unicode(text + domain + area):
             remedy = "correct its \\u escapes"
-            raise InputError("not valid Unicode text", path=path, line=row.number, remedy=remedy) from None
+            raise InputError("not valid Unicode text", path=path, line=row.number, remedy=remedy)
         yield Abstract(f"{path.name}:{row.number}", domain.strip(), area.strip(), text.strip().lower())
 
 
 def compare_with_literature(path: Path) -> None:
     """Log whether one of the three files of splits is the one that the literature uses."""
-    blob = git_blob(path)
-    if blob == GIT_BLOBS[path.name]:
+    blob, known = git_blob(path), GIT_BLOBS[path.name]
+    if blob == known:
         logger.info("%s is the literature's file", path)
     else:
-        logger.warning("%s is not the literature's file: git blob %s, not %s", path, blob, GIT_BLOBS[path.name])
+        logger.warning("%s is not the literature's file: git blob %s, not %s", path, blob, known)
 
 
 def git_blob(path: Path) -> str:
     """Return what git calls the content of a file: the SHA-1 of ``blob``, its size, a zero byte and its bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: digest).hexdigest()
 
 
 class TableRow(NamedTuple):
@@ -304,12 +279,7 @@ class TableRow(NamedTuple):
 
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
-    """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows.
-
-    Raises:
-        InputError: with the row, if the table is not of the publisher's form or the file is damaged.
-        MissingExtraError: if the ``data`` extra is not installed and the file is a spreadsheet.
-    """
+    """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows."""
     is_spreadsheet = path.name.lower().endswith(SPREADSHEET)
     empty: int | None = None
     for number, (cells, total) in enumerate(_spreadsheet_rows(path) if is_spreadsheet else _text_rows(path), 1):
@@ -329,22 +299,14 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
 def _check_header(cells: list[str], path: Path) -> None:
     found = [cell.strip() for cell in cells]
     if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
-        raise InputError(
-            f"the columns are {', '.join(found)[:200]}",
-            path=path,
-            line=1,
-            remedy=f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file",
-        )
+        remedy = f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file"
+        raise InputError(f"the columns are {', '.join(found)[:200]}", path=path, line=1, remedy=remedy)
 
 
 def _row(number: int, cells: list[str], path: Path) -> TableRow:
     if len(cells) != len(COLUMNS):
-        raise InputError(
-            f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}",
-            path=path,
-            line=number,
-            remedy="a cell must hold neither tabs nor line breaks",
-        )
+        what = f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}"
+        raise InputError(what, path=path, line=number, remedy="a cell must hold neither tabs nor line breaks")
     first, second, _, domain, area, _, abstract = cells
     for name, value in (("Domain", domain), ("area", area)):
         if not value.strip():

@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.data.rows import BadRowLog
-from hgclr.data.statistics import Branch, Statistics, unused_branches
-from hgclr.data.survey import FIRST, LONG, SHORT, SplitSurvey, TextMarks, survey_split
+from hgclr.data.statistics import (
+    FIRST,
+    LONG,
+    SHORT,
+    Branch,
+    SplitSurvey,
+    Statistics,
+    TextMarks,
+    survey_split,
+    unused_branches,
+)
 from hgclr.urls import as_written
 
 __all__ = ["CheckReport", "check", "excerpt", "findings"]
@@ -30,7 +39,7 @@ class Conflict(NamedTuple):
 
     text: str
     splits: tuple[str, str]
-    labels: tuple[tuple[str, ...], tuple[str, ...]]
+    labels: tuple[tuple[str, ...], ...]
 
     def sides(self) -> tuple[str, str]:
         """Return where the text is and with which labels, for each of the two documents."""
@@ -64,12 +73,10 @@ class CheckReport:
 
     @property
     def splits(self) -> Mapping[str, SplitSurvey]:
-        """What was counted in each split."""
         return self.statistics.splits
 
     @property
     def bad_rows(self) -> int:
-        """The number of bad rows in all splits."""
         return sum(split.bad_rows for split in self.splits.values())
 
     @property
@@ -112,18 +119,10 @@ def _split_json(split: SplitSurvey) -> dict[str, object]:
 def check(
     folder: DataFolder, *, bad_rows: Path | None = None, progress: Callable[[int], None] | None = None
 ) -> CheckReport:
-    """Read every row of every split and report on it; bad rows are counted, never raised.
+    """Read every row of every split and report on it; bad rows are counted, and recorded, never raised.
 
     Two texts are the same if they differ in nothing but case, white space and the composition of characters.
     Each document is remembered by 16 bytes of hashes, so a million rows take a few tens of megabytes.
-
-    Args:
-        folder: the data.
-        bad_rows: where to record every bad row, as `DataFolder.documents` does.
-        progress: called with the number of rows read since the last call.
-
-    Raises:
-        InputError: if a file cannot be read as a whole: damaged, or a table without the columns.
     """
     marks = {name: TextMarks() for name in folder.splits}
     with BadRowLog(bad_rows) as log:
@@ -186,31 +185,23 @@ def first_conflicts(
             if text in places or len(places) < count:
                 places.setdefault(text, {}).setdefault(int(split.labels[place]), (name, place))
     pairs = [list(by_labels.values())[:2] for by_labels in places.values()]
-    documents = _documents(folder, {place for pair in pairs for place in pair})
+    wanted = {place for pair in pairs for place in pair}
+    documents: dict[tuple[str, int], Document] = {}
+    for name in folder.splits:
+        last = max((place for split, place in wanted if split == name), default=-1)
+        good = (item for item in folder.scan(name) if isinstance(item, Document))
+        for place, document in enumerate(islice(good, last + 1)):
+            if (name, place) in wanted:
+                documents[name, place] = document
     ids = folder.taxonomy.ids
     return [
         Conflict(
             documents[first].text,
             (first[0], second[0]),
-            (
-                tuple(ids[label] for label in documents[first].labels),
-                tuple(ids[label] for label in documents[second].labels),
-            ),
+            tuple(tuple(ids[label] for label in documents[side].labels) for side in (first, second)),
         )
         for first, second in pairs
     ]
-
-
-def _documents(folder: DataFolder, places: set[tuple[str, int]]) -> dict[tuple[str, int], Document]:
-    """Return the documents at some places, each given by its split and its number among the good rows, from 0."""
-    found = {}
-    for split in folder.splits:
-        last = max((place for name, place in places if name == split), default=-1)
-        good = (item for item in folder.scan(split) if isinstance(item, Document))
-        for place, document in enumerate(islice(good, last + 1)):
-            if (split, place) in places:
-                found[split, place] = document
-    return found
 
 
 class DataFinding(NamedTuple):

@@ -24,19 +24,16 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
-    "EXCEL",
     "SUFFIXES",
     "byte_lines",
     "decoded",
     "good_json_rows",
     "is_dataset_folder",
-    "json_rows",
     "limited_lines",
     "open_parquet",
     "read_rows",
     "sheet_rows",
     "table_header",
-    "table_rows",
 ]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hgclr.data.check import CheckReport, excerpt, findings
-from hgclr.data.statistics import USUAL_LENGTH, Statistics, statistics_json
-from hgclr.data.survey import Histogram
+from hgclr.data.folder import SPLITS
+from hgclr.data.statistics import USUAL_LENGTH, Histogram, LevelStatistics, Statistics, statistics_json
 from hgclr.errors import require_extra
 from hgclr.files import check_output, json_bytes, write_files
 from hgclr.presentation import (
@@ -37,12 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "DataPlot",
     "check_report",
-    "draw_plots",
     "fact_rows",
     "level_rows",
-    "report_page",
     "split_rows",
     "table1",
     "token_rows",
@@ -52,7 +49,6 @@ __all__ = [
 
 Rows = list[tuple[str, ...]]
 """Rows of cells, the headings first."""
-SPLITS = ("train", "dev", "test")
 DRAWN = 1000
 """Labels that the tree of unused branches shows."""
 FOOTER = (
@@ -120,8 +116,7 @@ def _lengths(values: Histogram) -> tuple[str, ...]:
 
 def level_rows(statistics: Statistics) -> Rows:
     """Return what each level of the tree holds."""
-    rows: Rows = [("level", "labels", "leaves", "used", "documents", "largest", "median", "smallest")]
-    return [*rows, *(tuple(map(_half, level)) for level in statistics.levels())]
+    return [LevelStatistics._fields, *(tuple(map(_half, level)) for level in statistics.levels())]
 
 
 def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
@@ -170,45 +165,27 @@ def _half(median: float) -> str:
 
 
 def check_report(folder: Path) -> None:
-    """Refuse a place where no report can be written, before any work is done.
-
-    Raises:
-        InputError: if the place is a file.
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_plots()
+    """Refuse a place where no report can be written, or a machine without matplotlib, before any work is done."""
+    _require_plots()
     check_output(folder)
 
 
 def write_plots(folder: Path, statistics: Statistics) -> list[Path]:
-    """Write the plots into a folder and return their paths; other files in it stay.
-
-    Raises:
-        InputError: if one cannot be written.
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Write the plots into a folder and return their paths; other files in it stay."""
     return write_files(folder, {plot.name: plot.png for plot in draw_plots(statistics)})
 
 
 def write_report(folder: Path, name: str, statistics: Statistics, check: CheckReport | None = None) -> list[Path]:
     """Write ``report.html``, the plots, ``stats.json`` and, after a check, ``check.json``; return their paths.
 
-    Args:
-        folder: made if it is not there; other files in it stay.
-        name: how to call the data.
-        statistics: the data in numbers.
-        check: what a check found.
-
-    Raises:
-        InputError: if a file cannot be written.
-        MissingExtraError: if matplotlib is not installed.
+    The data is called by ``name``. The folder is made if it is not there; other files in it stay.
     """
     plots = draw_plots(statistics)
     files = {"report.html": report_page(name, statistics, plots, check).encode()}
     files |= {plot.name: plot.png for plot in plots}
-    files["stats.json"] = _json(statistics_json(statistics))
+    files["stats.json"] = json_bytes(statistics_json(statistics))
     if check is not None:
-        files["check.json"] = _json(check.to_json())
+        files["check.json"] = json_bytes(check.to_json())
     return write_files(folder, files)
 
 
@@ -242,8 +219,7 @@ def _labels(statistics: Statistics, pictures: Mapping[str, Html]) -> Html:
 
 
 def _table(rows: Rows, caption: str) -> Html:
-    headings, *others = rows
-    return table(headings, others, caption=caption)
+    return table(rows[0], rows[1:], caption=caption)
 
 
 def _findings(check: CheckReport) -> Html:
@@ -292,10 +268,6 @@ def _nodes(statistics: Statistics) -> Iterator[tuple[int, Html]]:
         yield int(taxonomy.depths[index]) - 1, Html(name)
 
 
-def _json(values: Mapping[str, Any]) -> bytes:
-    return json_bytes(values)
-
-
 class DataPlot(NamedTuple):
     """One picture: the name of its file, the content of the file, and what it shows, in words."""
 
@@ -304,22 +276,13 @@ class DataPlot(NamedTuple):
     alt: str
 
 
-def require_plots() -> None:
-    """Raise an error that says how to install what plots need, if it is missing.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
+def _require_plots() -> None:
     require_extra("matplotlib", extra="data", capability="Drawing plots of a data folder")
 
 
 def draw_plots(statistics: Statistics) -> list[DataPlot]:
-    """Draw every plot as a PNG on white; the same statistics give the same bytes.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
-    require_plots()
+    """Draw every plot as a PNG on white; the same statistics give the same bytes."""
+    _require_plots()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -24,7 +24,7 @@ from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.paths import NamePath, Twins, check_names, draw_tree, label_key, merge_twins, near_twins
 
-__all__ = ["Contradiction", "ImportResult", "import_tables"]
+__all__ = ["ImportResult", "import_tables"]
 
 SAMPLE = 1000
 """Rows of each file by which columns are found."""
@@ -211,13 +211,10 @@ def _columns(layout: Layout, by_split: Mapping[str, Sequence[Path]]) -> Layout:
 
 
 class TableLabels(NamedTuple):
-    """A table's labels in a tree.
+    """A table's labels in a tree, in whose ids the separator stands between the names.
 
-    Args:
-        taxonomy: the tree.
-        separator: stands between the names in its ids.
-        of_cell: for each cell the sorted indices of its labels and of those above them, or what is wrong with it.
-        twins: labels that differ only in case or spaces.
+    For each cell there are the sorted indices of its labels and of those above them, or what is wrong with it; twins
+    are labels that differ only in case or spaces.
     """
 
     taxonomy: Taxonomy
@@ -227,16 +224,9 @@ class TableLabels(NamedTuple):
 
 
 def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool) -> TableLabels:
-    """Draw the tree from the paths.
+    """Draw the tree from the paths; ``merge`` makes one label of those that differ only in case or spaces.
 
-    Args:
-        cells: all different labels of rows.
-        uses: how many rows have the labels of each cell, by its number.
-        layout: the separators.
-        merge: make one label of those that differ only in case or spaces.
-
-    Raises:
-        InputError: if there is no usable path.
+    The cells are all different labels of rows; ``uses`` has, by a cell's number, how many rows have its labels.
     """
     paths_of_cell: list[list[NamePath] | RowProblem] = []
     for raw in cells:
@@ -271,10 +261,7 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
 def find_labels(
     cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, tree: Taxonomy, *, merge: bool
 ) -> TableLabels:
-    """Find the labels in a tree, by id, name or path; with ``merge``, whatever their case and spaces.
-
-    The other arguments are those of `draw_labels`.
-    """
+    """Find the labels in a tree, by id, name or path; with ``merge``, whatever their case and spaces."""
     similar: dict[str, list[int]] = {}
     for place, name in enumerate(tree.names):
         for key in {label_key(*tree.path_names(place)), label_key(name)}:
@@ -344,7 +331,6 @@ class _Tables:
     """All different labels of rows, numbered."""
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
-        """Yield every row."""
         for path in paths:
             # An object of JSON need not have the keys of which it has no value.
             lines = ".jsonl" in path.name.lower()
@@ -364,7 +350,6 @@ class _Tables:
         return _Row(where, None, text, None if own is None or own == "" else str(own), cell)
 
     def marks(self, paths: Sequence[Path]) -> _Marks:
-        """Read texts and labels for the first time."""
         marks = _Marks(array("Q"), array("q"))
         for row in self.read(paths):
             if row.problem is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
 from hgclr.data.readers import limited_lines
 from hgclr.data.rows import BadRow, BadRowLog
+from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_folder, cache_dir, open_regular
 
@@ -27,15 +29,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 __all__ = [
+    "TokenLengths",
     "cache_entry",
-    "minimum_frequency",
     "read_word_vectors",
     "sample_documents",
+    "token_lengths",
     "tokenize_documents",
     "tokenize_split",
     "word_tokenizer",
 ]
 
+logger = logging.getLogger(__name__)
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
 
@@ -49,6 +53,9 @@ MANY_DOCUMENTS = 20_000
 """Documents from which the published minimum frequency leaves enough words."""
 REMEDY = "give the unpacked text file of GloVe, or word2vec's in text format"
 TOKENS, BAD_ROWS = "tokens.arrow", "bad_rows.jsonl"
+
+TokenLengths = Callable[[Sequence[str]], list[int]]
+"""Gives for each text how many tokens it is."""
 
 
 def tokenize_split(
@@ -250,6 +257,57 @@ def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
             log.add(BadRow(path, row["row"], row["reason"], row["content"], row["remedy"]))
     log.warn()
     return log.count
+
+
+def token_lengths(encoder: str) -> TokenLengths | None:
+    """Return a function that counts the tokens of texts of any length, special tokens included.
+
+    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
+    """
+    if encoder == TEXTRCNN:
+        raise InputError(
+            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
+            remedy="leave out --encoder: lengths in words are close",
+        )
+    file = _tokenizer_file(encoder)
+    if file is None:
+        listed = encoder.removeprefix("sentence-transformers/")
+        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
+        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
+        return None
+    from tokenizers import Tokenizer
+
+    if not file.is_file():
+        raise InputError(
+            "no tokenizer.json in it", path=file.parent, remedy="give the folder of an encoder that has one"
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # what tokenizers raises is of no narrower class
+        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
+    # Published files carry a maximum length and a padding of their own.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
+
+    return count
+
+
+def _tokenizer_file(encoder: str) -> Path | None:
+    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
+    listed = encoder.removeprefix("sentence-transformers/")
+    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
+        cached = cached_encoder(listed)
+        return None if cached is None else cached / "tokenizer.json"
+    place = resolve_encoder(encoder)  # which downloads what is listed only
+    if Path(place).is_dir():
+        return Path(place) / "tokenizer.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(place, "tokenizer.json")
+    return Path(found) if isinstance(found, str) else None
 
 
 def minimum_frequency(documents: int) -> int:

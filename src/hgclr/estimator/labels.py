@@ -1,4 +1,4 @@
-"""The tree behind the labels: given, or drawn from the paths that documents have; and labels found in it."""
+"""Texts and labels as scikit-learn's users give them; the tree behind the labels, given or drawn from their paths."""
 
 from __future__ import annotations
 
@@ -50,15 +50,7 @@ def as_value_errors() -> Iterator[None]:
 
 
 def read_texts(texts: Any, *, empty: bool) -> list[str]:
-    """Return texts as a list of strings.
-
-    Args:
-        texts: a list, a one-dimensional array, a Series.
-        empty: whether a text may be empty.
-
-    Raises:
-        InputError: if it is none of these, or a member is no text, with its place counted from 0.
-    """
+    """Return the texts of a list, a one-dimensional array or a Series; ``empty`` tells whether one may be empty."""
     checked = []
     for row, text in enumerate(read_column(texts, "X", "texts")):
         try:
@@ -72,11 +64,7 @@ def read_texts(texts: Any, *, empty: bool) -> list[str]:
 
 
 def read_column(values: Any, argument: str, content: str) -> list[Any]:
-    """Return the members of a list, a one-dimensional array or a Series.
-
-    Raises:
-        InputError: if it is something else, such as a single string or a table.
-    """
+    """Return the members of a list, a one-dimensional array or a Series; refuse a single string, or a table."""
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
         raise InputError(
             f"{argument} is a single {type(values).__name__}",
@@ -95,12 +83,9 @@ Label = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """How labels are written.
+    """How labels are written: one ``path`` for each document, a list of ``paths``, or an indicator ``matrix`` for all.
 
-    Args:
-        kind: one ``path`` for each document, a list of ``paths`` for each, or an indicator ``matrix`` for all.
-        names: paths are tuples of names, not strings.
-        dtype: of the matrix.
+    Paths are strings, or tuples of ``names``; the matrix has a ``dtype``.
     """
 
     kind: Literal["path", "paths", "matrix"]
@@ -110,12 +95,9 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The labels of documents before they are looked up in a tree.
+    """The labels of documents before they are looked up in a tree, or the indicator matrix, bool (N, K).
 
-    Args:
-        form: how they were written.
-        content: the labels of each document, or the indicator matrix, bool (N, K).
-        columns: the names of the matrix's columns, where it has any.
+    The columns are the names of the matrix's, where it has any.
     """
 
     form: Form
@@ -131,9 +113,6 @@ def read_targets(labels: Any) -> Targets:
 
     A document's labels are a string or a tuple of names, either of which is one path, or a list (array, set) of these.
     Whatever has two dimensions is an indicator matrix.
-
-    Raises:
-        InputError: if they are nothing of this; documents are counted from 0.
     """
     if getattr(labels, "ndim", 1) == 2:
         return _read_matrix(labels)
@@ -150,23 +129,17 @@ def read_targets(labels: Any) -> Targets:
 
 
 def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> NDArray[Any]:
-    """Write labels in a form.
+    """Write the labels of each document, (N, K), in a form: a label for each, a list of labels, or the matrix.
 
-    Args:
-        given: the labels of each document, (N, K).
-        form: the form; with one ``path`` for each, no document may have more than one. The path of a document without
-            labels, as an empty text is, is an empty one: ``""`` or ``()``.
-        taxonomy: the label tree.
-
-    Returns:
-        A label for each document, (N,), or a list of labels, (N,), or the matrix, (N, K). A path is written by its
-        deepest label: as that label's id, or as the names down to it.
+    A path is written by its deepest label: as that label's id, or as the names down to it. The path of a document
+    without labels, as an empty text is, is an empty one: ``""`` or ``()``.
     """
     if form.kind == "matrix":
         return given.astype(form.dtype)
     written = np.empty(len(given), dtype=object)
     for row, ends in enumerate(taxonomy.path_end_matrix(given)):
-        labels = [_write_label(end, form, taxonomy) for end in np.flatnonzero(ends).tolist()]
+        nodes: list[int] = np.flatnonzero(ends).tolist()
+        labels = [taxonomy.path_names(node) if form.names else taxonomy.ids[node] for node in nodes]
         nothing = () if form.names else ""
         written[row] = labels if form.kind != "path" else labels[0] if labels else nothing
     return written
@@ -197,12 +170,6 @@ def _no_label(row: int, label: object) -> InputError:
     if isinstance(label, int | np.integer):
         remedy += "; tools of scikit-learn that number the labels (cross_val_predict) need an indicator matrix"
     return InputError(f"y[{row}]: {label!r:.80} is no label", remedy=remedy)
-
-
-def _write_label(index: int, form: Form, taxonomy: Taxonomy) -> Label:
-    if form.names:
-        return taxonomy.path_names(index)
-    return taxonomy.ids[index]
 
 
 TreeLike = Taxonomy | str | Path | Mapping[str, Any]
@@ -254,11 +221,7 @@ def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> 
 
 
 def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
-    """Return a tree that is given as one, as a file in any format, or as nested dictionaries.
-
-    Raises:
-        InputError: if it is no tree.
-    """
+    """Return a tree that is given as one, as a file in any format, or as nested dictionaries."""
     if isinstance(taxonomy, Taxonomy):
         return taxonomy
     if isinstance(taxonomy, str | Path):
@@ -276,13 +239,7 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
 
 
 def tree_of(targets: Targets, separator: str) -> Taxonomy:
-    """Return the tree of all beginnings of the paths, see :func:`~hgclr.taxonomy.paths.draw_tree`.
-
-    Labels that differ only in case or spaces are labels of their own, with a warning.
-
-    Raises:
-        InputError: if a name is empty, has space around it or holds the separator, or there is no path at all.
-    """
+    """Return the tree of all beginnings of the paths; labels that differ only in case or spaces get a warning."""
     if not isinstance(targets.content, list):
         raise InputError(
             "y is an indicator matrix, which does not tell the tree",
@@ -303,11 +260,8 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
 class TreeLabels:
     """Find labels, as they are written, in a tree.
 
-    Args:
-        taxonomy: the tree.
-        separator: stands between the names of a path that is a string.
-        drawn: the tree was drawn from documents, so that every label is a path, and later documents may well have
-            labels that it lacks. In a tree that was given, such a label is a mistake.
+    In a tree ``drawn`` from documents every label is a path, and later documents may well have labels that it lacks. In
+    a tree that was given, such a label is a mistake.
     """
 
     def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
@@ -319,11 +273,7 @@ class TreeLabels:
         self._known: dict[Label, tuple[tuple[int, ...], frozenset[str]]] = {}
 
     def find(self, targets: Targets) -> Iterable[tuple[list[int], int]]:
-        """Yield for each document the indices of its labels and all their ancestors, and how many are not in the tree.
-
-        Raises:
-            InputError: if a label is wrong, naming the document.
-        """
+        """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree."""
         if isinstance(targets.content, list):
             return (self._find(row, labels) for row, labels in enumerate(targets.content))
         self._check_columns(targets.content, targets.columns)
@@ -382,7 +332,6 @@ class TreeLabels:
 
 
 def _names(row: int, label: Label, separator: str) -> NamePath:
-    """Return the names on a path."""
     names = label if isinstance(label, tuple) else tuple(label.split(separator)) if separator else (label,)
     try:
         check_names(names, separator)

@@ -30,20 +30,16 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["Deciding", "fit_model", "load", "pack", "save", "unpack"]
 
 logger = logging.getLogger(__name__)
+FILE = "estimator.json"
+"""Beside the weights: what only an estimator needs."""
+REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
+Estimator = TypeVar("Estimator", bound=Any)
 _ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True)
 class Deciding:
-    """How labels are to be decided.
-
-    Args:
-        rule: the decoding rule, or ``auto``.
-        threshold: probability from which on a label is given; None takes one half, or what calibration finds.
-        paths: k of ``top-k-paths``.
-        calibrate: calibrate probabilities and tune rule and thresholds on the documents held out.
-        one_path: every text is to get exactly one path.
-    """
+    """How labels are to be decided, in the estimator's parameters; ``one_path``: every text gets exactly one path."""
 
     rule: str
     threshold: float | None
@@ -52,11 +48,7 @@ class Deciding:
     one_path: bool
 
     def check(self, taxonomy: Taxonomy, allow_inner_nodes: bool) -> Decisions:
-        """Return the decisions without calibration.
-
-        Raises:
-            InputError: if a value does not fit.
-        """
+        """Return the decisions without calibration; refuse values that do not fit."""
         if self.rule not in ("auto", *RULES, *FORMER_RULES):
             raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
         if self.one_path and self.rule not in ("auto", "best-path"):
@@ -102,19 +94,8 @@ def fit_model(
 ) -> tuple[HierarchicalClassifier, list[dict[str, float]]]:
     """Train a model, and return it in memory with its scores by epoch.
 
-    Args:
-        texts: the documents.
-        label_sets: the indices of their labels, with all ancestors.
-        taxonomy: the label tree.
-        model: the section ``model`` of a run.
-        training: its section ``training``, with the seed.
-        deciding: how labels are to be decided.
-        validation_fraction: share of the documents on which the best epoch is chosen.
-        output: folder that keeps the run; None keeps nothing on disk.
-        verbose: 1 logs a line for each epoch.
-
-    Raises:
-        InputError: if documents and settings do not fit together.
+    Label sets are indices with all ancestors; ``model`` and ``training`` are sections of a run; ``output`` keeps the
+    run, None leaves nothing on disk.
     """
     from transformers import set_seed
 
@@ -209,7 +190,6 @@ class EpochLog(TrainerCallback):
     """Log the scores of each epoch on the documents held out."""
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:  # noqa: ARG002 (the Trainer decides the arguments)
-        """Log the scores of this epoch."""
         metrics = kwargs["metrics"]
         logger.info(
             "epoch %.0f of %.0f: validation Micro-F1 %.2f %%, Macro-F1 %.2f %%",
@@ -249,11 +229,7 @@ def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
 
 
 def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
-    """Load the classifier that a folder's files make.
-
-    Raises:
-        InputError: if a name is no plain file name, or the files are no model.
-    """
+    """Load the classifier that a folder's files make."""
     with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as temporary:
         for name, content in files.items():
             if name != Path(name).name:
@@ -263,11 +239,7 @@ def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
 
 
 def load_folder(folder: Path) -> HierarchicalClassifier:
-    """Load a model's folder, in torch.
-
-    Raises:
-        InputError: if it is no such folder, or one for onnxruntime, which cannot be trained.
-    """
+    """Load a model's folder, in torch; refuse one for onnxruntime, which cannot be trained."""
     with quiet_libraries():
         classifier = HierarchicalClassifier.from_pretrained(folder)
     if not isinstance(classifier.backend, TorchBackend):
@@ -275,17 +247,8 @@ def load_folder(folder: Path) -> HierarchicalClassifier:
     return classifier
 
 
-FILE = "estimator.json"
-REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
-Estimator = TypeVar("Estimator", bound=Any)
-
-
 def save(estimator: Any, folder: Path) -> None:
-    """Write a fitted estimator into a folder, in the place of an estimator that may be there.
-
-    Raises:
-        InputError: if something else is there, or the folder or a parameter cannot be written.
-    """
+    """Write a fitted estimator into a folder, in the place of an estimator that may be there, but of nothing else."""
     if folder.exists() and not (folder / FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("something else is here already", path=folder, remedy="give the name of a new folder")
     fields = {
@@ -307,11 +270,7 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def load(kind: type[Estimator], folder: Path) -> Estimator:
-    """Load an estimator.
-
-    Raises:
-        InputError: if the folder holds none.
-    """
+    """Load an estimator that was saved, or make one of what ``hgclr train`` wrote."""
     if not folder.is_dir():
         raise InputError("no such folder", path=folder, remedy=REMEDY)
     classifier = load_folder(folder)

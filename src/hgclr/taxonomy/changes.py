@@ -17,7 +17,7 @@ from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import parse_json
 from hgclr.taxonomy.tree import Taxonomy
 
-__all__ = ["Pair", "Suggestions", "TreeChanges", "branches", "compare", "read_changes", "suggest", "write_changes"]
+__all__ = ["Suggestions", "TreeChanges", "branches", "compare", "read_changes", "suggest", "write_changes"]
 
 LISTED = 3
 """How many labels of a kind a summary names."""

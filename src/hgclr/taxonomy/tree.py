@@ -28,7 +28,7 @@ from hgclr.taxonomy.structure import (
     read_only,
 )
 
-__all__ = ["FileFormat", "Taxonomy", "read_model_tree"]
+__all__ = ["Taxonomy", "read_model_tree"]
 
 
 class Taxonomy:
