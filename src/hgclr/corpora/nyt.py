@@ -130,12 +130,8 @@ def _check_absent(listed: list[ListedArticle], absent: set[str], source: Path) -
         return
     first, others = missing[0], len(missing) - 1
     more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
-    raise InputError(
-        f"{first.written!r} is not in {source}{more}",
-        path=first.path,
-        line=first.line,
-        remedy="check that --source holds the whole corpus, all years and months of it",
-    )
+    remedy = "check that --source holds the whole corpus, all years and months of it"
+    raise InputError(f"{first.written!r} is not in {source}{more}", path=first.path, line=first.line, remedy=remedy)
 
 
 def read_label_list(path: Path) -> Taxonomy:

@@ -147,11 +147,8 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
     for number, line in source.lines():
         found = LINE.fullmatch(line)
         if found is None:
-            raise source.error(
-                f"not a line of a topic file: {line.strip()[:60]!r}",
-                number,
-                "write 'parent: CODE  child: CODE  child-description: TEXT'",
-            )
+            remedy = "write 'parent: CODE  child: CODE  child-description: TEXT'"
+            raise source.error(f"not a line of a topic file: {line.strip()[:60]!r}", number, remedy)
         parent, code, description = found.groups()
         if code != ROOT:
             name = code if label_names == "codes" else " ".join(description.split())
@@ -266,12 +263,8 @@ class IdList:
             return
         line, first = next((line, identifier) for line, identifier in self._lines() if identifier not in found)
         more = f" and {missing - 1:,} more that this file lists are" if missing > 1 else " is"
-        raise InputError(
-            f"document {first}{more} not in the archives",
-            path=self.path,
-            line=line,
-            remedy="check that the archives of both disks are below --source",
-        )
+        remedy = "check that the archives of both disks are below --source"
+        raise InputError(f"document {first}{more} not in the archives", path=self.path, line=line, remedy=remedy)
 
     def _lines(self) -> Iterator[tuple[int, int]]:
         for number, line in enumerate(byte_lines(self.path), 1):

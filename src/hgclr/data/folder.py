@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Unpack
@@ -50,11 +50,7 @@ class Document:
 
 
 def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
-    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, else by the defaults.
-
-    Raises:
-        InputError: if a separator is empty.
-    """
+    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, or by default."""
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
     form: dict[str, Any] = {
         name: value for name, value in remembered(path, "reading").items() if type(value) is kinds.get(name)
@@ -120,22 +116,16 @@ def read_documents(
 class DocumentSet:
     """Documents in memory, by split, as :func:`read_documents` takes them, in the place of a :class:`DataFolder`."""
 
-    skip_bad_rows = False
-
     def __init__(self, taxonomy: Taxonomy, splits: Mapping[str, Iterable[DocumentLike]]) -> None:
         self.taxonomy = taxonomy
         self.splits = {name: list(read_documents(rows, taxonomy)) for name, rows in splits.items()}
 
-    def scan(self, split: str) -> Iterator[Document]:
+    def usable(self, split: str, skipped: Callable[[BadRow], object] | None = None) -> Iterator[Document]:  # noqa: ARG002
         return iter(self.splits[split])
 
 
 def find_data(path: str | Path) -> Path:
-    """Return a data folder on this machine; one in an object store is fetched.
-
-    Raises:
-        InputError: if there is no such folder.
-    """
+    """Return a data folder on this machine; one in an object store is fetched."""
     folder = local(path)
     if not folder.is_dir():
         recover_folder(folder)
@@ -147,10 +137,9 @@ def find_data(path: str | Path) -> Path:
 class DataFolder:
     """Find and read the splits and the taxonomy of a folder.
 
-    A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``,
-    ``.csv`` or ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a
-    saved ``DatasetDict`` is a data folder once a taxonomy lies beside its splits. The taxonomy is
-    ``taxonomy.*`` or ``*.taxonomy``.
+    A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``, ``.csv`` or
+    ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a saved ``DatasetDict``
+    is a data folder once a taxonomy lies beside its splits. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
         path: the folder, or its URL in an object store, of which a copy is fetched into the cache.
@@ -178,12 +167,9 @@ class DataFolder:
         self.skip_bad_rows = skip_bad_rows
         self.splits = _find_splits(self.path)
         if needs_documents and not self.splits:
-            raise InputError(
-                "no train, dev or test split",
-                path=self.path,
-                remedy=f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])}) "
-                "or a folder that datasets saved",
-            )
+            files = f"train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
+            remedy = f"a split is a file such as {files} or a folder that datasets saved"
+            raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
             file = _find_taxonomy(self.path) if taxonomy is None else local(taxonomy)
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
@@ -197,11 +183,7 @@ class DataFolder:
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
-        """Return the file or folder of a split.
-
-        Raises:
-            InputError: if the folder has no such split, naming those it has.
-        """
+        """Return the file or folder of a split; the refusal of one that is not there names those that are."""
         if split not in self.splits:
             raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
         return self.splits[split]
@@ -225,31 +207,34 @@ class DataFolder:
 
         Args:
             split: ``train``, ``dev`` or ``test``.
-            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with
-                ``file``, ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has
-                been taken.
+            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with ``file``,
+                ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has been taken.
 
         Raises:
-            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is
-                damaged.
+            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is damaged.
         """
         empty = True
         with BadRowLog(bad_rows) as log:
-            for item in self.scan(split):
-                if isinstance(item, Document):
-                    empty = False
-                    try:
-                        yield item
-                    except GeneratorExit:
-                        log.warn()
-                        return  # the reader wants no more: what was skipped so far is still recorded
-                elif self.skip_bad_rows:
-                    log.add(item)
-                else:
-                    raise item.error()
+            for document in self.usable(split, log.add):
+                empty = False
+                try:
+                    yield document
+                except GeneratorExit:
+                    log.warn()
+                    return  # the reader wants no more: what was skipped so far is still recorded
         log.warn()
         if empty:
             raise empty_split(self.split_path(split), log.count)
+
+    def usable(self, split: str, skipped: Callable[[BadRow], object] | None = None) -> Iterator[Document]:
+        """Yield the documents of a split; stop at a bad row or, if the folder may skip it, hand it to ``skipped``."""
+        for item in self.scan(split):
+            if isinstance(item, Document):
+                yield item
+            elif not self.skip_bad_rows:
+                raise item.error()
+            elif skipped is not None:
+                skipped(item)
 
 
 def empty_split(path: Path, bad: int) -> InputError:

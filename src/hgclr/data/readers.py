@@ -173,12 +173,8 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
         except StopIteration:
             return
         except csv.Error as error:
-            raise InputError(
-                f"broken quoting: {error}",
-                path=path,
-                line=number,
-                remedy='write a quote inside a quoted cell twice (""), close every quote, or use JSON lines',
-            ) from None
+            remedy = 'write a quote inside a quoted cell twice (""), close every quote, or use JSON lines'
+            raise InputError(f"broken quoting: {error}", path=path, line=number, remedy=remedy) from None
         if not cells:
             continue
         if reason := _encoding_problem(cells):

@@ -133,10 +133,8 @@ def split_data(
 def checked_shares(dev: float, test: float) -> NDArray[np.float64]:
     """Refuse shares that leave nothing for training or draw nothing."""
     if min(dev, test) < 0 or dev + test >= 1:
-        raise InputError(
-            f"the shares of dev and test are {dev:g} and {test:g}",
-            remedy="give shares of at least 0 that leave documents for training, such as 0.1 and 0.1",
-        )
+        remedy = "give shares of at least 0 that leave documents for training, such as 0.1 and 0.1"
+        raise InputError(f"the shares of dev and test are {dev:g} and {test:g}", remedy=remedy)
     if not dev + test:
         raise InputError("nothing to split: the shares of dev and test are both 0", remedy="give one of them a share")
     return np.array([1 - dev - test, dev, test])
@@ -167,11 +165,8 @@ def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: 
         raise InputError("no train split to draw from", path=source, remedy=f"it has: {', '.join(files)}")
     for split, share in zip(SPLITS[1:], shares[1:], strict=True):
         if share and split in files:
-            raise InputError(
-                f"there is a {split} split already: {files[split].name}",
-                path=source,
-                remedy=f"--{split} 0 keeps it, or split its train file alone",
-            )
+            remedy = f"--{split} 0 keeps it, or split its train file alone"
+            raise InputError(f"there is a {split} split already: {files[split].name}", path=source, remedy=remedy)
     check_place(source, output)
 
 
@@ -216,10 +211,8 @@ def _plain(value: object, column: str) -> object:
         return {_plain(key, column): _plain(part, column) for key, part in value.items()}
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    raise RowProblem(
-        f"wrong type: column {column!r} holds a {type(value).__name__}, which JSON lines cannot",
-        "turn the column into text or numbers, or drop it",
-    )
+    remedy = "turn the column into text or numbers, or drop it"
+    raise RowProblem(f"wrong type: column {column!r} holds a {type(value).__name__}, which JSON lines cannot", remedy)
 
 
 @dataclass(slots=True)

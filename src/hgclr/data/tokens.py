@@ -146,10 +146,8 @@ def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.
     backend = Tokenizer.from_str(rust.to_str())
     special = backend.num_special_tokens_to_add(False)
     if max_length <= special:
-        raise InputError(
-            f"a maximum length of {max_length} tokens leaves no room for text",
-            remedy=f"use more than {special}, the number of special tokens",
-        )
+        remedy = f"use more than {special}, the number of special tokens"
+        raise InputError(f"a maximum length of {max_length} tokens leaves no room for text", remedy=remedy)
     backend.no_padding()
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     return backend
@@ -212,26 +210,15 @@ def sample_documents(
 
     A random sample is given by limit and seed. Bad rows that the folder may skip are recorded as JSON lines.
     """
-    documents = _good_rows(folder, split, record)
+    documents = folder.usable(split, None if record is None else lambda row: record.write(row.to_json() + "\n"))
     if sample is not None:
         # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in memory.
         count, (limit, seed) = sum(1 for _ in documents), sample
-        documents = _good_rows(folder, split, None)
+        documents = folder.usable(split)
         if limit < count:
             chosen = set(np.random.default_rng(seed).choice(count, size=limit, replace=False).tolist())
             documents = (document for place, document in enumerate(documents) if place in chosen)
     yield from documents
-
-
-def _good_rows(folder: DataFolder | DocumentSet, split: str, record: IO[str] | None) -> Iterator[Document]:
-    """Yield the documents of a split; stop at a bad row, or record it if the folder may skip it."""
-    for item in folder.scan(split):
-        if isinstance(item, Document):
-            yield item
-        elif not folder.skip_bad_rows:
-            raise item.error()
-        elif record is not None:
-            record.write(item.to_json() + "\n")
 
 
 def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.Table:
@@ -349,10 +336,8 @@ def word_tokenizer(
     least = minimum_frequency(documents) if minimum is None else minimum
     words = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
     if not words:
-        raise InputError(
-            f"no word occurs {least} times in the {documents} training texts",
-            remedy="train on more documents, or choose a pretrained encoder",
-        )
+        remedy = "train on more documents, or choose a pretrained encoder"
+        raise InputError(f"no word occurs {least} times in the {documents} training texts", remedy=remedy)
     places = {word: place for place, word in enumerate([PADDING, UNKNOWN, *words[:largest]])}
     tokenizer = Tokenizer(models.WordLevel(places, unk_token=UNKNOWN))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter

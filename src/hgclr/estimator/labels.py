@@ -66,10 +66,8 @@ def read_texts(texts: Any, *, empty: bool) -> list[str]:
 def read_column(values: Any, argument: str, content: str) -> list[Any]:
     """Return the members of a list, a one-dimensional array or a Series; refuse a single string, or a table."""
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
-        raise InputError(
-            f"{argument} is a single {type(values).__name__}",
-            remedy=f"give a list, a one-dimensional array or a pandas Series of {content}",
-        )
+        remedy = f"give a list, a one-dimensional array or a pandas Series of {content}"
+        raise InputError(f"{argument} is a single {type(values).__name__}", remedy=remedy)
     if (dimensions := getattr(values, "ndim", 1)) != 1:
         raise InputError(
             f"{argument} has {dimensions} dimensions", remedy=f"give one column of {content}, such as table['column']"
@@ -150,10 +148,8 @@ def _read_matrix(labels: Any) -> Targets:
     names = None if columns is None or not all(isinstance(name, str) for name in columns) else list(columns)
     matrix = labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
     if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
-        raise InputError(
-            "y has two dimensions and is not an indicator matrix of 0 and 1",
-            remedy="give each document a path, a list of paths, or a tuple of the names on its path",
-        )
+        remedy = "give each document a path, a list of paths, or a tuple of the names on its path"
+        raise InputError("y has two dimensions and is not an indicator matrix of 0 and 1", remedy=remedy)
     return Targets(Form("matrix", dtype=str(matrix.dtype)), matrix.astype(np.bool_), names)
 
 
@@ -227,10 +223,8 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
     if isinstance(taxonomy, str | Path):
         return Taxonomy.read(taxonomy, separator=separator)
     if not isinstance(taxonomy, Mapping):
-        raise InputError(
-            f"the taxonomy is a {type(taxonomy).__name__}",
-            remedy="give a Taxonomy, the path of a file, or nested dictionaries",
-        )
+        remedy = "give a Taxonomy, the path of a file, or nested dictionaries"
+        raise InputError(f"the taxonomy is a {type(taxonomy).__name__}", remedy=remedy)
     try:
         text = json.dumps(taxonomy)
     except (TypeError, ValueError) as error:
@@ -241,10 +235,8 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
 def tree_of(targets: Targets, separator: str) -> Taxonomy:
     """Return the tree of all beginnings of the paths; labels that differ only in case or spaces get a warning."""
     if not isinstance(targets.content, list):
-        raise InputError(
-            "y is an indicator matrix, which does not tell the tree",
-            remedy="give taxonomy, in the order of the columns",
-        )
+        remedy = "give taxonomy, in the order of the columns"
+        raise InputError("y is an indicator matrix, which does not tell the tree", remedy=remedy)
     counts = Counter(label for labels in targets.content for label in labels)
     if not counts:
         raise InputError("y has no label", remedy="give each document at least one")
@@ -325,10 +317,8 @@ class TreeLabels:
             )
         if columns is not None and columns != list(self.taxonomy.ids):
             first = next(pair for pair in zip(columns, self.taxonomy.ids, strict=True) if pair[0] != pair[1])
-            raise InputError(
-                f"y has the column {first[0]!r} where the tree has the label {first[1]!r}",
-                remedy="put the columns in the tree's order: y[list(taxonomy.ids)]",
-            )
+            remedy = "put the columns in the tree's order: y[list(taxonomy.ids)]"
+            raise InputError(f"y has the column {first[0]!r} where the tree has the label {first[1]!r}", remedy=remedy)
 
 
 def _names(row: int, label: Label, separator: str) -> NamePath:

@@ -138,10 +138,8 @@ def _join(taxonomy: Taxonomy, source: Source, rows: Sequence[tuple[int, str, str
                 f"{cell!r} has two descriptions, the first (line {first_line})", line, "delete one of the two"
             )
     if not given:
-        raise source.error(
-            "no row has both a label of the tree and a description",
-            remedy="check that the file belongs to this tree, or give --label-column and --description-column",
-        )
+        remedy = "check that the file belongs to this tree, or give --label-column and --description-column"
+        raise source.error("no row has both a label of the tree and a description", remedy=remedy)
     descriptions = [given[index][0] if index in given else text for index, text in enumerate(taxonomy.descriptions)]
     return Described(
         taxonomy=Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions),

@@ -153,11 +153,8 @@ def _unknown_parent(source: Source, entry: LabelEntry, known: list[str]) -> Inpu
     parent = str(entry.parent)
     near = close_matches(parent, known)
     hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
-    return source.error(
-        f"the parent {parent!r} of {entry.id!r} is not listed as a label",
-        entry.line,
-        f"{hint}list {parent!r} under a parent of its own or at the top",
-    )
+    remedy = f"{hint}list {parent!r} under a parent of its own or at the top"
+    return source.error(f"the parent {parent!r} of {entry.id!r} is not listed as a label", entry.line, remedy)
 
 
 def _refuse_cycle(source: Source, entries: Sequence[LabelEntry], parents: list[int]) -> None:

@@ -132,10 +132,8 @@ def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[
     """
     for identifier in ids:
         if identifier == ROOT or any(character in identifier for character in "\t\n\r"):
-            raise InputError(
-                f"the id {identifier!r} cannot be written in the tab format",
-                remedy="choose an output file that ends in .json, or change the id",
-            )
+            remedy = "choose an output file that ends in .json, or change the id"
+            raise InputError(f"the id {identifier!r} cannot be written in the tab format", remedy=remedy)
     return "".join(
         "\t".join([ROOT if parent < 0 else ids[parent], *(ids[child] for child in children)]) + "\n"
         for parent, children in families
@@ -171,11 +169,8 @@ def _check_names(source: Source, names: list[str], separator: str, line: int) ->
     sign = separator.strip()
     for name in names:
         if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
-            raise source.error(
-                f"a name begins or ends with {sign!r}: {name!r}",
-                line,
-                f"write the separator as {separator!r}, with nothing missing on either side",
-            )
+            remedy = f"write the separator as {separator!r}, with nothing missing on either side"
+            raise source.error(f"a name begins or ends with {sign!r}: {name!r}", line, remedy)
         if not name:
             raise source.error("empty label name", line, "fill in the name or delete the entry")
 
@@ -235,10 +230,8 @@ def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
             text = label.get(what) or ""
             too_long = len(text) > LONGEST_CELL
             if text != text.strip() or "\r" in text or too_long or (what, text) == ("id", ROOT):
-                raise InputError(
-                    f"the {what} {text[:80]!r} cannot be written in a table",
-                    remedy=f"choose an output file that ends in .json, or change the {what}",
-                )
+                remedy = f"choose an output file that ends in .json, or change the {what}"
+                raise InputError(f"the {what} {text[:80]!r} cannot be written in a table", remedy=remedy)
     columns = {"child": "id", "parent": "parent", "name": "name"}
     if any(label.get("description") for label in labels):
         columns["description"] = "description"
@@ -259,11 +252,8 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
             if any(cells):
                 width = width or len(cells)
                 if len(cells) != width:
-                    raise source.error(
-                        f"{len(cells)} cells in a table of {width} columns",
-                        begins,
-                        "quote a cell that holds the delimiter, and leave no cell out",
-                    )
+                    remedy = "quote a cell that holds the delimiter, and leave no cell out"
+                    raise source.error(f"{len(cells)} cells in a table of {width} columns", begins, remedy)
                 yield begins, cells
             begins = reader.line_num + 1
     except csv.Error as error:

@@ -157,10 +157,8 @@ def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> N
         raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
     outside = np.flatnonzero((array < -1) | (array >= count))
     if outside.size:
-        raise InputError(
-            f"label {outside[0]} has the parent {array[outside[0]]}, which is no label",
-            remedy=f"use -1 for a top label or an index from 0 to {count - 1}",
-        )
+        remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
+        raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
     return read_only(array.astype(np.int64, copy=False))
 
 
@@ -248,10 +246,8 @@ class LabelIndex:
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            raise InputError(
-                f"the label {label!r} is ambiguous: {self._listed(candidates)}",
-                remedy="give the id or the whole path",
-            )
+            remedy = "give the id or the whole path"
+            raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
         raise InputError(f"unknown label {label!r}", remedy=self._suggestion(label))
 
     def candidates(self, label: str) -> list[int]:
