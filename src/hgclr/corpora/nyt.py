@@ -159,9 +159,8 @@ def read_label_list(path: Path) -> Taxonomy:
     for label, line in lines.items():
         parent, _, name = label.rpartition("/")
         if parent not in index:
-            raise InputError(
-                f"the parent of {label!r} is not in the list", path=path, line=line, remedy=f"add a line {parent!r}"
-            )
+            remedy = f"add a line {parent!r}"
+            raise InputError(f"the parent of {label!r} is not in the list", path=path, line=line, remedy=remedy)
         parents.append(index[parent])
         names.append(name)
     return Taxonomy(list(lines), parents, names)
@@ -348,6 +347,5 @@ def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, byte
             while stream.read(2**20):  # the check sum is at the end
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise InputError(
-            f"the archive is damaged or cut short {place}: {error}", path=path, remedy="copy it again"
-        ) from error
+        remedy = "copy it again"
+        raise InputError(f"the archive is damaged or cut short {place}: {error}", path=path, remedy=remedy) from error

@@ -237,9 +237,8 @@ def _portions_of_zip(path: Path) -> int:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             unpacked = sum(min(member.file_size, LARGEST) for member in archive.infolist())
     except (OSError, *DAMAGED) as error:
-        raise InputError(
-            f"truncated or not a zip file: {first_line(error)}", path=path, remedy="copy it from the disk again"
-        ) from None
+        remedy = "copy it from the disk again"
+        raise InputError(f"truncated or not a zip file: {first_line(error)}", path=path, remedy=remedy) from None
     return max(1, -(-path.stat().st_size // BYTES_A_PORTION), -(-unpacked // UNPACKED_A_PORTION))
 
 
@@ -389,9 +388,8 @@ def _opened(portion: Portion) -> Iterator[tuple[list[str], Callable[[str], bytes
         try:
             archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(open_regular(portion.path))))
         except (OSError, *DAMAGED) as error:
-            raise InputError(
-                f"damaged zip file: {first_line(error)}", path=portion.path, remedy="copy it from the disk again"
-            ) from None
+            remedy = "copy it from the disk again"
+            raise InputError(f"damaged zip file: {first_line(error)}", path=portion.path, remedy=remedy) from None
         yield archive.namelist(), partial(_read_member, archive, portion.path)
 
 

@@ -108,9 +108,8 @@ def read_documents(
         except RowProblem as problem:
             raise InputError(f"document {place}: {problem.reason}", remedy=problem.remedy) from None
         except (KeyError, TypeError, ValueError):
-            raise InputError(
-                f"document {place} is {row!r:.80}", remedy="give a pair (text, labels), or a mapping with these keys"
-            ) from None
+            remedy = "give a pair (text, labels), or a mapping with these keys"
+            raise InputError(f"document {place} is {row!r:.80}", remedy=remedy) from None
 
 
 class DocumentSet:

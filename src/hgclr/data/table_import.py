@@ -189,9 +189,8 @@ def _split_files(
             by_split[split].append(choice)
             choice = None
         elif by_split[split] and choice:
-            raise InputError(
-                f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy="give one of them"
-            )
+            remedy = "give one of them"
+            raise InputError(f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy=remedy)
         shares[split] = 0.0 if by_split[split] else DRAWN if choice is None else choice
     if not by_split["train"]:
         raise InputError("no file to train on: all are called dev or test", remedy="add one, or rename one of them")

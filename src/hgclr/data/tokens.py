@@ -265,9 +265,8 @@ def token_lengths(encoder: str) -> TokenLengths | None:
     from tokenizers import Tokenizer
 
     if not file.is_file():
-        raise InputError(
-            "no tokenizer.json in it", path=file.parent, remedy="give the folder of an encoder that has one"
-        )
+        remedy = "give the folder of an encoder that has one"
+        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # what tokenizers raises is of no narrower class

@@ -69,9 +69,8 @@ def read_column(values: Any, argument: str, content: str) -> list[Any]:
         remedy = f"give a list, a one-dimensional array or a pandas Series of {content}"
         raise InputError(f"{argument} is a single {type(values).__name__}", remedy=remedy)
     if (dimensions := getattr(values, "ndim", 1)) != 1:
-        raise InputError(
-            f"{argument} has {dimensions} dimensions", remedy=f"give one column of {content}, such as table['column']"
-        )
+        remedy = f"give one column of {content}, such as table['column']"
+        raise InputError(f"{argument} has {dimensions} dimensions", remedy=remedy)
     return list(values)
 
 

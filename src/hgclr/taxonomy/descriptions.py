@@ -80,9 +80,8 @@ def join_descriptions(
     if texts is None and width == 2:
         texts = 1 - labels
     if texts is None or texts == labels:
-        raise source.error(
-            "which column holds the descriptions?", 1, f"call it {DESCRIPTION!r} or give --description-column"
-        )
+        remedy = f"call it {DESCRIPTION!r} or give --description-column"
+        raise source.error("which column holds the descriptions?", 1, remedy)
     filled = [(line, row[labels], row[texts]) for line, row in rows if row[labels] or row[texts]]
     return _join(taxonomy, source, filled, separator)
 
@@ -134,9 +133,8 @@ def _join(taxonomy: Taxonomy, source: Source, rows: Sequence[tuple[int, str, str
             continue
         first, first_line = given.setdefault(found[0], (text, line))
         if first != text:
-            raise source.error(
-                f"{cell!r} has two descriptions, the first (line {first_line})", line, "delete one of the two"
-            )
+            remedy = "delete one of the two"
+            raise source.error(f"{cell!r} has two descriptions, the first (line {first_line})", line, remedy)
     if not given:
         remedy = "check that the file belongs to this tree, or give --label-column and --description-column"
         raise source.error("no row has both a label of the tree and a description", remedy=remedy)

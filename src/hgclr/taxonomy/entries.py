@@ -44,9 +44,8 @@ class Source:
             # error.object is what was decoded: the data after the byte order mark, which holds no line end.
             line = error.object.count(b"\n", 0, error.start) + 1
             byte = error.object[error.start]
-            raise InputError(
-                f"not UTF-8: byte 0x{byte:02x}", path=path, line=line, remedy="save the file as UTF-8"
-            ) from None
+            remedy = "save the file as UTF-8"
+            raise InputError(f"not UTF-8: byte 0x{byte:02x}", path=path, line=line, remedy=remedy) from None
         return cls(text.replace("\r\n", "\n"), path)
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -124,9 +123,8 @@ def _at_line(line: int | None) -> str:
 def _duplicate_sibling(source: Source, entry: LabelEntry, first: LabelEntry) -> InputError:
     place = "at the top" if entry.parent is None else f"under {entry.parent!r}"
     where = "" if first.line is None else f", first{_at_line(first.line)}"
-    return source.error(
-        f"the label {entry.name!r} is listed twice {place}{where}", entry.line, "delete or rename one of the two"
-    )
+    remedy = "delete or rename one of the two"
+    return source.error(f"the label {entry.name!r} is listed twice {place}{where}", entry.line, remedy)
 
 
 def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> InputError:

@@ -93,14 +93,12 @@ def read_literature(source: Source) -> Labels:
             raise source.error(f"{parent!r} has no children", number, "put a tab before each child, or delete the line")
         lines_of_root += parent == ROOT
         if ROOT in children:
-            raise source.error(
-                f"{ROOT!r} is a child", number, f"rename it: {ROOT!r} stands for what is above the top labels"
-            )
+            remedy = f"rename it: {ROOT!r} stands for what is above the top labels"
+            raise source.error(f"{ROOT!r} is a child", number, remedy)
         entries += [LabelEntry(child, child, None if parent == ROOT else parent, number) for child in children]
     if entries and not lines_of_root:
-        raise source.error(
-            f"no line begins with {ROOT!r}", remedy=f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
-        )
+        remedy = f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
+        raise source.error(f"no line begins with {ROOT!r}", remedy=remedy)
     if not entries:
         raise empty_tree(source)
     return link(_named_by_path(entries), source)
@@ -153,9 +151,8 @@ def read_paths(source: Source, separator: str) -> Labels:
         _check_names(source, names, separator, number)
         path = separator.join(names)
         if (first := listed.setdefault(path, number)) != number:
-            raise source.error(
-                f"the path {path!r} is listed twice, first (line {first})", number, "delete or rename one of the two"
-            )
+            remedy = "delete or rename one of the two"
+            raise source.error(f"the path {path!r} is listed twice, first (line {first})", number, remedy)
         # Most paths are new below a known one; joining all above each time would cost the depth squared.
         known = separator.join(names[:-1]) in entries
         for depth in range(len(names) if known else 1, len(names) + 1):
@@ -264,9 +261,8 @@ def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> L
     """Return the label of one row."""
     label, parent = row[columns.label], row[columns.parent]
     if label == ROOT:
-        raise source.error(
-            f"{ROOT!r} is a label", line, f"delete the row: {ROOT!r} stands for what is above the top labels"
-        )
+        remedy = f"delete the row: {ROOT!r} stands for what is above the top labels"
+        raise source.error(f"{ROOT!r} is a label", line, remedy)
     name = label if columns.name is None else row[columns.name]
     description = "" if columns.description is None else row[columns.description]
     return LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description)

@@ -27,9 +27,8 @@ def check_names(names: NamePath, separator: str) -> None:
     for name in names:
         if name != name.strip() or not name:
             what = "an empty name" if not name.strip() else f"a name with space around it, {name!r}"
-            raise InputError(
-                f"the path {separator.join(names)!r} has {what}", remedy=f"the names are set apart by {separator!r}"
-            )
+            remedy = f"the names are set apart by {separator!r}"
+            raise InputError(f"the path {separator.join(names)!r} has {what}", remedy=remedy)
         if separator in name:
             raise InputError(f"the name {name!r} holds {separator!r}", remedy="give another path_separator")
 

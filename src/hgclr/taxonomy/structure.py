@@ -14,12 +14,10 @@ __all__ = [
     "Children",
     "LabelIndex",
     "LowestCommonAncestor",
-    "branch_sums",
     "check_labels",
     "checked_descriptions",
     "checked_parents",
     "close_matches",
-    "depth_first",
     "find_cycle",
     "levels_from_top",
     "read_only",
@@ -75,31 +73,6 @@ def levels_from_top(children: Children) -> list[NDArray[np.int64]]:
         levels.append(read_only(np.sort(level)))
         level = children.of_all(level)
     return levels
-
-
-def branch_sums(
-    parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]], values: NDArray[np.generic]
-) -> NDArray[np.int64]:
-    """Return for each node the sum of the values, (K,), of its branch: its own and those of all below it, (K,)."""
-    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
-    for level in reversed(levels):
-        np.add.at(sums, parents[level], sums[level])
-    return sums[:-1]
-
-
-def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index."""
-    sizes = branch_sums(parents, levels, np.ones(len(parents), dtype=np.int64))
-    place = np.empty(len(parents) + 1, dtype=np.int64)
-    place[-1] = -1
-    for level in levels:
-        family = level[np.argsort(parents[level], kind="stable")]
-        before = np.cumsum(sizes[family]) - sizes[family]  # in the subtrees of all nodes further left in the level
-        first = np.searchsorted(parents[family], parents[family])  # where each node's siblings begin
-        place[family] = place[parents[family]] + 1 + before - before[first]
-    walk = np.empty(len(parents), dtype=np.int64)
-    walk[place[:-1]] = np.arange(len(parents))
-    return read_only(walk)
 
 
 def find_cycle(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> list[int]:
@@ -189,9 +162,8 @@ def checked_descriptions(descriptions: Sequence[str | None] | None, ids: Sequenc
     if descriptions is None:
         return ("",) * len(ids)
     if len(descriptions) != len(ids):
-        raise InputError(
-            f"{len(ids)} ids but {len(descriptions)} descriptions", remedy="give one for each id; None for none"
-        )
+        remedy = "give one for each id; None for none"
+        raise InputError(f"{len(ids)} ids but {len(descriptions)} descriptions", remedy=remedy)
     for identifier, text in zip(ids, descriptions, strict=True):
         if text is not None and not isinstance(text, str):
             raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")

@@ -18,11 +18,9 @@ from hgclr.taxonomy.structure import (
     Children,
     LabelIndex,
     LowestCommonAncestor,
-    branch_sums,
     check_labels,
     checked_descriptions,
     checked_parents,
-    depth_first,
     find_cycle,
     levels_from_top,
     read_only,
@@ -128,7 +126,17 @@ class Taxonomy:
     @cached_property
     def walk(self) -> NDArray[np.int64]:
         """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
-        return depth_first(self._parents, self._levels)
+        place = np.empty(len(self) + 1, dtype=np.int64)
+        place[-1] = -1
+        for level in self._levels:
+            family = level[np.argsort(self._parents[level], kind="stable")]
+            parents, sizes = self._parents[family], self.branch_sizes[family]
+            before = np.cumsum(sizes) - sizes  # in the branches of all labels further left in the level
+            first = np.searchsorted(parents, parents)  # where each label's siblings begin
+            place[family] = place[parents] + 1 + before - before[first]
+        walk = np.empty(len(self), dtype=np.int64)
+        walk[place[:-1]] = np.arange(len(self))
+        return read_only(walk)
 
     @cached_property
     def branch_sizes(self) -> NDArray[np.int64]:
@@ -177,7 +185,10 @@ class Taxonomy:
 
     def branch_sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
         """Return for each label the sum of the values, (K,), of itself and all labels below it, (K,)."""
-        return branch_sums(self._parents, self._levels, values)
+        sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
+        for level in reversed(self._levels):
+            np.add.at(sums, self._parents[level], sums[level])
+        return sums[:-1]
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
         """Return the labels at which a document's paths end, in their order."""
