@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -37,8 +36,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair: JSON can spell it, but no UTF-8 file and no tokenizer can hold it."""
 SHOWN = 3
 """How many bad rows the warning spells out; the side file has all of them."""
 
@@ -157,16 +154,22 @@ def is_blank(text: str) -> bool:
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
-def is_unicode(text: str) -> bool:
-    """Tell whether a text is free of half surrogate pairs."""
-    return SURROGATE.search(text) is None
-
-
 def check_unicode(text: str, what: str) -> str:
-    """Return a text, or raise a `RowProblem` if half of a surrogate pair is in it."""
-    if found := SURROGATE.search(text):
-        raise RowProblem(f"not UTF-8: {what} has a lone surrogate at character {found.start() + 1}")
+    """Return a text, or raise a `RowProblem` over half of a surrogate pair: JSON can spell it, UTF-8 cannot hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowProblem(f"not UTF-8: {what} has a lone surrogate at character {error.start + 1}") from None
     return text
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether UTF-8 can hold a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_text(cell: object) -> str:
