@@ -6,6 +6,7 @@ import codecs
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -79,9 +80,9 @@ def prepare_format(
             )
         form = form._replace(separator=path_separator)
         settings = {"path_separator": path_separator, "label_prefix": label_prefix, **settings}
-        read = lambda path: fasttext_lines(path, label_prefix)  # noqa: E731
+        read = partial(fasttext_lines, label_prefix=label_prefix)
     else:
-        read = lambda path: json_lines(path, form.keys)  # noqa: E731
+        read = partial(json_lines, keys=form.keys)
     splits = _find_splits(source, form.endings, {"train": train, "dev": dev, "test": test})
     folder = source if source is not None and source.is_dir() else splits["train"].parent
     taxonomy = find_tree(folder) if taxonomy is None else taxonomy

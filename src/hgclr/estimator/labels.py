@@ -257,11 +257,8 @@ class TreeLabels:
 
     def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
         self.taxonomy, self.separator, self.drawn = taxonomy, separator, drawn
-        self._by_id = {identifier: index for index, identifier in enumerate(taxonomy.ids)}
-        self._by_name = {
-            pair: index for index, pair in enumerate(zip(taxonomy.parents.tolist(), taxonomy.names, strict=True))
-        }
-        self._known: dict[Label, tuple[tuple[int, ...], frozenset[str]]] = {}
+        self._by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
+        self._known: dict[Label, tuple[tuple[int, ...], frozenset[NamePath]]] = {}
 
     def find(self, targets: Targets) -> Iterable[tuple[list[int], int]]:
         """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree."""
@@ -272,41 +269,38 @@ class TreeLabels:
 
     def _find(self, row: int, labels: Sequence[Label]) -> tuple[list[int], int]:
         found: set[int] = set()
-        missing: set[str] = set()
+        missing: set[NamePath] = set()
         for label in labels:
             if label not in self._known:
-                self._known[label] = (
-                    self._on_path(row, label) if self.drawn else (self._in_tree(row, label), frozenset())
-                )
+                find = self._on_path if self.drawn else self._in_tree
+                self._known[label] = find(row, label)
             indices, lacking = self._known[label]
             found.update(indices)
             missing |= lacking
         return sorted(found), len(missing)
 
-    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[str]]:
+    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
         """Return the labels on a path, and those of them that are not in the tree."""
         names = _names(row, label, self.separator)
-        ids = [self.separator.join(names[:depth]) for depth in range(1, len(names) + 1)]
-        known = tuple(self._by_id[identifier] for identifier in ids if identifier in self._by_id)
-        return known, frozenset(ids[len(known) :])
+        paths = [names[:depth] for depth in range(1, len(names) + 1)]
+        known = tuple(self._by_path[path] for path in paths if path in self._by_path)
+        return known, frozenset(paths[len(known) :])
 
-    def _in_tree(self, row: int, label: Label) -> tuple[int, ...]:
+    def _in_tree(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
         """Return a label and its ancestors."""
-        try:
-            index = self._walk(label) if isinstance(label, tuple) else self.taxonomy.resolve(label, self.separator)
-        except InputError as error:
-            raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
-        return tuple(self.taxonomy.closure([index]).tolist())
-
-    def _walk(self, names: tuple[str, ...]) -> int:
-        index = -1
-        for depth, name in enumerate(names):
-            child = self._by_name.get((index, name))
-            if child is None:
-                place = f"under {' > '.join(names[:depth])!r}" if depth else "at the top"
-                raise InputError(f"the path {names!r} is not in the tree", remedy=f"there is no {name!r} {place}")
-            index = child
-        return index
+        if isinstance(label, str):
+            try:
+                index = self.taxonomy.resolve(label, self.separator)
+            except InputError as error:
+                raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
+        elif label in self._by_path:
+            index = self._by_path[label]
+        else:
+            depth = next(depth for depth in range(len(label)) if label[: depth + 1] not in self._by_path)
+            place = f"under {' > '.join(label[:depth])!r}" if depth else "at the top"
+            remedy = f"there is no {label[depth]!r} {place}"
+            raise InputError(f"y[{row}]: the path {label!r} is not in the tree", remedy=remedy)
+        return tuple(self.taxonomy.closure([index]).tolist()), frozenset()
 
     def _check_columns(self, matrix: NDArray[np.bool_], columns: list[str] | None) -> None:
         if matrix.shape[1] != len(self.taxonomy):
