@@ -190,11 +190,7 @@ def _is_path_sign(sign: str, labels: Collection[str]) -> bool:
 
 
 def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Path) -> Layout:
-    """Return the layout with the columns that were not told, found by some rows.
-
-    Raises:
-        InputError: if a column is not there, or it cannot be told which one is meant.
-    """
+    """Return the layout with the columns that were not told, found by some rows."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if absent := [column for column in layout.columns if column and column not in columns]:
         known = ", ".join(map(repr, columns))

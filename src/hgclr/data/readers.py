@@ -71,11 +71,6 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
             a ``datasets`` split; or the URL of a file in an object store, which is read piece by piece.
         columns: the columns every row must have.
         all_columns: read the other columns, too, of formats that can leave them out.
-
-    Raises:
-        InputError: if the file itself cannot be used: missing, damaged, unknown format, or a table without
-            one of the columns.
-        MissingExtraError: if Parquet, Excel or ``datasets`` support is not installed.
     """
     path = Path(path)
     if path.is_dir():

@@ -240,11 +240,7 @@ class LabelReader:
         return read_text(values[self._form.text_column]), self.read(values[self._form.label_column])
 
     def read(self, cell: object) -> tuple[int, ...]:
-        """Return the sorted indices of the labels in a cell.
-
-        Raises:
-            RowProblem: if there is no label, one is not a string, unknown or ambiguous, or one's parent is absent.
-        """
+        """Return the sorted indices of the labels in a cell."""
         found: set[int] = set()
         for label in self._labels(cell):
             indices = self._known.get(label)

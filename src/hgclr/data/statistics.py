@@ -181,15 +181,7 @@ def survey_split(
     marks: TextMarks | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SplitSurvey:
-    """Read every row of a split and count.
-
-    Args:
-        folder, split: the data, and which of its splits.
-        bad_row: called with each row that cannot be used.
-        token_lengths: counts the tokens of texts.
-        marks: remembers texts and label sets, to find repeated ones.
-        progress: called for each row, with 1.
-    """
+    """Read every row of a split and count; marks remember texts and label sets, to find repeated ones."""
     result = SplitSurvey(folder.split_path(split), np.zeros(len(folder.taxonomy), dtype=np.int64))
     taxonomy = folder.taxonomy
     depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it

@@ -116,10 +116,6 @@ def import_tables(
         seed: decides what is drawn.
         stratify: give every label the same share in each split; otherwise draw at random.
         progress: called with the number of rows read, twice over, and with the number to read once that is known.
-
-    Raises:
-        InputError: if columns cannot be told, no row can be used, or nothing is left for a split.
-        MissingExtraError: if a format or ``stratify`` needs an extra that is not installed.
     """
     by_split, shares = _split_files([Path(file) for file in files], {"dev": dev, "test": test})
     for path in (path for paths in by_split.values() for path in paths):

@@ -89,9 +89,6 @@ def tokenize_split(
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
         ``length`` (int32, the number of ids), memory-mapped.
-
-    Raises:
-        InputError: as `DataFolder.documents`; if ``max_length`` or ``limit`` leaves nothing; for a slow tokenizer.
     """
     require_extra("datasets", extra="train", capability="Tokenising a data set")
     import datasets

@@ -250,9 +250,6 @@ def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, li
     The file is UTF-8 text with the line ``old<TAB>new`` and then one old and one new label a line, or a JSON object of
     old labels, each with a new one or a list of them. Several lines with one old label split it, several with one new
     label merge into it. Labels are given by id, name or path.
-
-    Raises:
-        InputError: with file, line and remedy, if it cannot be read or names a label that is in no tree.
     """
     source = Source.load(path)
     changes: dict[str, list[str]] = {}
@@ -270,11 +267,7 @@ def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, li
 
 
 def write_changes(path: str | Path, changes: Mapping[str, Sequence[str]]) -> None:
-    """Write a table that :func:`read_changes` reads, whole or not at all.
-
-    Raises:
-        InputError: if an id holds a tab or a line end, which a table cannot hold, or the file cannot be written.
-    """
+    """Write a table that :func:`read_changes` reads, whole or not at all."""
     rows = [(old, target) for old, became in changes.items() for target in became]
     for label in (label for row in rows for label in row):
         if any(character in label for character in "\t\r\n"):

@@ -55,10 +55,6 @@ def join_descriptions(
         description_column: title or number of the column of descriptions; by default the one called ``description``
             or, in a table of two columns without header, the one that is not the labels'.
         separator: stands between the names of a path.
-
-    Raises:
-        InputError: with file, line and remedy, if the columns cannot be told, a label has two descriptions, or the
-            table describes no label of this tree.
     """
     source = Source.load(path)
     rows = _read(source)

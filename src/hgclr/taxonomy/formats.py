@@ -122,12 +122,7 @@ def _continues(identifier: str, parent: str | None) -> bool:
 
 
 def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[int]]]) -> str:
-    """Return the text for a tree; the names are not part of this format.
-
-    Args:
-        ids: the label ids.
-        families: pairs of a parent (-1: the virtual root, which comes first) and its children.
-    """
+    """Return the text for parents (-1: the virtual root, which comes first), each with its children."""
     for identifier in ids:
         if identifier == ROOT or any(character in identifier for character in "\t\n\r"):
             remedy = "choose an output file that ends in .json, or change the id"

@@ -17,11 +17,7 @@ NamePath = tuple[str, ...]
 
 
 def check_names(names: NamePath, separator: str) -> None:
-    """Refuse names that no path can be made of.
-
-    Raises:
-        InputError: if a name is empty, has space around it or holds the separator.
-    """
+    """Refuse names that no path can be made of."""
     if not separator:
         raise InputError("path_separator is empty", remedy="use for example ' > '")
     for name in names:

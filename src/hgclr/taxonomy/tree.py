@@ -398,11 +398,7 @@ REMEDY = "give a folder that hgclr train or hgclr export wrote"
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
-    """Read the label tree in the ``config.json`` of a model's folder.
-
-    Raises:
-        InputError: if there is none, or it is broken.
-    """
+    """Read the label tree in the ``config.json`` of a model's folder."""
     path = Path(folder) / "config.json"
     config = read_json_file(path, remedy=REMEDY)
     try:
