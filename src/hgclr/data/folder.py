@@ -182,7 +182,7 @@ class DataFolder:
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
-        """Return the file or folder of a split; the refusal of one that is not there names those that are."""
+        """Return the file or folder of a split; one that is not there is refused with the names of those that are."""
         if split not in self.splits:
             raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
         return self.splits[split]

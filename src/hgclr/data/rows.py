@@ -1,4 +1,4 @@
-"""Rows as they come out of a file: good ones, bad ones with the reason, the record of the bad, and their cells."""
+"""Rows as they come out of a file: good ones, bad ones with the reason and their record, and how cells are read."""
 
 from __future__ import annotations
 

@@ -279,9 +279,9 @@ def deal(
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """How many texts and labels there are, numbered from 0, and each pair of a text and a label of its, (P,) and (P,).
+    """How many texts and labels there are, numbered from 0, and which text has which label: pairs in two (P,) arrays.
 
-    All labels occur.
+    Every label occurs.
     """
 
     texts: int

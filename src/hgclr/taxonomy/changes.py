@@ -245,7 +245,7 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, list[str]]:
-    """Read what became of labels, for :func:`compare`: by the id of an old label, those of the new ones.
+    """Read what became of labels, for :func:`compare`: the ids of the new labels by the id of each old one.
 
     The file is UTF-8 text with the line ``old<TAB>new`` and then one old and one new label a line, or a JSON object of
     old labels, each with a new one or a list of them. Several lines with one old label split it, several with one new
@@ -313,7 +313,7 @@ def _id(tree: Taxonomy, label: str, which: str, source: Source, line: int | None
 class Suggestions:
     """Removed and added labels that perhaps belong together, as indices into the old and the new tree.
 
-    With a renamed label go those ``below`` it that have kept their names, of which there is the number.
+    With a renamed label go those below it that have kept their names; ``below`` says how many.
     """
 
     renamed: tuple[Pair, ...]
