@@ -17,9 +17,9 @@ import pytest
 
 from hgclr import encoders, files
 from hgclr.cli.console import Console
-from hgclr.corpora import rcv1_disks
-from hgclr.corpora.rcv1_disks import ItemReader, Story, Unusable, find_disks
-from hgclr.data import readers, sheets
+from hgclr.corpora import rcv1
+from hgclr.corpora.rcv1 import ItemReader, Story, Unusable, find_disks
+from hgclr.data import readers
 from hgclr.data.readers import read_rows
 from hgclr.encoders import ENCODERS, cached_encoder, fetch_encoder
 from hgclr.errors import InputError
@@ -61,8 +61,8 @@ def news(number: int, text: str) -> bytes:
 
 
 def test_an_item_that_unpacks_to_anything_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rcv1_disks, "LARGEST", 2**20)
-    monkeypatch.setattr(rcv1_disks, "UNPACKED_A_PORTION", 2**22)
+    monkeypatch.setattr(rcv1, "LARGEST", 2**20)
+    monkeypatch.setattr(rcv1, "UNPACKED_A_PORTION", 2**22)
     with zipfile.ZipFile(tmp_path / "day.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("1news.xml", news(1, "a word"))
         archive.writestr("2news.xml", news(2, "a" * 2**26))
@@ -77,7 +77,7 @@ def test_an_item_that_unpacks_to_anything_is_left_out(tmp_path: Path, monkeypatc
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [document.id for document in documents] == list(range(1, 19))
-    assert documents[1] == Unusable(2, "day.zip/2news.xml", rcv1_disks.TOO_LARGE, None)
+    assert documents[1] == Unusable(2, "day.zip/2news.xml", rcv1.TOO_LARGE, None)
     assert sum(isinstance(document, Story) for document in documents) == 17
     assert peak < 2**25
 
@@ -110,7 +110,7 @@ def write_workbook(path: Path, sheet: str | None = None, others: int = 0) -> Pat
 def test_a_workbook_that_unpacks_to_anything_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sheets, "LARGEST", 2**20)
+    monkeypatch.setattr(readers, "LARGEST_WORKBOOK", 2**20)
     monkeypatch.setattr(files, "MEMBERS", 100)
     assert len(list(read_rows(write_workbook(tmp_path / "good.xlsx"), ("text",)))) == 2
     large = write_workbook(tmp_path / "large.xlsx", SHEET % ("a" * 2**24))

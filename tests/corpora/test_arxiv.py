@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.corpora.arxiv import build_arxiv
-from hgclr.corpora.arxiv_papers import ALIASES, category_tree
+from hgclr.corpora.arxiv import ALIASES, build_arxiv, category_tree
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hgclr.corpora.arxiv_papers import Paper, PaperReader
+from hgclr.corpora.arxiv import Paper, PaperReader
 
 READER = PaperReader(frozenset({"cs.CL"}), dated=False)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.corpora import arxiv_papers
-from hgclr.corpora.arxiv import build_arxiv
-from hgclr.corpora.arxiv_papers import records
+from hgclr.corpora import arxiv
+from hgclr.corpora.arxiv import build_arxiv, records
 from hgclr.errors import InputError
 
 NAME = "arxiv-metadata-oai-snapshot.json"
@@ -137,7 +136,7 @@ def test_broken_records(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_a_file_without_line_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arxiv_papers, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(arxiv, "LONGEST_LINE", 1000)
     assert len(list(records(plain(tmp_path, LINES)))) == 3000
     source = plain(tmp_path, line(1) + LINES.replace(b"\n", b","))
     assert error_of(source) == f"{source}:2: no line end in 1,000 bytes; the snapshot has one record a line"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.corpora.literature import other_than_literature
+from hgclr.corpora import other_than_literature
 from hgclr.data.folder_writer import write_corpus
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.corpora import rcv1_disks
-from hgclr.corpora.rcv1_disks import IdList, Portion, find_disks
+from hgclr.corpora import rcv1
+from hgclr.corpora.rcv1 import IdList, Portion, find_disks
 from hgclr.errors import InputError
 
 TOKENS = ".I 2286\n.W\nrecov recov .I 1\nexcit\n\n.I 2288\n.W\nmexic\n\n"
@@ -45,8 +45,8 @@ def test_the_parts_of_a_place_are_all_of_it(parts: int) -> None:
 
 
 def test_a_large_place_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rcv1_disks, "FILES_A_PORTION", 2)
-    monkeypatch.setattr(rcv1_disks, "BYTES_A_PORTION", 100)
+    monkeypatch.setattr(rcv1, "FILES_A_PORTION", 2)
+    monkeypatch.setattr(rcv1, "BYTES_A_PORTION", 100)
     for number in range(5):
         (tmp_path / f"{number}newsML.xml").touch()
     write_zip(tmp_path / "all.zip", "1newsML.xml")

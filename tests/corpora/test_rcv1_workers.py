@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from hgclr.corpora.rcv1_disks import in_order, limited, usable_cores
+from hgclr.corpora.rcv1 import in_order, limited, usable_cores
 from hgclr.errors import HGCLRError, InputError
 
 

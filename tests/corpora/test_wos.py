@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hgclr.corpora.wos import build_wos, clean_text, split_rows
-from hgclr.corpora.wos_files import GIT_BLOBS, TableRow, git_blob, read_table
+from hgclr.corpora.wos import GIT_BLOBS, TableRow, build_wos, clean_text, git_blob, read_table, split_rows
 from hgclr.data import DataFolder
 from hgclr.errors import InputError, MissingExtraError
 

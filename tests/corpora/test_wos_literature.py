@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.corpora.wos import clean_text, label_tree, merge_names, split_rows
-from hgclr.corpora.wos_files import TableRow, git_blob
+from hgclr.corpora.wos import TableRow, clean_text, git_blob, label_tree, merge_names, split_rows
 from hgclr.taxonomy import Taxonomy
 
 pytest.importorskip("sklearn")

@@ -7,7 +7,7 @@ import pytest
 
 from hgclr.data import DataFolder
 from hgclr.data.check import CheckReport, check, findings
-from hgclr.data.texts import text_hash
+from hgclr.data.rows import text_hash
 from hgclr.errors import InputError
 
 TAXONOMY = "Root\tA\tB\nA\tA1\tA2\n"

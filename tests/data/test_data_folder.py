@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder, Document
-from hgclr.data.rows import LabelReader
+from hgclr.data.rows import LabelReader, RowForm
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -323,7 +323,7 @@ def test_labels_are_the_brute_force_closure(indices: list[int], by_path: bool) -
         while index != -1:
             expected.add(index)
             index = int(TREE.parents[index])
-    reader = LabelReader(TREE, separator=";", path_separator=" > ", add_ancestors=not by_path)
+    reader = LabelReader(TREE, RowForm(add_ancestors=not by_path))
     assert reader.read(written) == reader.read(";".join(written)) == tuple(sorted(expected))
 
 

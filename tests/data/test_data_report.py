@@ -13,8 +13,7 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.data import report as module
 from hgclr.data.check import CheckReport, check
-from hgclr.data.plots import DataPlot, draw_plots
-from hgclr.data.report import check_report, report_page, write_plots, write_report
+from hgclr.data.report import DataPlot, check_report, draw_plots, report_page, write_plots, write_report
 from hgclr.data.statistics import describe
 from hgclr.errors import InputError, MissingExtraError
 

@@ -15,8 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.statistics import Statistics, describe, statistics_json, token_lengths, unused_branches
-from hgclr.data.survey import Histogram, SplitSurvey, agreement
+from hgclr.data.statistics import (
+    Histogram,
+    SplitSurvey,
+    Statistics,
+    agreement,
+    describe,
+    statistics_json,
+    unused_branches,
+)
+from hgclr.data.tokens import token_lengths
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hgclr.data import DataFolder, Document, tokens
+from hgclr.data.folder import DocumentSet
 from hgclr.data.tokens import tokenize_split
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.taxonomy import Taxonomy
@@ -197,10 +198,11 @@ def test_samples(folder: Path, tokenizer: Any, tmp_path: Path, vocabulary: list[
     assert chosen != sample(7, seed=1)
     assert sample(len(words) + 5) == words
     # Every document has the same chance: 7 of the n, over many seeds.
-    counts = dict.fromkeys(range(len(words)), 0)
+    counts = dict.fromkeys(words, 0)
+    documents = DocumentSet(DataFolder(folder).taxonomy, {"train": [Document(word, (0,)) for word in words]})
     for seed in range(1000):
-        for place in tokens._choose(len(words), 7, seed).tolist():
-            counts[place] += 1
+        for document in tokens.sample_documents(documents, "train", (7, seed)):
+            counts[document.text] += 1
     mean = 7000 / len(words)
     assert all(abs(count - mean) < 5 * mean**0.5 for count in counts.values())
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from hgclr.data.vocabulary import minimum_frequency, read_word_vectors, word_tokenizer
+from hgclr.data.tokens import minimum_frequency, read_word_vectors, word_tokenizer
 from hgclr.errors import InputError
 
 TEXTS = ["The cat sat.", "the Dog sat!", "THE bird, the dog"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel
 
 from hgclr.config import PRESETS
-from hgclr.data.vocabulary import word_tokenizer
+from hgclr.data.tokens import word_tokenizer
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier

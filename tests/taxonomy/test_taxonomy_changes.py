@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import TreeChanges, compare, read_changes, write_changes
-from hgclr.taxonomy.suggestions import suggest
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes, suggest, write_changes
 from hgclr.taxonomy.tree import read_model_tree
 
 

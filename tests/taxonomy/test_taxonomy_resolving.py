@@ -6,7 +6,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.label_index import SUGGESTED
+from hgclr.taxonomy.structure import SUGGESTED
 
 #  0 n (News)     1 n/s (Sports)    2 n/s/r (Reviews)
 #  3 a (Arts)     4 a/m (Music)     5 a/m/r (Reviews)

@@ -176,10 +176,10 @@ def _lines(source: Path) -> list[str]:
 def _labels(text: str, taxonomy: Taxonomy, data: Path | None, reading: Reading) -> tuple[int, ...]:
     """Return the indices of the labels given, and of those above them."""
     from hgclr.data.folder import row_form
-    from hgclr.data.rows import RowProblem
+    from hgclr.data.rows import LabelReader, RowProblem
 
     form = row_form(data, **asdict(reading) | {"add_ancestors": True})
     try:
-        return form.label_reader(taxonomy).read(text)
+        return LabelReader(taxonomy, form).read(text)
     except RowProblem as problem:
         raise InputError(f"--labels: {problem.reason}", remedy=problem.remedy) from None

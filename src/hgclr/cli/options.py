@@ -145,7 +145,7 @@ def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
 class Reading:
     """How to read a data folder: the values of the options that `reading_options` adds.
 
-    What is left out is as the folder remembers it, see `hgclr.data.folder.RowForm`.
+    What is left out is as the folder remembers it, see `hgclr.data.rows.RowForm`.
     """
 
     text_column: Annotated[

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from hgclr.taxonomy import Taxonomy
-    from hgclr.taxonomy.changes import TreeChanges
+    from hgclr.taxonomy.changes import Suggestions, TreeChanges
     from hgclr.taxonomy.descriptions import Described
-    from hgclr.taxonomy.suggestions import Suggestions
 
 __all__ = ["app", "check", "convert", "diff", "show"]
 
@@ -314,8 +313,7 @@ def diff(
 
     from hgclr.cli.console import Console
     from hgclr.files import write_json
-    from hgclr.taxonomy.changes import compare, read_changes, write_changes
-    from hgclr.taxonomy.suggestions import suggest
+    from hgclr.taxonomy.changes import compare, read_changes, suggest, write_changes
 
     before, after = _open(old, format, separator), _open(new, format, separator)
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))

@@ -6,41 +6,36 @@ import codecs
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hgclr.data.folder import SPLITS
-from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
-from hgclr.data.readers import byte_lines, good_json_rows
-from hgclr.data.rows import LabelReader, RowProblem
-from hgclr.data.split import find_tree, only_file
+from hgclr.data.folder import SPLITS, only_file
+from hgclr.data.folder_writer import CorpusSummary, Progress, Readings, write_corpus
+from hgclr.data.readers import byte_lines, decoded, good_json_rows
+from hgclr.data.rows import LabelReader, RowForm, RowProblem, is_unicode
+from hgclr.data.split import find_tree
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["fasttext_lines", "prepare_format"]
+__all__ = ["prepare_format"]
 
 logger = logging.getLogger(__name__)
-STEP = 1000
-"""Lines between two reports of progress."""
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
 """What stands between words for fastText; other white space, such as that which does not break, is part of them."""
 
 
 class CorpusFormat(NamedTuple):
-    """What sets a format apart.
-
-    Args:
-        endings: how its files may end after the name of the split, as ``wos_train.json``, ``rcv1_train.hierar.json``,
-            ``cooking.train``.
-        keys: the keys of a JSON line that may hold words and labels; none for fastText's lines.
-        separator: what stands between the names of a path; None if labels are ids or names.
-        draws_tree: whether a tree can be drawn from the paths where there is none.
-    """
+    """What sets a format apart."""
 
     endings: tuple[str, ...]
+    """How its files may end after the name of the split, as ``wos_train.json``, ``rcv1_train.hierar.json``."""
     keys: tuple[tuple[str, str], ...]
+    """The keys of a JSON line that may hold words and labels; none for fastText's lines."""
     separator: str | None
+    """What stands between the names of a path; None if labels are ids or names."""
     draws_tree: bool
+    """Whether a tree can be drawn from the paths where there is none."""
 
 
 JSON_ENDINGS = (".json", ".jsonl", "_all.json", ".hierar.json")
@@ -66,18 +61,7 @@ def prepare_format(
     label_prefix: str = "__label__",
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write a corpus in one of the literature's formats as a data folder; words are joined by a space.
-
-    **HiAGM**: a line is ``{"token": ["words", …], "label": ["CCAT", "C15", …]}``; the words may also be one string, and
-    other keys are ignored. A label is an id in the label tree (a path, for New York Times), or a name that one label
-    alone has.
-
-    **NeuralClassifier**: a line is ``{"doc_token": ["words", …], "doc_label": ["Computer--MachineLearning", …]}``. A
-    label is a path and brings the labels above it. With a label tree, it may also be a single id or name, as in the
-    program's flat files.
-
-    **fastText**: every word of a line that begins with the prefix is a label, wherever it stands; the other words are
-    the text. ``__label__food/bread`` has the labels ``food`` and ``food/bread``.
+    """Write a corpus in one of the literature's formats, see docs/how-to/corpora/formats.md, as a data folder.
 
     Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
     written, its name the last part. Documents without text or labels are left out.
@@ -96,9 +80,9 @@ def prepare_format(
             )
         form = form._replace(separator=path_separator)
         settings = {"path_separator": path_separator, "label_prefix": label_prefix, **settings}
-        read = lambda path: fasttext_lines(path, label_prefix)  # noqa: E731
+        read = partial(fasttext_lines, label_prefix=label_prefix)
     else:
-        read = lambda path: json_lines(path, form.keys)  # noqa: E731
+        read = partial(json_lines, keys=form.keys)
     splits = _find_splits(source, form.endings, {"train": train, "dev": dev, "test": test})
     folder = source if source is not None and source.is_dir() else splits["train"].parent
     taxonomy = find_tree(folder) if taxonomy is None else taxonomy
@@ -112,10 +96,10 @@ def prepare_format(
         raise InputError("--add-ancestors needs a label tree", remedy="name its file with --taxonomy")
     else:
         tree = DrawnTree(form.separator)
-    done = 0
+    readings = Readings(progress)
     with write_corpus(output, name=name, settings={**splits, "taxonomy": taxonomy, **settings}) as writer:
         for split, path in splits.items():
-            for line in read(path):
+            for line in readings.count(read(path)):
                 if problem := _problem(line):
                     writer.leave_out(problem, f"{path}:{line.number}")
                 else:
@@ -123,9 +107,6 @@ def prepare_format(
                         writer.add(split, line.text, tree.read(line.labels))
                     except RowProblem as error:
                         raise InputError(error.reason, path=path, line=line.number, remedy=error.remedy) from None
-                done += 1
-                if progress is not None and done % STEP == 0:
-                    progress(done, None)
         if writer.summary.documents["train"]:
             writer.taxonomy = tree.taxonomy()
     return writer.summary
@@ -155,7 +136,7 @@ def _search(folder: Path, endings: Sequence[str]) -> dict[str, Path]:
         name = re.compile(rf"(?:.*[._ -])?(?:{'|'.join(words)})(?:{after})", re.IGNORECASE)
         if found := [path for path in files if name.fullmatch(path.name)]:
             remedy = "name all files with --train, --dev and --test"
-            splits[split] = only_file(found, folder, f"the split {split!r}", remedy)
+            splits[split] = only_file(found, folder, f"may be the split {split!r}", remedy)
     if not splits:
         shown = " or ".join(f"'…train{ending}'" for ending in endings)
         raise InputError(f"no file here is called {shown}", path=folder, remedy="name the files with --train and so on")
@@ -174,27 +155,15 @@ def _problem(line: LabelledLine) -> str | None:
     """Say why a document cannot be used, if so."""
     if not line.text.strip():
         return "no text"
-    if not _is_unicode(line.text):
+    if not is_unicode(line.text):
         return "not UTF-8: the text has a lone surrogate"
     return None if line.labels else "no labels"
 
 
-def _is_unicode(text: str) -> bool:
-    """Tell whether UTF-8 can hold a text: JSON can spell half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[LabelledLine]:
-    """Yield the documents of a file of JSON lines.
+    """Yield the documents of a file of JSON lines, by the first of the pairs of keys that a line has.
 
-    Args:
-        path: the file.
-        keys: the keys that may hold the words (a list, or a string) and the labels (a list). The first pair of which a
-            line has both is taken.
+    The first key of a pair holds the words (a list, or a string), the second the labels (a list).
     """
     for row in good_json_rows(path):
         pair = next((pair for pair in keys if row.values.keys() >= set(pair)), None)
@@ -219,10 +188,9 @@ def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
     for number, data in enumerate(byte_lines(path), 1):
         data = data.removeprefix(codecs.BOM_UTF8) if number == 1 else data
         try:
-            words = [word for word in SPACE.split(data.decode()) if word]
-        except UnicodeDecodeError as error:
-            what = f"not UTF-8: byte 0x{data[error.start]:02x} at byte {error.start + 1} of the line"
-            raise InputError(what, path=path, line=number, remedy="save the file as UTF-8") from None
+            words = [word for word in SPACE.split(decoded(data)) if word]
+        except RowProblem as problem:
+            raise InputError(problem.reason, path=path, line=number, remedy=problem.remedy) from None
         if words:
             labels = [word.removeprefix(label_prefix) for word in words if word.startswith(label_prefix)]
             text = " ".join(word for word in words if not word.startswith(label_prefix))
@@ -230,31 +198,19 @@ def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
 
 
 class GivenTree:
-    """A tree that is known beforehand; labels are ids, names, or paths of names.
-
-    Args:
-        taxonomy: the tree.
-        separator: what stands between the names of a path; None if labels are never paths.
-        add_ancestors: add the ancestors of every label.
-    """
+    """A tree that is known beforehand; labels are ids, names or, if there is a separator, paths of names."""
 
     def __init__(self, taxonomy: Taxonomy, *, separator: str | None, add_ancestors: bool) -> None:
         self._taxonomy = taxonomy
         # Without a separator of its own, a label would have to hold a line end to be taken for a path.
-        self._labels = LabelReader(
-            taxonomy, separator="\n", path_separator=separator or "\n", add_ancestors=add_ancestors
-        )
+        form = RowForm(label_separator="\n", path_separator=separator or "\n", add_ancestors=add_ancestors)
+        self._labels = LabelReader(taxonomy, form)
 
     def read(self, labels: Iterable[str]) -> list[str]:
-        """Return the ids of a document's labels in the order of the tree.
-
-        Raises:
-            RowProblem: if a label is unknown, ambiguous, or without its parent.
-        """
+        """Return the ids of a document's labels in the order of the tree, or raise a `RowProblem`."""
         return [self._taxonomy.ids[index] for index in self._labels.read(list(labels))]
 
     def taxonomy(self) -> Taxonomy:
-        """Return the tree."""
         return self._taxonomy
 
 
@@ -262,9 +218,7 @@ class DrawnTree:
     """A tree that grows with the paths seen: every beginning of a path is a label.
 
     A label's id is its path as written, its name the last part; labels stand in the order in which they are seen.
-
-    Args:
-        separator: what stands between the names of a path; None if labels are plain names.
+    Without a separator, labels are plain names.
     """
 
     def __init__(self, separator: str | None) -> None:
@@ -274,11 +228,7 @@ class DrawnTree:
         self._parents: list[int] = []
 
     def read(self, labels: Iterable[str]) -> list[str]:
-        """Return the ids of a document's labels, each after those above it.
-
-        Raises:
-            RowProblem: if a label is no path.
-        """
+        """Return the ids of a document's labels, each after those above it, or raise a `RowProblem`."""
         return list(dict.fromkeys(identifier for label in labels for identifier in self._path(label)))
 
     def _path(self, label: str) -> list[str]:
@@ -286,7 +236,7 @@ class DrawnTree:
         names = [label] if self._separator is None else label.split(self._separator)
         if not all(map(str.strip, names)):
             raise RowProblem(f"the label {label!r} has an empty part", "give every label on the path a name")
-        if not _is_unicode(label):
+        if not is_unicode(label):
             raise RowProblem(f"the label {label!r} is not Unicode: half of a surrogate pair")
         ids = [(self._separator or "").join(names[: depth + 1]) for depth in range(len(names))]
         parent = -1

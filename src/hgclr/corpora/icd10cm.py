@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
-from hgclr.data.texts import stable_hash
+from hgclr.data.rows import stable_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
@@ -27,35 +27,12 @@ def build_icd10cm(
 ) -> CorpusSummary:
     """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
 
-    **Texts** are the descriptions and inclusion terms of categories and subcategories, without the codes that
-    a 7th character extends (they repeat their parent's wording and add "initial encounter" and the like). They are
-    the same however many levels there are.
-
-    **Labels** are the upper ``levels`` of the book: chapters (id: range of codes, as ``A00-B99``), blocks
-    (``A00-A09``), categories (``A00``), then subcategories (``A00.0`` and longer), with the descriptions as
-    names. A text has the deepest label that holds it, and those above. The headings that only announce the blocks
-    after them (``C00-C96``) hold no code and are left out; the book lists their blocks beside them, not below. Where
-    a block is a single category under the same code, the block is the category, and its subcategories are right
-    below it.
-
-    **Repeated texts**: texts that differ only in case and white space are one document with the labels of all
-    the places where they stand, in the spelling that comes first; so no text is in two splits.
-
-    **Splits**: the first text of every label goes to train, so that each label can be learned, and so does a
-    text that is the name of a label, which models that embed the names see in training anyway. All others go
-    to train, dev or test (80/10/10) by a hash of the text and the seed. The deeper the labels, the more texts are
-    names: with all levels, dev and test hold inclusion terms only, and labels without such terms only train.
-
-    **Leakage**: the few texts that cite a code of their own block ("any condition in I00 with pericarditis")
-    spell out their label and are left out. Neighbouring codes differ by a word ("right" and "left"), so test
-    texts have near twins in train: scores say how well the book was learned, not how well clinical notes
-    would be coded.
+    What becomes a text, a label and a split, and what scores on it mean, is in docs/how-to/corpora/icd10cm.md. The
+    texts are the same however many levels there are; texts that differ only in case and white space are one document
+    with the labels of all the places where they stand, so that no text is in two splits.
 
     The arguments are the options of ``hgclr data prepare icd10cm``; ``progress`` is called with the number of chapters
     done and to do.
-
-    Raises:
-        MissingExtraError: if the ``icd10cm`` extra is not installed.
     """
     require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")
     with write_corpus(output, name="icd10cm", settings={"levels": levels, "seed": seed}) as writer:

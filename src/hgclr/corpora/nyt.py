@@ -18,7 +18,7 @@ from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
 
-__all__ = ["build_nyt", "literature_text", "read_label_list"]
+__all__ = ["build_nyt"]
 
 LISTS = {"train": "idnewnyt_train.json", "dev": "idnewnyt_val.json", "test": "idnewnyt_test.json"}
 """The lists by split; they are plain text, whatever their names say."""
@@ -45,16 +45,9 @@ def build_nyt(
 ) -> CorpusSummary:
     """Write the New York Times corpus as a data folder: an article in, its places in the paper's sections out.
 
-    **Documents and splits** are those of the literature's lists, in their order. A document that one list names twice
-    is taken once; one that two lists name is an error, since it would leak from train to test.
-
-    **Texts**: see `full_text` and `literature_text`.
-
-    **Labels** are the articles' taxonomic classifiers of at least three segments, such as ``Top/News/Sports``, with
-    every path that such a one starts with, as far as they are in the label list. The id of a label is its path, its
-    name the last segment. ``Top`` is no label. The tree is that of the label list, in its order.
-
-    Documents without a text, without a label or with broken XML are left out.
+    Documents and splits are those of the literature's lists, in their order. A document that one list names twice is
+    taken once; one that two lists name is an error, since it would leak from train to test. What becomes a text and a
+    label is in docs/how-to/corpora/nyt.md.
 
     The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of archives (or
     unpacked files) done and to do.
@@ -137,12 +130,8 @@ def _check_absent(listed: list[ListedArticle], absent: set[str], source: Path) -
         return
     first, others = missing[0], len(missing) - 1
     more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
-    raise InputError(
-        f"{first.written!r} is not in {source}{more}",
-        path=first.path,
-        line=first.line,
-        remedy="check that --source holds the whole corpus, all years and months of it",
-    )
+    remedy = "check that --source holds the whole corpus, all years and months of it"
+    raise InputError(f"{first.written!r} is not in {source}{more}", path=first.path, line=first.line, remedy=remedy)
 
 
 def read_label_list(path: Path) -> Taxonomy:
@@ -170,9 +159,8 @@ def read_label_list(path: Path) -> Taxonomy:
     for label, line in lines.items():
         parent, _, name = label.rpartition("/")
         if parent not in index:
-            raise InputError(
-                f"the parent of {label!r} is not in the list", path=path, line=line, remedy=f"add a line {parent!r}"
-            )
+            remedy = f"add a line {parent!r}"
+            raise InputError(f"the parent of {label!r} is not in the list", path=path, line=line, remedy=remedy)
         parents.append(index[parent])
         names.append(name)
     return Taxonomy(list(lines), parents, names)
@@ -266,15 +254,11 @@ class _Year(NamedTuple):
 
 
 class NytFiles:
-    """The wanted files of the corpus.
+    """The wanted files of the corpus, given as ``2006/1815754.xml``.
 
     A file is told by its year and its name; folders and archives in between do not matter. So ``2006/12.tgz`` with
     ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are all the same. Where a file is
     there more than once, a file of its own comes before one in an archive, and otherwise the first.
-
-    Args:
-        source: the folder with a folder for each year, or a folder that has this one as ``data`` or ``Nytimes``.
-        keys: the files, as ``2006/1815754.xml``.
     """
 
     def __init__(self, source: Path, keys: Iterable[str]) -> None:
@@ -321,6 +305,7 @@ class NytFiles:
 def _folder_of_years(source: Path) -> Path:
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy=SOURCE_REMEDY)
+    # Of the three, the last is what the literature's program leaves.
     for folder in (source, source / "data", source / "Nytimes"):
         if folder.is_dir() and any(YEAR.fullmatch(path.name) and path.is_dir() for path in folder.iterdir()):
             return folder
@@ -362,6 +347,5 @@ def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, byte
             while stream.read(2**20):  # the check sum is at the end
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise InputError(
-            f"the archive is damaged or cut short {place}: {error}", path=path, remedy="copy it again"
-        ) from error
+        remedy = "copy it again"
+        raise InputError(f"the archive is damaged or cut short {place}: {error}", path=path, remedy=remedy) from error

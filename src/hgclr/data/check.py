@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder
+from hgclr.data.folder import DataFolder, Document
 from hgclr.data.rows import BadRowLog
-from hgclr.data.statistics import Branch, Statistics, unused_branches
-from hgclr.data.survey import FIRST, LONG, SHORT, SplitSurvey, survey_split
-from hgclr.data.texts import Conflict, TextMarks, conflicting_texts, first_conflicts, shared_texts
+from hgclr.data.statistics import (
+    FIRST,
+    LONG,
+    SHORT,
+    Branch,
+    SplitSurvey,
+    Statistics,
+    TextMarks,
+    survey_split,
+    unused_branches,
+)
 from hgclr.urls import as_written
 
 __all__ = ["CheckReport", "check", "excerpt", "findings"]
@@ -22,6 +32,19 @@ LABELS, BRANCHES = 10, 5
 """How many labels, and how many branches, the largest first, a sentence names."""
 EXCERPT = 60
 """Characters of a text that are shown."""
+
+
+class Conflict(NamedTuple):
+    """A text, as it is first written, that has different labels in two documents, and the splits of these."""
+
+    text: str
+    splits: tuple[str, str]
+    labels: tuple[tuple[str, ...], ...]
+
+    def sides(self) -> tuple[str, str]:
+        """Return where the text is and with which labels, for each of the two documents."""
+        first, second = (f"{split}: {', '.join(ids)}" for split, ids in zip(self.splits, self.labels, strict=True))
+        return first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +73,10 @@ class CheckReport:
 
     @property
     def splits(self) -> Mapping[str, SplitSurvey]:
-        """What was counted in each split."""
         return self.statistics.splits
 
     @property
     def bad_rows(self) -> int:
-        """The number of bad rows in all splits."""
         return sum(split.bad_rows for split in self.splits.values())
 
     @property
@@ -98,18 +119,10 @@ def _split_json(split: SplitSurvey) -> dict[str, object]:
 def check(
     folder: DataFolder, *, bad_rows: Path | None = None, progress: Callable[[int], None] | None = None
 ) -> CheckReport:
-    """Read every row of every split and report on it; bad rows are counted, never raised.
+    """Read every row of every split and report on it; bad rows are counted, and recorded, never raised.
 
     Two texts are the same if they differ in nothing but case, white space and the composition of characters.
     Each document is remembered by 16 bytes of hashes, so a million rows take a few tens of megabytes.
-
-    Args:
-        folder: the data.
-        bad_rows: where to record every bad row, as `DataFolder.documents` does.
-        progress: called with the number of rows read since the last call.
-
-    Raises:
-        InputError: if a file cannot be read as a whole: damaged, or a table without the columns.
     """
     marks = {name: TextMarks() for name in folder.splits}
     with BadRowLog(bad_rows) as log:
@@ -136,6 +149,59 @@ def check(
         conflicting_texts=len(conflicts),
         first_conflicts=first_conflicts(folder, marks, conflicts, FIRST),
     )
+
+
+def shared_texts(marks: Mapping[str, TextMarks]) -> dict[tuple[str, str], int]:
+    """Return, for each pair of splits that share texts, the number of distinct texts they share."""
+    different = {name: np.unique(split.texts) for name, split in marks.items()}
+    shared = {}
+    for first, second in combinations(different, 2):
+        if count := len(np.intersect1d(different[first], different[second], assume_unique=True)):
+            shared[first, second] = count
+    return shared
+
+
+def conflicting_texts(marks: Mapping[str, TextMarks]) -> NDArray[np.uint64]:
+    """Return the hashes of the texts that have different labels in the folder, be it in one split or in two."""
+    texts = np.concatenate([split.texts for split in marks.values()])
+    labels = np.concatenate([split.labels for split in marks.values()])
+    order = np.lexsort((labels, texts))
+    texts, labels = texts[order], labels[order]
+    differs = (texts[1:] == texts[:-1]) & (labels[1:] != labels[:-1])
+    return np.unique(texts[1:][differs])
+
+
+def first_conflicts(
+    folder: DataFolder, marks: Mapping[str, TextMarks], hashes: NDArray[np.uint64], count: int
+) -> list[Conflict]:
+    """Return the first ``count`` of the conflicting texts, each with two documents that have it.
+
+    The texts themselves were not kept: the splits are read again, no further than need be.
+    """
+    places: dict[int, dict[int, tuple[str, int]]] = {}  # by text and label set: a document's split and place in it
+    for name, split in marks.items():
+        for place in np.flatnonzero(np.isin(split.texts, hashes)).tolist():
+            text = int(split.texts[place])
+            if text in places or len(places) < count:
+                places.setdefault(text, {}).setdefault(int(split.labels[place]), (name, place))
+    pairs = [list(by_labels.values())[:2] for by_labels in places.values()]
+    wanted = {place for pair in pairs for place in pair}
+    documents: dict[tuple[str, int], Document] = {}
+    for name in folder.splits:
+        last = max((place for split, place in wanted if split == name), default=-1)
+        good = (item for item in folder.scan(name) if isinstance(item, Document))
+        for place, document in enumerate(islice(good, last + 1)):
+            if (name, place) in wanted:
+                documents[name, place] = document
+    ids = folder.taxonomy.ids
+    return [
+        Conflict(
+            documents[first].text,
+            (first[0], second[0]),
+            tuple(tuple(ids[label] for label in documents[side].labels) for side in (first, second)),
+        )
+        for first, second in pairs
+    ]
 
 
 class DataFinding(NamedTuple):

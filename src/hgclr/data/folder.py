@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from hgclr.data.folder_writer import RECORD
 from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, BadRowLog, LabelReader, RowProblem, read_text
+from hgclr.data.rows import BadRow, BadRowLog, LabelReader, Reading, RowForm, RowProblem, read_text
 from hgclr.errors import InputError
 from hgclr.files import read_json, recover_folder
 from hgclr.remote import local
@@ -21,11 +21,13 @@ __all__ = [
     "Document",
     "DocumentLike",
     "DocumentSet",
-    "RowForm",
+    "empty_split",
     "find_data",
     "label_documents",
     "label_texts",
+    "only_file",
     "read_documents",
+    "remembered",
     "row_form",
     "taxonomy_files",
 ]
@@ -47,44 +49,11 @@ class Document:
     labels: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class RowForm:
-    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
-
-    Args:
-        text_column: the column with the text.
-        label_column: the column with the labels: a list of strings, or one string.
-        label_separator: what stands between labels where they are one string, as in CSV.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
-            error.
-    """
-
-    text_column: str = "text"
-    label_column: str = "labels"
-    label_separator: str = ";"
-    path_separator: str = " > "
-    add_ancestors: bool = False
-
-    def label_reader(self, taxonomy: Taxonomy) -> LabelReader:
-        """Return what reads the cells with labels."""
-        return LabelReader(
-            taxonomy,
-            separator=self.label_separator,
-            path_separator=self.path_separator,
-            add_ancestors=self.add_ancestors,
-        )
-
-
 def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
-    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, else by the defaults.
-
-    Raises:
-        InputError: if a separator is empty.
-    """
+    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, or by default."""
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
     form: dict[str, Any] = {
-        name: value for name, value in _remembered(path, "reading").items() if type(value) is kinds.get(name)
+        name: value for name, value in remembered(path, "reading").items() if type(value) is kinds.get(name)
     }
     form |= {name: value for name, value in told.items() if value is not None}
     rows = RowForm(**form)
@@ -93,7 +62,7 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
     return rows
 
 
-def _remembered(path: Path | None, *keys: str) -> dict[str, Any]:
+def remembered(path: Path | None, *keys: str) -> dict[str, Any]:
     """Return a part of what a folder's record says; a file of that name that is not ours says nothing."""
     if path is None:
         return {}
@@ -128,7 +97,7 @@ def read_documents(
         >>> list(read_documents([("a lens", ["physics"])], tree))
         [Document(text='a lens', labels=(0, 1))]
     """
-    reader = LabelReader(taxonomy, separator=";", path_separator=path_separator, add_ancestors=True)
+    reader = LabelReader(taxonomy, RowForm(path_separator=path_separator, add_ancestors=True))
     for place, row in enumerate(rows):
         if isinstance(row, Document):
             yield row
@@ -139,36 +108,23 @@ def read_documents(
         except RowProblem as problem:
             raise InputError(f"document {place}: {problem.reason}", remedy=problem.remedy) from None
         except (KeyError, TypeError, ValueError):
-            raise InputError(
-                f"document {place} is {row!r:.80}", remedy="give a pair (text, labels), or a mapping with these keys"
-            ) from None
+            remedy = "give a pair (text, labels), or a mapping with these keys"
+            raise InputError(f"document {place} is {row!r:.80}", remedy=remedy) from None
 
 
 class DocumentSet:
-    """Documents in memory, read as those of a :class:`DataFolder` are.
-
-    Args:
-        taxonomy: the label tree.
-        splits: the documents of ``train``, ``dev`` and ``test``, as :func:`read_documents` takes them.
-    """
-
-    skip_bad_rows = False
+    """Documents in memory, by split, as :func:`read_documents` takes them, in the place of a :class:`DataFolder`."""
 
     def __init__(self, taxonomy: Taxonomy, splits: Mapping[str, Iterable[DocumentLike]]) -> None:
         self.taxonomy = taxonomy
         self.splits = {name: list(read_documents(rows, taxonomy)) for name, rows in splits.items()}
 
-    def scan(self, split: str) -> Iterator[Document]:
-        """Yield the documents of a split."""
+    def usable(self, split: str, skipped: Callable[[BadRow], object] | None = None) -> Iterator[Document]:  # noqa: ARG002
         return iter(self.splits[split])
 
 
 def find_data(path: str | Path) -> Path:
-    """Return a data folder on this machine; one in an object store is fetched.
-
-    Raises:
-        InputError: if there is no such folder.
-    """
+    """Return a data folder on this machine; one in an object store is fetched."""
     folder = local(path)
     if not folder.is_dir():
         recover_folder(folder)
@@ -180,18 +136,17 @@ def find_data(path: str | Path) -> Path:
 class DataFolder:
     """Find and read the splits and the taxonomy of a folder.
 
-    A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``,
-    ``.csv`` or ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a
-    saved ``DatasetDict`` is a data folder once a taxonomy lies beside its splits. The taxonomy is
-    ``taxonomy.*`` or ``*.taxonomy``.
+    A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``, ``.csv`` or
+    ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a saved ``DatasetDict``
+    is a data folder once a taxonomy lies beside its splits. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
         path: the folder, or its URL in an object store, of which a copy is fetched into the cache.
         taxonomy: the label tree or its file, if it is not the one in the folder.
-        text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read, see `RowForm`;
-            what is left out is as the folder remembers it.
         skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
         needs_documents: refuse a folder with a label tree and no split.
+        **reading: how rows are read: ``text_column``, ``label_column``, ``label_separator``, ``path_separator``,
+            ``add_ancestors``, as in ``hgclr.data.rows.RowForm``; what is left out is as the folder remembers it.
 
     Raises:
         InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
@@ -202,50 +157,32 @@ class DataFolder:
         path: str | Path,
         *,
         taxonomy: Taxonomy | str | Path | None = None,
-        text_column: str | None = None,
-        label_column: str | None = None,
-        label_separator: str | None = None,
-        path_separator: str | None = None,
-        add_ancestors: bool | None = None,
         skip_bad_rows: bool = False,
         needs_documents: bool = True,
+        **reading: Unpack[Reading],
     ) -> None:
         self.path = find_data(path)
-        self.form = row_form(
-            self.path,
-            text_column=text_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            path_separator=path_separator,
-            add_ancestors=add_ancestors,
-        )
+        self.form = row_form(self.path, **reading)
         self.skip_bad_rows = skip_bad_rows
         self.splits = _find_splits(self.path)
         if needs_documents and not self.splits:
-            raise InputError(
-                "no train, dev or test split",
-                path=self.path,
-                remedy=f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])}) "
-                "or a folder that datasets saved",
-            )
+            files = f"train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
+            remedy = f"a split is a file such as {files} or a folder that datasets saved"
+            raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
             file = _find_taxonomy(self.path) if taxonomy is None else local(taxonomy)
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
-        self._labels = self.form.label_reader(taxonomy)
+        self._labels = LabelReader(taxonomy, self.form)
 
     @property
     def source_text_column(self) -> str | None:
         """The column that the texts stood in before ``hgclr data import``, if the folder was made by that."""
-        column = _remembered(self.path, "settings", "columns").get("text")
+        column = remembered(self.path, "settings", "columns").get("text")
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
-        """Return the file or folder of a split.
-
-        Raises:
-            InputError: if the folder has no such split, naming those it has.
-        """
+        """Return the file or folder of a split; one that is not there is refused with the names of those that are."""
         if split not in self.splits:
             raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
         return self.splits[split]
@@ -258,8 +195,7 @@ class DataFolder:
                 yield row
                 continue
             try:
-                text = read_text(row.values[self.form.text_column])
-                document = Document(text, self._labels.read(row.values[self.form.label_column]))
+                document = Document(*self._labels.read_row(row.values))
             except RowProblem as problem:
                 yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
             else:
@@ -270,31 +206,34 @@ class DataFolder:
 
         Args:
             split: ``train``, ``dev`` or ``test``.
-            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with
-                ``file``, ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has
-                been taken.
+            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with ``file``,
+                ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has been taken.
 
         Raises:
-            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is
-                damaged.
+            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is damaged.
         """
         empty = True
         with BadRowLog(bad_rows) as log:
-            for item in self.scan(split):
-                if isinstance(item, Document):
-                    empty = False
-                    try:
-                        yield item
-                    except GeneratorExit:
-                        log.warn()
-                        return  # the reader wants no more: what was skipped so far is still recorded
-                elif self.skip_bad_rows:
-                    log.add(item)
-                else:
-                    raise item.error()
+            for document in self.usable(split, log.add):
+                empty = False
+                try:
+                    yield document
+                except GeneratorExit:
+                    log.warn()
+                    return  # the reader wants no more: what was skipped so far is still recorded
         log.warn()
         if empty:
             raise empty_split(self.split_path(split), log.count)
+
+    def usable(self, split: str, skipped: Callable[[BadRow], object] | None = None) -> Iterator[Document]:
+        """Yield the documents of a split; stop at a bad row or, if the folder may skip it, hand it to ``skipped``."""
+        for item in self.scan(split):
+            if isinstance(item, Document):
+                yield item
+            elif not self.skip_bad_rows:
+                raise item.error()
+            elif skipped is not None:
+                skipped(item)
 
 
 def empty_split(path: Path, bad: int) -> InputError:
@@ -304,14 +243,13 @@ def empty_split(path: Path, bad: int) -> InputError:
 
 
 def _find_splits(folder: Path) -> dict[str, Path]:
-    """Return the path of each split in the folder."""
     splits = {}
     for split, names in SPLITS.items():
         files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
         candidates = [file for file in files if file.is_file()]
         candidates += [folder / name for name in names if is_dataset_folder(folder / name)]
         if candidates:
-            splits[split] = _only(candidates, folder, f"the split {split!r}")
+            splits[split] = only_file(candidates, folder, f"for the split {split!r}", "keep one of them in the folder")
     return splits
 
 
@@ -321,23 +259,19 @@ def taxonomy_files(folder: Path) -> list[Path]:
 
 
 def _find_taxonomy(folder: Path) -> Path:
-    """Return the path of the taxonomy in the folder."""
     candidates = taxonomy_files(folder)
     if not candidates:
-        raise InputError(
-            "no taxonomy",
-            path=folder,
-            remedy="add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy",
-        )
-    return _only(candidates, folder, "the taxonomy")
+        remedy = "add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy"
+        raise InputError("no taxonomy", path=folder, remedy=remedy)
+    return only_file(candidates, folder, "for the taxonomy", "keep one of them in the folder")
 
 
-def _only(candidates: list[Path], folder: Path, what: str) -> Path:
-    """Return the only candidate."""
-    if len(candidates) > 1:
-        names = " and ".join(candidate.name for candidate in candidates)
-        raise InputError(f"several files for {what}: {names}", path=folder, remedy="keep one of them in the folder")
-    return candidates[0]
+def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Path:
+    """Return the only file found in a folder; refuse several for one role."""
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"several files {role}: {names}", path=folder, remedy=remedy)
+    return found[0]
 
 
 def label_texts(taxonomy: Taxonomy) -> list[str]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hgclr.errors import InputError
-from hgclr.files import atomic_folder
+from hgclr.files import atomic_folder, json_bytes
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["RECORD", "CorpusSummary", "CorpusWriter", "Progress", "write_corpus"]
+__all__ = ["RECORD", "CorpusSummary", "CorpusWriter", "Progress", "Readings", "write_corpus"]
 
 Progress = Callable[[int, int | None], None]
 """Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
+Item = TypeVar("Item")
+STEP = 1000
+"""Rows between two reports of progress."""
 SPLITS = ("train", "dev", "test")
 TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS = "taxonomy.json", "corpus.json", "left-out.jsonl", "contradictions.jsonl"
 FILES = {TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS, *(f"{split}.jsonl.gz" for split in SPLITS)}
@@ -32,6 +35,22 @@ class CorpusSummary:
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
     left_out: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Readings:
+    """Counts rows as they are read and tells how far this is; ``total`` can be set once it is known."""
+
+    progress: Progress | None
+    done: int = 0
+    total: int | None = None
+
+    def count(self, rows: Iterable[Item]) -> Iterator[Item]:
+        for row in rows:
+            yield row
+            self.done += 1
+            if self.progress is not None and self.done % STEP == 0:
+                self.progress(self.done, self.total)
 
 
 class CorpusWriter:
@@ -77,14 +96,14 @@ def write_corpus(
     """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and what was done in ``corpus.json``.
 
     The documents that were left out are in ``left-out.jsonl`` with their places and reasons, if there are any. The same
-    input and settings give the same bytes. If the block fails, nothing is left behind and an
-    earlier build is untouched.
+    input and settings give the same bytes. If the block fails, nothing is left behind and an earlier build is
+    untouched.
 
     Args:
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: what the user chose.
-        reading: how rows are to be read, see `hgclr.data.folder.RowForm`, if not by the defaults.
+        reading: how rows are to be read, see `hgclr.data.rows.RowForm`, if not by the defaults.
     """
     output = Path(output)
     _check_replaceable(output)
@@ -119,7 +138,7 @@ def write_corpus(
             "documents": summary.documents,
             "left_out": dict(summary.left_out),
         }
-        (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / RECORD).write_bytes(json_bytes(record))
 
 
 def _reasons(left_out: Counter[str]) -> str:

@@ -14,7 +14,7 @@ from hgclr.data.rows import RowProblem
 from hgclr.errors import InputError
 from hgclr.taxonomy.paths import NamePath
 
-__all__ = ["Layout", "Raw", "Whole", "find_columns", "find_separators", "split_labels", "split_names"]
+__all__ = ["Layout", "Raw", "find_columns", "find_separators", "split_labels", "split_names"]
 
 SURE_SIGNS = ("->", "=>", ">", "→", "»", "::")
 """Signs that set the names of a path apart and hardly occur within names."""
@@ -67,11 +67,7 @@ class Layout:
         return (self.text, *self.labels, *([] if self.id is None else [self.id]))
 
     def raw_labels(self, values: Mapping[str, object]) -> Raw:
-        """Return the labels of a row, not yet taken apart.
-
-        Raises:
-            RowProblem: if there are none, or a level is empty above one that is not.
-        """
+        """Return the labels of a row, not yet taken apart; a level must not be empty above one that is not."""
         if self.levels:
             names = [_cell(values[column]) for column in self.labels]
             while names and not names[-1]:
@@ -147,9 +143,7 @@ def split_names(label: str, sign: str | None) -> NamePath:
 def find_separators(layout: Layout, cells: Collection[Raw]) -> Layout:
     """Return the layout with what stands between labels and between names, as far as it was not told.
 
-    Args:
-        layout: the columns, and perhaps a separator.
-        cells: all different labels of rows.
+    The cells are all different labels of rows.
     """
     between = layout.label_separator
     strings = {part for raw in cells for part in raw if isinstance(part, str)}
@@ -196,22 +190,11 @@ def _is_path_sign(sign: str, labels: Collection[str]) -> bool:
 
 
 def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Path) -> Layout:
-    """Return the layout with the columns that were not told.
-
-    Args:
-        layout: what was told.
-        rows: some rows.
-        path: the file, for messages.
-
-    Raises:
-        InputError: if a column is not there, or it cannot be told which one is meant.
-    """
+    """Return the layout with the columns that were not told, found by some rows."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    for column in filter(None, layout.columns):
-        if column not in columns:
-            raise InputError(
-                f"no column {column!r}", path=path, remedy=f"the columns are {', '.join(map(repr, columns))}"
-            )
+    if absent := [column for column in layout.columns if column and column not in columns]:
+        known = ", ".join(map(repr, columns))
+        raise InputError(f"no column {absent[0]!r}", path=path, remedy=f"the columns are {known}")
     if layout.id is None:
         named = next((column for column in columns if column.casefold() == "id"), None)
         layout = replace(layout, id=named if named not in (layout.text, *layout.labels) else None)

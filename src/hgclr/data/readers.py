@@ -9,15 +9,14 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
-from hgclr.data.rows import BadRow, Row, require_columns
-from hgclr.data.sheets import sheet_rows
+from hgclr.data.rows import BadRow, Row, RowProblem, require_columns
 from hgclr.errors import InputError, first_line, refuse_broken, require_extra
-from hgclr.files import open_regular, read_json
+from hgclr.files import check_archive, open_regular, read_json
 from hgclr.remote import open_file
 from hgclr.urls import url_of
 
@@ -25,18 +24,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
-    "EXCEL",
     "SUFFIXES",
     "byte_lines",
+    "decoded",
     "good_json_rows",
     "is_dataset_folder",
-    "json_rows",
     "limited_lines",
     "open_parquet",
     "parquet_batches",
     "read_rows",
+    "sheet_rows",
     "table_header",
-    "table_rows",
 ]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -52,6 +50,8 @@ LONGEST_LINE = 2**26
 """Bytes, or characters, that a line may have, in all files that are read by lines."""
 DEEPEST = 100
 """Levels of lists and objects in a row of JSON."""
+LARGEST_WORKBOOK = 2**29
+"""Bytes that a workbook may unpack to; openpyxl holds all of its texts in memory."""
 BATCH = 1000
 """Rows of Parquet and ``datasets`` in memory at a time."""
 Decoder = Callable[[object], object]
@@ -72,20 +72,12 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
             a ``datasets`` split; or the URL of a file in an object store, which is read piece by piece.
         columns: the columns every row must have.
         all_columns: read the other columns, too, of formats that can leave them out.
-
-    Raises:
-        InputError: if the file itself cannot be used: missing, damaged, unknown format, or a table without
-            one of the columns.
-        MissingExtraError: if Parquet, Excel or ``datasets`` support is not installed.
     """
     path = Path(path)
     if path.is_dir():
         if not is_dataset_folder(path):
-            raise InputError(
-                "not a split written by datasets' save_to_disk (no state.json)",
-                path=path,
-                remedy="name the folder of one split",
-            )
+            what = "not a split written by datasets' save_to_disk (no state.json)"
+            raise InputError(what, path=path, remedy="name the folder of one split")
         return _dataset_rows(path, columns, all_columns)
     if url_of(path) is None and not path.is_file():
         raise InputError("no such file", path=path)
@@ -109,11 +101,10 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
         if not line.strip():
             continue
         try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            reason = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+            text = decoded(line)
+        except RowProblem as problem:
             content = line.rstrip(b"\r\n").decode(errors="backslashreplace")
-            yield BadRow(path, number, reason, content, "save the file as UTF-8")
+            yield BadRow(path, number, problem.reason, content, problem.remedy)
             continue
         try:
             values = json.loads(text)
@@ -133,6 +124,15 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str]) -> Ite
             yield BadRow(path, number, reason, values, "name the right column with --text-column or --label-column")
         else:
             yield Row(number, values)
+
+
+def decoded(line: bytes) -> str:
+    """Return a line as text, or raise a `RowProblem`."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+        raise RowProblem(reason, "save the file as UTF-8") from None
 
 
 def _is_deep(values: object) -> bool:
@@ -157,12 +157,7 @@ def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
 def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, delimiter: str) -> Iterator[Row | BadRow]:
     """Yield one row per record of a table with a header; cells in double quotes may span lines.
 
-    Args:
-        lines: decoded with ``surrogateescape``, so that a record that is not UTF-8 can be told from its
-            neighbours.
-        path: the file, for messages.
-        columns: the columns the header must have.
-        delimiter: what separates cells.
+    The lines are decoded with ``surrogateescape``, so that a record that is not UTF-8 can be told from its neighbours.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -174,12 +169,8 @@ def table_rows(lines: Iterable[str], path: Path, columns: Sequence[str], *, deli
         except StopIteration:
             return
         except csv.Error as error:
-            raise InputError(
-                f"broken quoting: {error}",
-                path=path,
-                line=number,
-                remedy='write a quote inside a quoted cell twice (""), close every quote, or use JSON lines',
-            ) from None
+            remedy = 'write a quote inside a quoted cell twice (""), close every quote, or use JSON lines'
+            raise InputError(f"broken quoting: {error}", path=path, line=number, remedy=remedy) from None
         if not cells:
             continue
         if reason := _encoding_problem(cells):
@@ -245,17 +236,19 @@ def _encoding_problem(cells: Sequence[str]) -> str | None:
 
 def byte_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, unpacked if its name ends in ``.gz``."""
-    return _lines(path, lambda stream: stream)
+    with _opened(path) as stream:
+        yield from limited_lines(stream, path)
 
 
 def _text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file as text, line ends kept for the table parser."""
-    return _lines(
-        path, lambda stream: io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    )
+    with _opened(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        yield from limited_lines(text, path)
 
 
-def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[AnyStr]:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     with ExitStack() as stack:
         try:
             stream: BinaryIO = stack.enter_context(open_file(path))
@@ -266,15 +259,11 @@ def _lines(path: Path, decoded: Callable[[BinaryIO], IO[AnyStr]]) -> Iterator[An
         if path.name.lower().endswith(".gz"):
             unpacked = cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
             stream = stack.enter_context(io.BufferedReader(unpacked, 2**18))
-        yield from limited_lines(decoded(stream), path)
+        yield stream
 
 
 def limited_lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of a stream; one that never ends, as a small gzip file can hold it, does not fill the memory.
-
-    Raises:
-        InputError: with the line, if it is longer than :data:`LONGEST_LINE`, or a gzip file is damaged there.
-    """
+    """Yield the lines of a stream; one that never ends, as a small gzip file can hold it, does not fill the memory."""
     for number in count(1):
         try:
             line = stream.readline(LONGEST_LINE + 1)
@@ -298,16 +287,14 @@ def parquet_batches(
     path: Path, columns: Sequence[str], *, all_columns: bool, size: int
 ) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
     """Yield the rows of a Parquet file, some at a time, with the number of the first of them; see :func:`read_rows`."""
-    require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
+    require_extra("pyarrow", extra="parquet", capability="reading Parquet")
+
+    def refusal(error: BaseException) -> InputError:
+        what = f"damaged, or no Parquet file: {first_line(error)}"
+        return InputError(what, path=path, line=first, remedy="write it again")
+
     first = 1
-    with (
-        refuse_broken(
-            lambda error: InputError(
-                f"damaged, or no Parquet file: {first_line(error)}", path=path, line=first, remedy="write it again"
-            )
-        ),
-        open_parquet(path) as file,
-    ):
+    with refuse_broken(refusal), open_parquet(path) as file:
         require_columns(file.schema_arrow.names, columns, path=path)
         for batch in file.iter_batches(batch_size=size, columns=None if all_columns else list(columns)):
             yield first, batch
@@ -339,6 +326,43 @@ def _excel_rows(path: Path, columns: Sequence[str]) -> Iterator[Row | BadRow]:
             yield BadRow(path, number, reason, cells, "give the column a heading")
         else:
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
+
+
+def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
+    """Yield the cells of the first sheet's rows as texts, and how many rows the sheet says it has.
+
+    Empty cells at the end of a row, which a sheet need not store, are left out.
+    """
+    require_extra("openpyxl", extra="data", capability=f"Reading {path.name}")
+    from openpyxl import load_workbook
+
+    number = 0
+
+    def refusal(error: BaseException) -> InputError:
+        # The parser reads ahead of the rows that it hands out, so the place is not exact.
+        place = f" somewhere after row {number}" if number else ""
+        what = f"damaged, truncated or no XLSX file{place}: {first_line(error)}"
+        return InputError(what, path=path, remedy="copy it again from its source")
+
+    with refuse_broken(refusal):
+        check_archive(path, LARGEST_WORKBOOK)
+        with open_regular(path) as file, closing(load_workbook(file, read_only=True, data_only=True)) as workbook:
+            sheet = workbook.worksheets[0]
+            total = sheet.max_row
+            sheet.reset_dimensions()  # programs write wrong ones, and openpyxl would cut the rows to them
+            for values in sheet.iter_rows(values_only=True):
+                number += 1
+                cells = [_cell_text(value) for value in values]
+                while cells and not cells[-1].strip():
+                    cells.pop()
+                yield cells, total
+
+
+def _cell_text(value: object) -> str:
+    """Return what a cell of a sheet shows; whole numbers may be stored as 3.0."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _dataset_rows(path: Path, columns: Sequence[str], all_columns: bool) -> Iterator[Row | BadRow]:
@@ -391,22 +415,21 @@ def _as_bytes(kind: Any) -> Any:
     return kind
 
 
-def _class_labels(feature: Any) -> Decoder | None:
-    """Return what turns the numbers of a column of class labels, or of lists of them, into names."""
-    inner = feature.get("feature", feature) if isinstance(feature, dict) else None
-    if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-        return _class_label_decoder([str(name) for name in inner["names"]])
-    return None
-
-
 def _chosen(found: Sequence[str], columns: Sequence[str], all_columns: bool, path: Path) -> list[str]:
     chosen = list(dict.fromkeys([*columns, *found])) if all_columns else list(columns)
     require_columns(found, chosen, path=path)
     return chosen
 
 
-def _class_label_decoder(names: Sequence[str]) -> Decoder:
-    """Map the numbers of class labels to names; a number without a name (-1 is usual) stays as it is."""
+def _class_labels(feature: Any) -> Decoder | None:
+    """Return what turns the numbers of a column of class labels, or of lists of them, into names.
+
+    A number without a name (-1 is usual) stays as it is.
+    """
+    inner = feature.get("feature", feature) if isinstance(feature, dict) else None
+    if not isinstance(inner, dict) or inner.get("_type") != "ClassLabel":
+        return None
+    names = [str(name) for name in inner["names"]]
 
     def decode(cell: object) -> object:
         if isinstance(cell, list):

@@ -1,15 +1,17 @@
-"""Rows as they come out of a file: good ones, bad ones with the reason, the record of the bad, and their cells."""
+"""Rows as they come out of a file: good ones, bad ones with the reason and their record, and how cells are read."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TypedDict
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
@@ -20,12 +22,17 @@ __all__ = [
     "BadRow",
     "BadRowLog",
     "LabelReader",
+    "Reading",
     "Row",
+    "RowForm",
     "RowProblem",
+    "check_unicode",
     "is_blank",
-    "read_bad_rows",
+    "is_unicode",
     "read_text",
     "require_columns",
+    "stable_hash",
+    "text_hash",
 ]
 
 logger = logging.getLogger(__name__)
@@ -35,11 +42,9 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that holds every column asked for.
+    """A row with its cells by column, of which it has all that were asked for.
 
-    Args:
-        number: the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
-        values: its cells by column.
+    Its number is the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
     """
 
     number: int
@@ -48,14 +53,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be used.
+    """A row that cannot be used: what is wrong with it, and the row as far as it can be read.
 
-    Args:
-        path: the file it is in.
-        number: as in `Row`.
-        reason: what is wrong with it.
-        content: the row as far as it can be read.
-        remedy: what the user can do about it, apart from skipping it.
+    The remedy is what the user can do about it, apart from skipping it.
     """
 
     path: Path
@@ -84,13 +84,10 @@ class BadRow:
 
 
 class BadRowLog(AbstractContextManager["BadRowLog"]):
-    """Record bad rows, one JSON line each, in a side file; count them, and keep the first for a warning.
+    """Record bad rows, one JSON line each, in a side file if there is a target; count them, and warn of the first.
 
     The side file appears when the block ends, whole. If no row was bad there is none, and one of an older run is
     removed; a block that fails leaves it as it was.
-
-    Args:
-        target: the side file, or none to count only.
     """
 
     def __init__(self, target: Path | None) -> None:
@@ -101,7 +98,6 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
         self._stack = ExitStack()
 
     def add(self, row: BadRow) -> None:
-        """Record one row."""
         self.count += 1
         if len(self._first) < SHOWN:
             self._first.append(row)
@@ -127,19 +123,6 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
             logger.warning("skipped %d bad row%s: %s%s%s", self.count, "s"[: self.count > 1], shown, more, kept)
 
 
-def read_bad_rows(source: Path, path: Path) -> Iterator[BadRow]:
-    """Yield the rows of a side file.
-
-    Args:
-        source: the side file.
-        path: the data file the rows are in now; it may have moved since.
-    """
-    with source.open(encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            yield BadRow(path, record["row"], record["reason"], record["content"], record["remedy"])
-
-
 def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None) -> None:
     """Refuse a table in which a wanted column is absent or stands twice; ``line`` is that of the header, if any."""
     for column in wanted:
@@ -156,12 +139,7 @@ def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, 
 
 
 class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becomes a BadRow or an InputError
-    """What is wrong with one row.
-
-    Args:
-        reason: what is wrong, naming the offending value.
-        remedy: what the user can do about it.
-    """
+    """What is wrong with one row, naming the offending value, and what the user can do about it."""
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason)
@@ -176,22 +154,73 @@ def is_blank(text: str) -> bool:
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
-def read_text(cell: object) -> str:
-    """Return the text in a cell.
+def check_unicode(text: str, what: str) -> str:
+    """Return a text, or raise a `RowProblem` over half of a surrogate pair: JSON can spell it, UTF-8 cannot hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowProblem(f"not UTF-8: {what} has a lone surrogate at character {error.start + 1}") from None
+    return text
 
-    Raises:
-        RowProblem: if there is none.
-    """
+
+def is_unicode(text: str) -> bool:
+    """Tell whether UTF-8 can hold a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_text(cell: object) -> str:
+    """Return the text in a cell, or raise a `RowProblem`."""
     if cell is not None and not isinstance(cell, str):
         raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
     if cell is None or is_blank(cell):
         raise RowProblem("empty text")
-    try:
-        cell.encode()
-    except UnicodeEncodeError as error:
-        # JSON can spell half of a surrogate pair, which no UTF-8 file and no tokenizer can hold.
-        raise RowProblem(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
-    return cell
+    return check_unicode(cell, "the text")
+
+
+def text_hash(text: str) -> int:
+    """Return an 8-byte hash of a text that ignores case, white space and character composition."""
+    normal = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
+    return int.from_bytes(hashlib.blake2b(normal.encode(), digest_size=8).digest(), "little")
+
+
+def stable_hash(*parts: object) -> int:
+    """Return a 64-bit hash of the parts that is the same in every run."""
+    digest = hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
+
+    Args:
+        text_column: the column with the text.
+        label_column: the column with the labels: a list of strings, or one string.
+        label_separator: what stands between labels where they are one string, as in CSV.
+        path_separator: what stands between the names of a label given as a path.
+        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
+            error.
+    """
+
+    text_column: str = "text"
+    label_column: str = "labels"
+    label_separator: str = ";"
+    path_separator: str = " > "
+    add_ancestors: bool = False
+
+
+class Reading(TypedDict, total=False):
+    """What may be told about how rows are read, see `RowForm`; None is the same as nothing."""
+
+    text_column: str | None
+    label_column: str | None
+    label_separator: str | None
+    path_separator: str | None
+    add_ancestors: bool | None
 
 
 class LabelReader:
@@ -199,28 +228,19 @@ class LabelReader:
 
     Each label is a node id, an unambiguous name, or a path of names; a path of two or more names stands for
     its node and all the node's ancestors.
-
-    Args:
-        taxonomy: the label tree.
-        separator: what stands between the labels of a string.
-        path_separator: what stands between the names of a path.
-        add_ancestors: add the ancestors of every label, for data that names only the deepest ones.
     """
 
-    def __init__(self, taxonomy: Taxonomy, *, separator: str, path_separator: str, add_ancestors: bool) -> None:
-        self._taxonomy = taxonomy
-        self._separator, self._path_separator = separator, path_separator
-        self._add_ancestors = add_ancestors
+    def __init__(self, taxonomy: Taxonomy, form: RowForm) -> None:
+        self._taxonomy, self._form = taxonomy, form
         self._parents: list[int] = taxonomy.parents.tolist()
         self._known: dict[str, tuple[int, ...]] = {}
 
-    def read(self, cell: object) -> tuple[int, ...]:
-        """Return the sorted indices of the labels in a cell.
+    def read_row(self, values: Mapping[str, object]) -> tuple[str, tuple[int, ...]]:
+        """Return the text and the labels of a row, or raise a `RowProblem`."""
+        return read_text(values[self._form.text_column]), self.read(values[self._form.label_column])
 
-        Raises:
-            RowProblem: if there is no label, one is not a string, unknown or ambiguous, or one's parent is
-                absent.
-        """
+    def read(self, cell: object) -> tuple[int, ...]:
+        """Return the sorted indices of the labels in a cell."""
         found: set[int] = set()
         for label in self._labels(cell):
             indices = self._known.get(label)
@@ -240,7 +260,7 @@ class LabelReader:
 
     def _labels(self, cell: object) -> list[str]:
         if isinstance(cell, str):
-            cell = [part for part in map(str.strip, cell.split(self._separator)) if part]
+            cell = [part for part in map(str.strip, cell.split(self._form.label_separator)) if part]
         if cell is None or cell == []:
             raise RowProblem("no labels", "give the row at least one label")
         if not isinstance(cell, list):
@@ -252,13 +272,13 @@ class LabelReader:
 
     def _resolve(self, label: str) -> tuple[int, ...]:
         try:
-            index = self._taxonomy.resolve(label, self._path_separator)
+            index = self._taxonomy.resolve(label, self._form.path_separator)
         except InputError as error:
             raise RowProblem(error.what, error.remedy) from None
-        if self._add_ancestors or self._is_path(label, index):
+        if self._form.add_ancestors or self._is_path(label, index):
             return tuple(self._taxonomy.closure([index]).tolist())
         return (index,)
 
     def _is_path(self, label: str, index: int) -> bool:
         """Tell whether ``label`` spells out the path to a node, of at least two names."""
-        return self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._path_separator)
+        return self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._form.path_separator)

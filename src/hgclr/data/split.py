@@ -8,41 +8,24 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, empty_split, row_form
-from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
+from hgclr.data.folder import DataFolder, empty_split, only_file, row_form
+from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, Readings, write_corpus
 from hgclr.data.readers import is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
-from hgclr.data.texts import text_hash
+from hgclr.data.rows import BadRow, LabelReader, Reading, RowForm, RowProblem, check_unicode, text_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "LabelledTexts",
-    "SplitResult",
-    "TextSurvey",
-    "check_place",
-    "checked_shares",
-    "deal",
-    "deal_at_random",
-    "deal_evenly",
-    "find_tree",
-    "give_train_every_label",
-    "only_file",
-    "split_data",
-    "split_result",
-]
+__all__ = ["SplitResult", "TextSurvey", "check_place", "checked_shares", "deal", "find_tree", "split_data"]
 
 logger = logging.getLogger(__name__)
 TRAIN = 0
 TREES = ("*.taxonomy", "*.taxnomy", "taxonomy.*")
 """What label trees are called; the second is the spelling that HiAGM's own script for Web of Science writes."""
-STEP = 1000
-"""Rows between two reports of progress."""
 LARGEST_TABLE = 2**32
 """Bytes that the table of texts and labels may take, with the two copies that the algorithm makes of it."""
 SECONDS_PER_CELL = 4e-10
@@ -92,13 +75,9 @@ def split_data(
     seed: int = 0,
     stratify: bool = True,
     taxonomy: str | Path | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    label_separator: str | None = None,
-    path_separator: str | None = None,
-    add_ancestors: bool | None = None,
     skip_bad_rows: bool = False,
     progress: Progress | None = None,
+    **reading: Unpack[Reading],
 ) -> SplitResult:
     """Write a data folder whose splits are drawn from one file, or from the train split of a data folder.
 
@@ -115,10 +94,9 @@ def split_data(
         seed: decides the split.
         stratify: give every label the same share in each split; otherwise deal out at random.
         taxonomy: the label tree, if it is not the one beside the documents.
-        text_column, label_column, label_separator, path_separator, add_ancestors: how rows are read; what is left out
-            is as for `DataFolder`.
         skip_bad_rows: leave out and record rows that cannot be used, instead of stopping at the first.
         progress: called with the number of rows read, twice over, and with the number to read once that is known.
+        **reading: how rows are read, as for `DataFolder`.
 
     Raises:
         InputError: if the shares make no sense, a row is bad, the folder has a split that was to be drawn, or nothing
@@ -127,32 +105,23 @@ def split_data(
     """
     source, output = Path(source), Path(output)
     shares = checked_shares(dev, test)
-    form = row_form(
-        source,
-        text_column=text_column,
-        label_column=label_column,
-        label_separator=label_separator,
-        path_separator=path_separator,
-        add_ancestors=add_ancestors,
-    )
+    form = row_form(source, **reading)
     files, tree = _find_files(source, taxonomy, form.path_separator)
     _check_files(source, output, files, shares)
-    rows = _Rows(form.label_reader(tree), form.text_column, form.label_column, progress)
-    surveys = {split: _survey(path, rows.read(path), skip_bad_rows=skip_bad_rows) for split, path in files.items()}
+    labels, readings = LabelReader(tree, form), Readings(progress)
+
+    def read(path: Path) -> Iterator[SplitRow | BadRow]:
+        return readings.count(_rows(path, form, labels))
+
+    surveys = {split: _survey(path, read(path), skip_bad_rows=skip_bad_rows) for split, path in files.items()}
     dealt = deal(surveys["train"], shares, seed=seed, stratify=stratify, path=files["train"])
-    settings = {
-        "source": source,
-        "dev": dev,
-        "test": test,
-        "seed": seed,
-        "stratify": stratify,
-    }
-    rows.total = 2 * rows.done
+    settings = {"source": source, "dev": dev, "test": test, "seed": seed, "stratify": stratify}
+    readings.total = 2 * readings.done
     with write_corpus(output, name="split", settings=settings, reading=asdict(form)) as writer:
         writer.taxonomy = tree
         for split, path in files.items():
             targets = iter(dealt.tolist())
-            for row in rows.read(path):
+            for row in read(path):
                 if isinstance(row, BadRow):
                     writer.leave_out("bad row", f"{path}:{row.number}", row.reason)
                 else:
@@ -164,10 +133,8 @@ def split_data(
 def checked_shares(dev: float, test: float) -> NDArray[np.float64]:
     """Refuse shares that leave nothing for training or draw nothing."""
     if min(dev, test) < 0 or dev + test >= 1:
-        raise InputError(
-            f"the shares of dev and test are {dev:g} and {test:g}",
-            remedy="give shares of at least 0 that leave documents for training, such as 0.1 and 0.1",
-        )
+        remedy = "give shares of at least 0 that leave documents for training, such as 0.1 and 0.1"
+        raise InputError(f"the shares of dev and test are {dev:g} and {test:g}", remedy=remedy)
     if not dev + test:
         raise InputError("nothing to split: the shares of dev and test are both 0", remedy="give one of them a share")
     return np.array([1 - dev - test, dev, test])
@@ -187,25 +154,9 @@ def _find_files(source: Path, taxonomy: str | Path | None, separator: str) -> tu
 
 
 def find_tree(folder: Path) -> Path | None:
-    """Return the file of the label tree in a folder, if there is one.
-
-    Raises:
-        InputError: if several could be meant.
-    """
+    """Return the file of the label tree in a folder, if there is one; refuse several."""
     found = sorted({path for pattern in TREES for path in folder.glob(pattern) if not path.name.startswith(".")})
-    return only_file(found, folder, "the label tree", "name it with --taxonomy") if found else None
-
-
-def only_file(found: Sequence[Path], folder: Path, what: str, remedy: str) -> Path:
-    """Return the only file found.
-
-    Raises:
-        InputError: if there are several that may be ``what``.
-    """
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise InputError(f"several files may be {what}: {names}", path=folder, remedy=remedy)
-    return found[0]
+    return only_file(found, folder, "may be the label tree", "name it with --taxonomy") if found else None
 
 
 def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: NDArray[np.float64]) -> None:
@@ -214,11 +165,8 @@ def _check_files(source: Path, output: Path, files: Mapping[str, Path], shares: 
         raise InputError("no train split to draw from", path=source, remedy=f"it has: {', '.join(files)}")
     for split, share in zip(SPLITS[1:], shares[1:], strict=True):
         if share and split in files:
-            raise InputError(
-                f"there is a {split} split already: {files[split].name}",
-                path=source,
-                remedy=f"--{split} 0 keeps it, or split its train file alone",
-            )
+            remedy = f"--{split} 0 keeps it, or split its train file alone"
+            raise InputError(f"there is a {split} split already: {files[split].name}", path=source, remedy=remedy)
     check_place(source, output)
 
 
@@ -236,58 +184,35 @@ class SplitRow(NamedTuple):
     values: dict[str, object]
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Reads files, once for texts and labels and once more to write the rows, and reports how far this is."""
-
-    labels: LabelReader
-    text_column: str
-    label_column: str
-    progress: Progress | None
-    done: int = 0
-    total: int | None = None
-
-    def read(self, path: Path) -> Iterator[SplitRow | BadRow]:
-        """Yield every row of a file, with all its columns, or what is wrong with it."""
-        for row in read_rows(path, (self.text_column, self.label_column), all_columns=True):
-            yield row if isinstance(row, BadRow) else self._row(path, row.number, row.values)
-            self.done += 1
-            if self.progress is not None and self.done % STEP == 0:
-                self.progress(self.done, self.total)
-
-    def _row(self, path: Path, number: int, values: dict[str, object]) -> SplitRow | BadRow:
+def _rows(path: Path, form: RowForm, labels: LabelReader) -> Iterator[SplitRow | BadRow]:
+    """Yield every row of a file, with all its columns, or what is wrong with it."""
+    for row in read_rows(path, (form.text_column, form.label_column), all_columns=True):
+        if isinstance(row, BadRow):
+            yield row
+            continue
         try:
-            text, labels = read_text(values[self.text_column]), self.labels.read(values[self.label_column])
-            return SplitRow(text, labels, {column: _plain(value, column) for column, value in values.items()})
+            text, found = labels.read_row(row.values)
+            usable = SplitRow(text, found, {column: _plain(value, column) for column, value in row.values.items()})
         except RowProblem as problem:
-            return BadRow(path, number, problem.reason, values, problem.remedy)
+            yield BadRow(path, row.number, problem.reason, row.values, problem.remedy)
+        else:
+            yield usable
 
 
 def _plain(value: object, column: str) -> object:
-    """Return a cell as JSON has it; dates become text.
-
-    Raises:
-        RowProblem: if JSON cannot hold it.
-    """
+    """Return a cell as JSON has it, dates as text, or raise a `RowProblem`."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            place = f"column {column!r} has a lone surrogate at character {error.start + 1}"
-            raise RowProblem(f"not UTF-8: {place}") from None
-        return value
+        return check_unicode(value, f"column {column!r}")
     if isinstance(value, list):
         return [_plain(part, column) for part in value]
     if isinstance(value, dict):
         return {_plain(key, column): _plain(part, column) for key, part in value.items()}
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    raise RowProblem(
-        f"wrong type: column {column!r} holds a {type(value).__name__}, which JSON lines cannot",
-        "turn the column into text or numbers, or drop it",
-    )
+    remedy = "turn the column into text or numbers, or drop it"
+    raise RowProblem(f"wrong type: column {column!r} holds a {type(value).__name__}, which JSON lines cannot", remedy)
 
 
 @dataclass(slots=True)
@@ -299,7 +224,7 @@ class TextSurvey:
     flat: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, text: int, labels: Sequence[int]) -> None:
-        """Note a row: the hash of its text, and the indices of its labels."""
+        """Note the hash of a row's text, and the indices of its labels."""
         self.hashes.append(text)
         self.counts.append(len(labels))
         self.flat.extend(labels)
@@ -354,13 +279,9 @@ def deal(
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Which text has which labels, as pairs, each once; texts and labels are numbered from 0.
+    """How many texts and labels there are, numbered from 0, and which text has which label: pairs in two (P,) arrays.
 
-    Args:
-        texts: number of texts.
-        labels: number of labels, all of which occur.
-        text: the text of each pair; shape (P,).
-        label: the label of each pair; shape (P,).
+    Every label occurs.
     """
 
     texts: int
@@ -368,26 +289,12 @@ class LabelledTexts:
     text: NDArray[np.int64]
     label: NDArray[np.int64]
 
-    def table(self) -> NDArray[np.bool_]:
-        """Return the pairs as a table; shape (texts, labels)."""
-        table = np.zeros((self.texts, self.labels), dtype=np.bool_)
-        table[self.text, self.label] = True
-        return table
-
 
 def deal_evenly(pairs: LabelledTexts, shares: NDArray[np.float64], *, seed: int) -> NDArray[np.int64]:
     """Return a split for each text, by iterative stratification (Sechidis et al., 2011).
 
-    Rarest label first, each text goes to the split that is furthest from its share of that label.
-
-    Args:
-        pairs: the texts and their labels.
-        shares: of each split; they add up to 1.
-        seed: decides between equals.
-
-    Raises:
-        InputError: if the table of texts and labels would be too large for memory.
-        MissingExtraError: if the ``data`` extra is not installed.
+    Rarest label first, each text goes to the split that is furthest from its share of that label; the seed decides
+    between equals. The shares of the splits add up to 1.
     """
     require_extra("iterstrat", extra="data", capability="A stratified split")
     from iterstrat.ml_stratifiers import IterativeStratification
@@ -409,8 +316,10 @@ def deal_evenly(pairs: LabelledTexts, shares: NDArray[np.float64], *, seed: int)
     random = np.random.default_rng(seed)
     order = random.permutation(pairs.texts)
     dealt = np.empty(pairs.texts, dtype=np.int64)
+    table = np.zeros((pairs.texts, pairs.labels), dtype=np.bool_)
+    table[pairs.text, pairs.label] = True
     # The function behind the library's splitters: it deals to any number of splits in one go, they to two only.
-    dealt[order] = IterativeStratification(labels=pairs.table()[order], r=shares, random_state=random)
+    dealt[order] = IterativeStratification(labels=table[order], r=shares, random_state=random)
     return dealt
 
 

@@ -2,34 +2,252 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor, pi
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, empty_split
-from hgclr.data.rows import BadRow, BadRowLog
-from hgclr.data.survey import Histogram, SplitDistance, SplitSurvey, TokenLengths, agreement, survey_split
-from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
-from hgclr.errors import InputError
+from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.rows import BadRow, BadRowLog, text_hash
+from hgclr.data.tokens import TokenLengths, token_lengths
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Branch", "Statistics", "describe", "statistics_json", "token_lengths", "unused_branches"]
+__all__ = [
+    "Branch",
+    "Histogram",
+    "SplitSurvey",
+    "Statistics",
+    "TextMarks",
+    "describe",
+    "statistics_json",
+    "survey_split",
+    "unused_branches",
+]
 
-logger = logging.getLogger(__name__)
 USUAL_LENGTH = 512
 """Tokens that most encoders can read."""
+FIRST = 10
+"""How many bad rows of a split, and how many conflicting texts of a folder, are kept to be shown."""
+SHORT, LONG = 3, 512
+"""Words: a text with fewer says hardly anything, one with more is longer than most encoders read."""
+BATCH = 256
+"""Texts tokenised, and in memory, at a time."""
+
+
+class Histogram:
+    """How often each whole number was seen; memory grows with different numbers, not with values.
+
+    Example:
+        >>> Histogram([1, 2, 2, 9]).quantile(0.5)
+        2.0
+    """
+
+    def __init__(self, values: Iterable[int] = ()) -> None:
+        self.counts = Counter(values)
+
+    def add(self, value: int) -> None:
+        self.counts[value] += 1
+
+    def update(self, values: Iterable[int]) -> None:
+        self.counts.update(values)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        total = Histogram()
+        total.counts = self.counts + other.counts
+        return total
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def mean(self) -> float:
+        """The mean, 0 if nothing was counted."""
+        return sum(value * count for value, count in self.counts.items()) / (self.total or 1)
+
+    @property
+    def maximum(self) -> int:
+        """The largest value, 0 if nothing was counted."""
+        return max(self.counts, default=0)
+
+    def quantile(self, share: float) -> float:
+        """Return the value below which a share of all values lies, as NumPy does; 0 if nothing was counted."""
+        if not self.counts:
+            return 0.0
+        values = sorted(self.counts)
+        seen = np.cumsum([self.counts[value] for value in values])
+        place = share * (self.total - 1)  # counted from 0; between two neighbours it is interpolated
+        low, high = (values[np.searchsorted(seen, where, side="right")] for where in (floor(place), ceil(place)))
+        return low + (high - low) * (place - floor(place))
+
+    def above(self, limit: int) -> int:
+        """Return how many values are greater than ``limit``."""
+        return sum(count for value, count in self.counts.items() if value > limit)
+
+    def share_above(self, limit: int) -> float:
+        """Return which share of the values is greater than ``limit``, 0 if nothing was counted."""
+        return self.above(limit) / (self.total or 1)
+
+    def summary(self) -> dict[str, float]:
+        """Return mean, median, 95th percentile and maximum."""
+        return {"mean": self.mean, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.maximum}
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts by value, in order."""
+        return {str(value): self.counts[value] for value in sorted(self.counts)}
+
+
+class TextMarks:
+    """Remember every document of a split by 16 bytes: a hash of its text and one of its labels."""
+
+    def __init__(self) -> None:
+        self._texts, self._labels = array("Q"), array("q")
+
+    def add(self, document: Document) -> None:
+        self._texts.append(text_hash(document.text))
+        self._labels.append(hash(document.labels))
+
+    @property
+    def texts(self) -> NDArray[np.uint64]:
+        """The hashes of the texts, in the order of the documents."""
+        return np.frombuffer(self._texts, dtype=np.uint64)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The hashes of the label sets, in the order of the documents."""
+        return np.frombuffer(self._labels, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class SplitSurvey:
+    """What was counted in one split; its size does not depend on the number of documents.
+
+    Args:
+        path: its file or folder.
+        label_counts: (K,) documents by label.
+        labels: of each document, how many labels it has, ancestors counted.
+        paths: of each document, how many of its labels have none of the others below them.
+        depths: of each document, the depth of its deepest label.
+        words, tokens: of each text, the words between white space; an encoder's tokens, if one was given.
+        above_leaf: documents with a path that ends in a label with children.
+        bad_rows, first_bad_rows: rows that cannot be used: how many, and the first of them.
+        repeated_texts: documents whose text an earlier document of the split has, if that was looked for.
+    """
+
+    path: Path
+    label_counts: NDArray[np.int64]
+    labels: Histogram = field(default_factory=Histogram)
+    paths: Histogram = field(default_factory=Histogram)
+    depths: Histogram = field(default_factory=Histogram)
+    words: Histogram = field(default_factory=Histogram)
+    tokens: Histogram = field(default_factory=Histogram)
+    above_leaf: int = 0
+    bad_rows: int = 0
+    first_bad_rows: list[BadRow] = field(default_factory=list)
+    repeated_texts: int = 0
+
+    @property
+    def documents(self) -> int:
+        return self.words.total
+
+    @property
+    def labels_used(self) -> int:
+        """How many labels of the tree occur."""
+        return int(np.count_nonzero(self.label_counts))
+
+    @property
+    def short_texts(self) -> int:
+        """Texts with fewer than `SHORT` words."""
+        return self.documents - self.words.above(SHORT - 1)
+
+    @property
+    def long_texts(self) -> int:
+        """Texts with more than `LONG` words."""
+        return self.words.above(LONG)
+
+
+def survey_split(
+    folder: DataFolder,
+    split: str,
+    *,
+    bad_row: Callable[[BadRow], None],
+    token_lengths: TokenLengths | None = None,
+    marks: TextMarks | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> SplitSurvey:
+    """Read every row of a split and count; marks remember texts and label sets, to find repeated ones."""
+    result = SplitSurvey(folder.split_path(split), np.zeros(len(folder.taxonomy), dtype=np.int64))
+    taxonomy = folder.taxonomy
+    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
+    waiting: list[str] = []
+    for item in folder.scan(split):
+        if progress is not None:
+            progress(1)
+        if not isinstance(item, Document):
+            result.bad_rows += 1
+            if len(result.first_bad_rows) < FIRST:
+                result.first_bad_rows.append(item)
+            bad_row(item)
+            continue
+        ends = taxonomy.path_ends(item.labels)
+        result.label_counts[list(item.labels)] += 1
+        result.labels.add(len(item.labels))
+        result.paths.add(len(ends))
+        result.depths.add(max(depths[label] for label in ends))
+        result.above_leaf += taxonomy.ends_inside(ends)
+        result.words.add(len(item.text.split()))
+        if marks is not None:
+            marks.add(item)
+        if token_lengths is not None:
+            waiting.append(item.text)
+            if len(waiting) == BATCH:
+                result.tokens.update(token_lengths(waiting))
+                waiting = []
+    if token_lengths is not None and waiting:
+        result.tokens.update(token_lengths(waiting))
+    if marks is not None:
+        result.repeated_texts = result.documents - len(np.unique(marks.texts))
+    return result
+
+
+class SplitDistance(NamedTuple):
+    """How far the label distributions of two splits are apart, and what to expect if documents were dealt at random.
+
+        distance = 1/2 sum_k |p_k - q_k|        (total variation: 0 is equal, 1 is nothing in common)
+
+    where p_k is the share of label k in all labels given in a split, ancestors counted.
+    """
+
+    distance: float
+    by_chance: float
+
+
+def agreement(one: SplitSurvey, other: SplitSurvey) -> SplitDistance | None:
+    """Return how far the label distributions of two splits are apart; None if one of them is empty.
+
+    If documents are dealt at random, each p_k - q_k is about normal around 0, and the mean of its absolute value is
+    sqrt(2 / pi) standard deviations.
+    """
+    if not one.documents or not other.documents:
+        return None
+    p, q = (split.label_counts / split.label_counts.sum() for split in (one, other))
+    rate = (one.label_counts + other.label_counts) / (one.documents + other.documents)  # (K,) of documents
+    variance = rate * (1 - rate) * (1 / one.documents + 1 / other.documents)
+    by_chance = np.sqrt(2 / pi * variance).sum() / rate.sum() / 2  # rates sum up to the labels of a document
+    return SplitDistance(float(np.abs(p - q).sum() / 2), float(by_chance))
 
 
 class LevelStatistics(NamedTuple):
     """One level of the tree, counted from 1 at the top.
 
-    Of its ``labels``, some are ``leaves`` and some are ``used`` by a document of any split; so many ``documents`` have
-    one of them. The last three are training documents of its most frequent label, of the median and of its rarest.
+    Labels are ``used`` by a document of any split. The last three are training documents of its most frequent label,
+    of the median and of its rarest.
     """
 
     level: int
@@ -65,11 +283,7 @@ class Frequency(NamedTuple):
 class Statistics:
     """What a data folder holds, computed from the counts of its splits.
 
-    Args:
-        taxonomy: the label tree.
-        splits: the counts.
-        encoder: whose tokens were counted, if any.
-        max_length: tokens that a model is to read, to tell how many texts would be cut.
+    Tokens are those of ``encoder``, if any; ``max_length`` of them a model is to read, so that longer texts are cut.
     """
 
     taxonomy: Taxonomy
@@ -167,85 +381,28 @@ def describe(
     max_length: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Statistics:
-    """Read every document of every split and describe what is there.
+    """Read every document of every split and describe what is there; ``progress`` is called with 1 for each row.
 
-    Args:
-        folder: the data.
-        encoder: count this encoder's tokens, too: a folder, or a name whose encoder is on this machine. Of any other
-            name a warning says that tokens are not counted; nothing is downloaded.
-        max_length: tokens that a model is to read, for the share of texts that would be cut.
-        progress: called with the number of rows read since the last call.
+    The tokens of an encoder are counted, too, if it is a folder or a name of one on this machine. Of any other name a
+    warning says that they are not; nothing is downloaded.
     """
     count = None if encoder is None else token_lengths(encoder)
     if count is None:
         encoder = max_length = None
     splits = {}
     for name in folder.splits:
-        with BadRowLog(None) as log:
+        log = BadRowLog(None)
 
-            def bad_row(row: BadRow, log: BadRowLog = log) -> None:
-                if not folder.skip_bad_rows:
-                    raise row.error()
-                log.add(row)
+        def bad_row(row: BadRow, log: BadRowLog = log) -> None:
+            if not folder.skip_bad_rows:
+                raise row.error()
+            log.add(row)
 
-            splits[name] = survey_split(folder, name, bad_row=bad_row, token_lengths=count, progress=progress)
+        splits[name] = survey_split(folder, name, bad_row=bad_row, token_lengths=count, progress=progress)
         log.warn()
         if not splits[name].documents:
             raise empty_split(folder.split_path(name), log.count)
     return Statistics(folder.taxonomy, splits, encoder, max_length)
-
-
-def token_lengths(encoder: str) -> TokenLengths | None:
-    """Return a function that counts the tokens of texts of any length, special tokens included.
-
-    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
-
-    Args:
-        encoder: a name or a folder, as `hgclr.encoders.resolve_encoder` takes it.
-    """
-    if encoder == TEXTRCNN:
-        raise InputError(
-            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
-            remedy="leave out --encoder: lengths in words are close",
-        )
-    file = _tokenizer_file(encoder)
-    if file is None:
-        listed = encoder.removeprefix("sentence-transformers/")
-        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
-        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
-        return None
-    from tokenizers import Tokenizer
-
-    if not file.is_file():
-        remedy = "give the folder of an encoder that has one"
-        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # what tokenizers raises is of no narrower class
-        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
-    # Published files carry a maximum length and a padding of their own.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def count(texts: Sequence[str]) -> list[int]:
-        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
-
-    return count
-
-
-def _tokenizer_file(encoder: str) -> Path | None:
-    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
-    listed = encoder.removeprefix("sentence-transformers/")
-    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
-        cached = cached_encoder(listed)
-        return None if cached is None else cached / "tokenizer.json"
-    place = resolve_encoder(encoder)  # which downloads what is listed only
-    if Path(place).is_dir():
-        return Path(place) / "tokenizer.json"
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(place, "tokenizer.json")
-    return Path(found) if isinstance(found, str) else None
 
 
 class Branch(NamedTuple):

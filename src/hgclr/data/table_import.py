@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,19 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import SPLITS as SPLIT_NAMES
-from hgclr.data.folder import RowForm
-from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, write_corpus
-from hgclr.data.layout import Layout, Raw, find_columns, find_separators
+from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, Readings, write_corpus
+from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, RowProblem, read_text
-from hgclr.data.split import STEP, SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
-from hgclr.data.table_labels import TableLabels, draw_labels, find_labels
-from hgclr.data.texts import text_hash
+from hgclr.data.rows import BadRow, RowForm, RowProblem, read_text, text_hash
+from hgclr.data.split import SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.paths import Twins
+from hgclr.taxonomy.paths import NamePath, Twins, check_names, draw_tree, label_key, merge_twins, near_twins
 
-__all__ = ["Contradiction", "ImportResult", "import_tables"]
+__all__ = ["ImportResult", "import_tables"]
 
 SAMPLE = 1000
 """Rows of each file by which columns are found."""
@@ -35,6 +32,10 @@ DRAWN = 0.1
 """The share of dev, and that of test, if nothing else is said."""
 SHOWN = 10
 """Rows that were left out, and contradictions, of which the result tells more than the number."""
+
+SEPARATORS = (" > ", " / ", " | ", " :: ")
+"""What may stand between the names in a label's id: the first that no name holds."""
+Indices = tuple[int, ...]
 
 
 class Contradiction(NamedTuple):
@@ -115,15 +116,12 @@ def import_tables(
         seed: decides what is drawn.
         stratify: give every label the same share in each split; otherwise draw at random.
         progress: called with the number of rows read, twice over, and with the number to read once that is known.
-
-    Raises:
-        InputError: if columns cannot be told, no row can be used, or nothing is left for a split.
-        MissingExtraError: if a format or ``stratify`` needs an extra that is not installed.
     """
     by_split, shares = _split_files([Path(file) for file in files], {"dev": dev, "test": test})
     for path in (path for paths in by_split.values() for path in paths):
         check_place(path, Path(output))
-    tables = _Tables(_columns(layout or Layout(), by_split), progress)
+    readings = Readings(progress)
+    tables = _Tables(_columns(layout or Layout(), by_split), readings)
     marks = {split: tables.marks(paths) for split, paths in by_split.items()}
     tables.layout = find_separators(tables.layout, list(tables.cells))
     if not any(mark.texts for mark in marks.values()):
@@ -150,7 +148,7 @@ def import_tables(
     }
     if drawn:
         settings |= {"shares": dict(zip(SPLITS, shares.tolist(), strict=True)), "seed": seed, "stratify": stratify}
-    tables.total = 2 * tables.done
+    readings.total = 2 * readings.done
     found = _Found()
     reading = asdict(RowForm(path_separator=labels.separator))
     with write_corpus(output, name="import", settings=settings, reading=reading) as writer:
@@ -162,7 +160,7 @@ def import_tables(
         layout=tables.layout,
         taxonomy=labels.taxonomy,
         split=split_result(writer.summary, surveys, dealt),
-        rows=tables.total // 2,
+        rows=readings.total // 2,
         left_out=found.left_out,
         merged=found.merged,
         contradictions=found.contradictions,
@@ -187,9 +185,8 @@ def _split_files(
             by_split[split].append(choice)
             choice = None
         elif by_split[split] and choice:
-            raise InputError(
-                f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy="give one of them"
-            )
+            remedy = "give one of them"
+            raise InputError(f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy=remedy)
         shares[split] = 0.0 if by_split[split] else DRAWN if choice is None else choice
     if not by_split["train"]:
         raise InputError("no file to train on: all are called dev or test", remedy="add one, or rename one of them")
@@ -206,6 +203,100 @@ def _columns(layout: Layout, by_split: Mapping[str, Sequence[Path]]) -> Layout:
     if not layout.text or not layout.labels:
         raise _no_rows(by_split["train"][0])
     return layout
+
+
+class TableLabels(NamedTuple):
+    """A table's labels in a tree, in whose ids the separator stands between the names.
+
+    For each cell there are the sorted indices of its labels and of those above them, or what is wrong with it; twins
+    are labels that differ only in case or spaces.
+    """
+
+    taxonomy: Taxonomy
+    separator: str
+    of_cell: list[Indices | RowProblem]
+    twins: list[Twins]
+
+
+def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool) -> TableLabels:
+    """Draw the tree from the paths; ``merge`` makes one label of those that differ only in case or spaces.
+
+    The cells are all different labels of rows; ``uses`` has, by a cell's number, how many rows have its labels.
+    """
+    paths_of_cell: list[list[NamePath] | RowProblem] = []
+    for raw in cells:
+        try:
+            labels = split_labels(raw, layout.label_separator)
+            paths_of_cell.append([_names(label, layout) for label in labels])
+        except RowProblem as problem:
+            paths_of_cell.append(problem)
+    counts: Counter[NamePath] = Counter()
+    for cell, paths in enumerate(paths_of_cell):
+        if not isinstance(paths, RowProblem):
+            counts.update(dict.fromkeys(paths, uses.get(cell, 0)))
+    if not counts:
+        first = next((each for each in paths_of_cell if isinstance(each, RowProblem)), None)
+        what = "no row has labels that can be used"
+        raise InputError(what if first is None else f"{what}; the first: {first.reason}")
+    spelled = merge_twins(counts) if merge else {path: path for path in counts}
+    names = {name for path in counts for name in path}
+    separator = next((each for each in SEPARATORS if not any(each in name for name in names)), SEPARATORS[0])
+    for path in spelled.values():
+        check_names(path, separator)
+    tree = draw_tree(spelled.values(), separator)
+    index = {label: place for place, label in enumerate(tree.ids)}
+    closed = {path: tree.path(index[separator.join(name)]).tolist() for path, name in spelled.items()}
+    of_cell: list[Indices | RowProblem] = [
+        paths if isinstance(paths, RowProblem) else tuple(sorted({label for path in paths for label in closed[path]}))
+        for paths in paths_of_cell
+    ]
+    return TableLabels(tree, separator, of_cell, near_twins(counts))
+
+
+def find_labels(
+    cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, tree: Taxonomy, *, merge: bool
+) -> TableLabels:
+    """Find the labels in a tree, by id, name or path; with ``merge``, whatever their case and spaces."""
+    similar: dict[str, list[int]] = {}
+    for place, name in enumerate(tree.names):
+        for key in {label_key(*tree.path_names(place)), label_key(name)}:
+            similar.setdefault(key, []).append(place)
+    twins: dict[int, Counter[NamePath]] = {}
+    of_cell: list[Indices | RowProblem] = []
+    for cell, raw in enumerate(cells):
+        found: set[int] = set()
+        try:
+            for label in split_labels(raw, layout.label_separator):
+                names = _names(label, layout)
+                try:
+                    index = _resolve(tree, label, names)
+                except InputError as error:
+                    near = similar.get(label_key(*names), [])
+                    if len(near) == 1:
+                        twins.setdefault(near[0], Counter())[names] += uses.get(cell, 0)
+                    if len(near) != 1 or not merge:
+                        raise RowProblem(error.what, error.remedy) from None
+                    index = near[0]
+                found.update(tree.path(index).tolist())
+        except RowProblem as problem:
+            of_cell.append(problem)
+        else:
+            of_cell.append(tuple(sorted(found)))
+    pairs = [Twins(((tree.path_names(label), None), *known.most_common())) for label, known in twins.items()]
+    return TableLabels(tree, SEPARATORS[0], of_cell, pairs)
+
+
+def _names(label: str | NamePath, layout: Layout) -> NamePath:
+    return split_names(label, layout.path_separator) if isinstance(label, str) else label
+
+
+def _resolve(tree: Taxonomy, label: str | NamePath, names: NamePath) -> int:
+    """Return the label that is meant by what is written, or by the names in it as a path."""
+    path = SEPARATORS[0].join(names)
+    for spelling in (label, path) if isinstance(label, str) else (path,):
+        if len(found := tree.candidates(spelling)) == 1:
+            return found[0]
+    return tree.resolve(label if isinstance(label, str) else path)
 
 
 class _Row(NamedTuple):
@@ -227,27 +318,21 @@ class _Marks(NamedTuple):
 
 @dataclass(slots=True)
 class _Tables:
-    """Reads files, once for texts and labels and once more to write the rows, and reports how far this is."""
+    """Reads files, once for texts and labels and once more to write the rows."""
 
     layout: Layout
-    progress: Progress | None
+    readings: Readings
     cells: dict[Raw, int] = field(default_factory=dict)
     """All different labels of rows, numbered."""
-    done: int = 0
-    total: int | None = None
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
-        """Yield every row."""
         for path in paths:
             # An object of JSON need not have the keys of which it has no value.
             lines = ".jsonl" in path.name.lower()
             columns = (self.layout.text, *self.layout.labels[: 1 if lines else None])
-            for row in read_rows(path, columns, all_columns=True):
+            for row in self.readings.count(read_rows(path, columns, all_columns=True)):
                 where = f"{path}:{row.number}"
                 yield _Row(where, row.reason) if isinstance(row, BadRow) else self._row(where, row.values)
-                self.done += 1
-                if self.progress is not None and self.done % STEP == 0:
-                    self.progress(self.done, self.total)
 
     def _row(self, where: str, values: Mapping[str, object]) -> _Row:
         try:
@@ -260,7 +345,6 @@ class _Tables:
         return _Row(where, None, text, None if own is None or own == "" else str(own), cell)
 
     def marks(self, paths: Sequence[Path]) -> _Marks:
-        """Read texts and labels for the first time."""
         marks = _Marks(array("Q"), array("q"))
         for row in self.read(paths):
             if row.problem is None:

@@ -1,21 +1,26 @@
-"""Tokenise a split once, into memory-mapped Arrow that later runs reuse."""
+"""Texts as tokens: splits tokenised once and cached, and the words of an encoder that has no vocabulary of its own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
-from hgclr.data.rows import BadRowLog, read_bad_rows
+from hgclr.data.readers import limited_lines
+from hgclr.data.rows import BadRow, BadRowLog
+from hgclr.encoders import ENCODERS, TEXTRCNN, cached_encoder, resolve_encoder
 from hgclr.errors import InputError, require_extra
-from hgclr.files import atomic_folder, cache_dir
+from hgclr.files import atomic_folder, cache_dir, open_regular
 
 if TYPE_CHECKING:
     import datasets
@@ -23,15 +28,34 @@ if TYPE_CHECKING:
     import tokenizers
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["cache_entry", "sample_documents", "tokenize_documents", "tokenize_split"]
+__all__ = [
+    "TokenLengths",
+    "cache_entry",
+    "read_word_vectors",
+    "sample_documents",
+    "token_lengths",
+    "tokenize_documents",
+    "tokenize_split",
+    "word_tokenizer",
+]
 
+logger = logging.getLogger(__name__)
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
 
 BATCH = 1000
 """Documents tokenised, and in memory, at a time."""
 
+PADDING, UNKNOWN = "[PAD]", "[UNK]"
+MOST_WORDS = 50_000
+"""Words in a vocabulary, the padding and the unknown word not counted."""
+MANY_DOCUMENTS = 20_000
+"""Documents from which the published minimum frequency leaves enough words."""
+REMEDY = "give the unpacked text file of GloVe, or word2vec's in text format"
 TOKENS, BAD_ROWS = "tokens.arrow", "bad_rows.jsonl"
+
+TokenLengths = Callable[[Sequence[str]], list[int]]
+"""Gives for each text how many tokens it is."""
 
 
 def tokenize_split(
@@ -53,27 +77,18 @@ def tokenize_split(
     the tokenizer, and the arguments here. A second call reads the split's bytes for the key and nothing else.
 
     Args:
-        folder: the data.
-        split: which of its splits.
+        folder, split: the data, and which of its splits.
         tokenizer: a fast tokenizer. Truncation and padding set in it do not count, and it is left as it is.
         max_length: tokens per document at most, special tokens included.
         cache: the cache folder, `hgclr.files.cache_dir` if none.
-        limit: take a random sample of so many documents, in the order of the file; all of them if there are
-            fewer.
-        seed: decides the sample.
+        limit, seed: take a random sample of so many documents, in the order of the file; all if there are fewer.
         bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
-        progress: called with the number of documents tokenised since the last call; not called on a cached
-            run.
+        progress: called with the number of documents tokenised since the last call; not called on a cached run.
         entry: the :func:`cache_entry` of this split, from who has tokenised it: if it is there, no document is read.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
         ``length`` (int32, the number of ids), memory-mapped.
-
-    Raises:
-        InputError: as `DataFolder.documents`; if ``max_length`` or ``limit`` leaves nothing; for a slow
-            tokenizer.
-        MissingExtraError: if the ``train`` extra is not installed.
     """
     require_extra("datasets", extra="train", capability="Tokenising a data set")
     import datasets
@@ -128,10 +143,8 @@ def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.
     backend = Tokenizer.from_str(rust.to_str())
     special = backend.num_special_tokens_to_add(False)
     if max_length <= special:
-        raise InputError(
-            f"a maximum length of {max_length} tokens leaves no room for text",
-            remedy=f"use more than {special}, the number of special tokens",
-        )
+        remedy = f"use more than {special}, the number of special tokens"
+        raise InputError(f"a maximum length of {max_length} tokens leaves no room for text", remedy=remedy)
     backend.no_padding()
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     return backend
@@ -190,49 +203,19 @@ def _write(
 def sample_documents(
     folder: DataFolder | DocumentSet, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
 ) -> Iterator[Document]:
-    """Yield the documents of a split that `tokenize_split` takes, in their order.
+    """Yield the documents of a split that `tokenize_split` takes, in their order; stop at a bad row.
 
-    Args:
-        folder: the data.
-        split: which of its splits.
-        sample: limit and seed of a random sample, or None for all documents.
-        record: where to write the bad rows that the folder may skip, as JSON lines.
-
-    Raises:
-        InputError: at a bad row, unless the folder may skip it.
+    A random sample is given by limit and seed. Bad rows that the folder may skip are recorded as JSON lines.
     """
-    documents = _good_rows(folder, split, record)
+    documents = folder.usable(split, None if record is None else lambda row: record.write(row.to_json() + "\n"))
     if sample is not None:
         # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in memory.
-        chosen = _choose(sum(1 for _ in documents), *sample)
-        documents = _at(_good_rows(folder, split, None), chosen)
+        count, (limit, seed) = sum(1 for _ in documents), sample
+        documents = folder.usable(split)
+        if limit < count:
+            chosen = set(np.random.default_rng(seed).choice(count, size=limit, replace=False).tolist())
+            documents = (document for place, document in enumerate(documents) if place in chosen)
     yield from documents
-
-
-def _good_rows(folder: DataFolder | DocumentSet, split: str, record: IO[str] | None) -> Iterator[Document]:
-    """Yield the documents of a split; stop at a bad row, or record it if the folder may skip it."""
-    for item in folder.scan(split):
-        if isinstance(item, Document):
-            yield item
-        elif not folder.skip_bad_rows:
-            raise item.error()
-        elif record is not None:
-            record.write(item.to_json() + "\n")
-
-
-def _choose(count: int, limit: int, seed: int) -> NDArray[np.int64]:
-    """Return ``limit`` of ``count`` places, drawn without replacement and sorted; all if there are fewer."""
-    if limit >= count:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, size=limit, replace=False))
-
-
-def _at(documents: Iterator[Document], places: NDArray[np.int64]) -> Iterator[Document]:
-    """Yield the documents at sorted places."""
-    position = 0
-    for place in places.tolist():
-        yield next(islice(documents, place - position, None))
-        position = place + 1
 
 
 def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.Table:
@@ -252,8 +235,185 @@ def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.
 
 def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
     """Warn of the bad rows recorded in a cache entry, copy them to a side file, and return their number."""
-    with BadRowLog(target) as log:
-        for row in read_bad_rows(source / BAD_ROWS, path):
-            log.add(row)
+    with BadRowLog(target) as log, (source / BAD_ROWS).open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            # The path is where the rows are now: the data may have moved since.
+            log.add(BadRow(path, row["row"], row["reason"], row["content"], row["remedy"]))
     log.warn()
     return log.count
+
+
+def token_lengths(encoder: str) -> TokenLengths | None:
+    """Return a function that counts the tokens of texts of any length, special tokens included.
+
+    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
+    """
+    if encoder == TEXTRCNN:
+        raise InputError(
+            f"the tokens of {TEXTRCNN} are the words of a training set, and unknown before it is trained",
+            remedy="leave out --encoder: lengths in words are close",
+        )
+    file = _tokenizer_file(encoder)
+    if file is None:
+        listed = encoder.removeprefix("sentence-transformers/")
+        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
+        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
+        return None
+    from tokenizers import Tokenizer
+
+    if not file.is_file():
+        remedy = "give the folder of an encoder that has one"
+        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # what tokenizers raises is of no narrower class
+        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
+    # Published files carry a maximum length and a padding of their own.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
+
+    return count
+
+
+def _tokenizer_file(encoder: str) -> Path | None:
+    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
+    listed = encoder.removeprefix("sentence-transformers/")
+    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
+        cached = cached_encoder(listed)
+        return None if cached is None else cached / "tokenizer.json"
+    place = resolve_encoder(encoder)  # which downloads what is listed only
+    if Path(place).is_dir():
+        return Path(place) / "tokenizer.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(place, "tokenizer.json")
+    return Path(found) if isinstance(found, str) else None
+
+
+def minimum_frequency(documents: int) -> int:
+    """Return how often a word must occur in so many documents to be in the vocabulary.
+
+    The published systems ask for 5, in training sets of 20,000 documents and more. In a small set many words that tell
+    labels apart occur less often: in 1,500 utterances, 5 would make 15 % of all words unknown, 2 makes 7 %. Never 1:
+    hardly anything can be learned of a word seen once, and it is from such words that the vector of the unknown one is
+    learned.
+    """
+    return 5 if documents >= MANY_DOCUMENTS else 2
+
+
+def word_tokenizer(
+    texts: Iterable[str], *, minimum: int | None = None, largest: int = MOST_WORDS
+) -> PreTrainedTokenizerBase:
+    """Build a tokenizer whose tokens are the words of training texts, the most frequent first.
+
+    Texts are split as BERT's are before word pieces: at white space and around punctuation, in lower case. Accents
+    stay, in one spelling (NFC): they tell words apart in many languages, and tables of word vectors have them. Padding
+    is token 0, a word that is not in the vocabulary token 1, and there are no other special tokens.
+
+    Args:
+        texts: the training texts; they are read once, and never all in memory.
+        minimum: how often a word must occur, by default :func:`minimum_frequency`.
+        largest: how many words there are at most; of words that are equally frequent, the first in the alphabet stay.
+    """
+    require_extra("transformers", extra="train", capability="Building a vocabulary")
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.BertNormalizer(strip_accents=False)])
+    splitter = pre_tokenizers.BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    documents = 0
+    for text in texts:
+        counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+        documents += 1
+    least = minimum_frequency(documents) if minimum is None else minimum
+    words = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
+    if not words:
+        remedy = "train on more documents, or choose a pretrained encoder"
+        raise InputError(f"no word occurs {least} times in the {documents} training texts", remedy=remedy)
+    places = {word: place for place, word in enumerate([PADDING, UNKNOWN, *words[:largest]])}
+    tokenizer = Tokenizer(models.WordLevel(places, unk_token=UNKNOWN))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PADDING,
+        unk_token=UNKNOWN,
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Read the vectors of some words from a text file of GloVe or word2vec.
+
+    A line is a word and its numbers, with single spaces in between; word2vec's first line, the number of words and of
+    numbers, may be there. The file is streamed and only the vectors asked for are kept, the first where a word occurs
+    twice.
+
+    Returns:
+        Which of the words were found, as places in ``words``, (n,), sorted, and their vectors, (n, D).
+    """
+    try:
+        with open_regular(path) as file:
+            found = _read_vectors(file, path, {word.encode(): place for place, word in enumerate(words)})
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from error
+    places = sorted(found)
+    if not places:
+        raise InputError(
+            f"no vector for any of the {len(words):,} words in the training texts",
+            path=path,
+            remedy="give vectors of the language of the texts, in lower case",
+        )
+    return np.array(places), np.stack([found[place] for place in places])
+
+
+def _read_vectors(file: BinaryIO, path: Path, places: dict[bytes, int]) -> dict[int, NDArray[np.float32]]:
+    found: dict[int, NDArray[np.float32]] = {}
+    width: int | None = None
+    for number, line in enumerate(limited_lines(file, path), 1):
+        line = line.rstrip()
+        if number == 1 and _is_header(line):
+            continue
+        first = width is None
+        if width is None:
+            width = line.count(b" ")
+        # From the right: in the largest table of GloVe some "words" are phrases with spaces in them.
+        word, *numbers = line.rsplit(b" ", width)
+        longer = b" " in word and _is_number(word.rsplit(b" ", 1)[1])
+        if not numbers or len(numbers) < width or longer:
+            what = "no word vector" if first else f"{line.count(b' ')} numbers where the first vector has {width}"
+            raise InputError(what, path=path, line=number, remedy=REMEDY)
+        place = places.get(word, -1)
+        wanted = place >= 0 and place not in found
+        if wanted or first:  # the first shows whether this is a file of vectors at all
+            vector = _numbers(numbers, path, number)
+        if wanted:
+            found[place] = vector
+    return found
+
+
+def _is_header(line: bytes) -> bool:
+    """Tell whether this is word2vec's first line: two whole numbers."""
+    parts = line.split()
+    return len(parts) == 2 and all(part.isdigit() for part in parts)
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(texts: Sequence[bytes], path: Path, line: int) -> NDArray[np.float32]:
+    for text in texts:
+        if not _is_number(text) or not math.isfinite(float(text)):
+            raise InputError(
+                f"{text.decode(errors='backslashreplace')!r:.40} is no number of a vector", path=path, line=line
+            )
+    return np.array([float(text) for text in texts], dtype=np.float32)

@@ -137,7 +137,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             ValueError: if texts, labels or parameters do not fit.
         """
         require_extra("torch", extra="sklearn", capability="Training")
-        from hgclr.estimator.fitting import Deciding, fit_model
+        from hgclr.estimator.model import Deciding, fit_model
 
         with as_value_errors():
             texts, targets = read_texts(X, empty=False), read_targets(y)
@@ -221,7 +221,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             ValueError: if the folder holds something else already, or cannot be written.
         """
         check_is_fitted(self)
-        from hgclr.estimator.storage import save
+        from hgclr.estimator.model import save
 
         with as_value_errors():
             save(self, Path(folder))
@@ -235,7 +235,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         Raises:
             ValueError: if it is no such folder.
         """
-        from hgclr.estimator.storage import load
+        from hgclr.estimator.model import load
 
         with as_value_errors():
             return load(cls, Path(folder))
@@ -244,7 +244,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Return the parameters and, of a fitted one, the files of its model's folder: a pickle that loads anywhere."""
         state: dict[str, Any] = dict(super().__getstate__())
         if (classifier := state.pop("classifier_", None)) is not None:
-            from hgclr.estimator.storage import pack
+            from hgclr.estimator.model import pack
 
             state["_files"] = pack(classifier)
         return state
@@ -254,7 +254,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         files = state.pop("_files", None)
         super().__setstate__(state)
         if files is not None:
-            from hgclr.estimator.storage import unpack
+            from hgclr.estimator.model import unpack
 
             self.classifier_ = unpack(files)
 

@@ -1,4 +1,4 @@
-"""The tree behind the labels: given, or drawn from the paths that documents have; and labels found in it."""
+"""Texts and labels as scikit-learn's users give them; the tree behind the labels, given or drawn from their paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hgclr.errors import InputError
 from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
-from hgclr.taxonomy.json_files import read_json
+from hgclr.taxonomy.formats import read_json
 from hgclr.taxonomy.paths import NamePath, check_names, draw_tree, near_twins
 
 __all__ = [
@@ -50,15 +50,7 @@ def as_value_errors() -> Iterator[None]:
 
 
 def read_texts(texts: Any, *, empty: bool) -> list[str]:
-    """Return texts as a list of strings.
-
-    Args:
-        texts: a list, a one-dimensional array, a Series.
-        empty: whether a text may be empty.
-
-    Raises:
-        InputError: if it is none of these, or a member is no text, with its place counted from 0.
-    """
+    """Return the texts of a list, a one-dimensional array or a Series; ``empty`` tells whether one may be empty."""
     checked = []
     for row, text in enumerate(read_column(texts, "X", "texts")):
         try:
@@ -72,20 +64,13 @@ def read_texts(texts: Any, *, empty: bool) -> list[str]:
 
 
 def read_column(values: Any, argument: str, content: str) -> list[Any]:
-    """Return the members of a list, a one-dimensional array or a Series.
-
-    Raises:
-        InputError: if it is something else, such as a single string or a table.
-    """
+    """Return the members of a list, a one-dimensional array or a Series; refuse a single string, or a table."""
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
-        raise InputError(
-            f"{argument} is a single {type(values).__name__}",
-            remedy=f"give a list, a one-dimensional array or a pandas Series of {content}",
-        )
+        remedy = f"give a list, a one-dimensional array or a pandas Series of {content}"
+        raise InputError(f"{argument} is a single {type(values).__name__}", remedy=remedy)
     if (dimensions := getattr(values, "ndim", 1)) != 1:
-        raise InputError(
-            f"{argument} has {dimensions} dimensions", remedy=f"give one column of {content}, such as table['column']"
-        )
+        remedy = f"give one column of {content}, such as table['column']"
+        raise InputError(f"{argument} has {dimensions} dimensions", remedy=remedy)
     return list(values)
 
 
@@ -95,12 +80,9 @@ Label = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """How labels are written.
+    """How labels are written: one ``path`` for each document, a list of ``paths``, or an indicator ``matrix`` for all.
 
-    Args:
-        kind: one ``path`` for each document, a list of ``paths`` for each, or an indicator ``matrix`` for all.
-        names: paths are tuples of names, not strings.
-        dtype: of the matrix.
+    Paths are strings, or tuples of ``names``; the matrix has a ``dtype``.
     """
 
     kind: Literal["path", "paths", "matrix"]
@@ -110,12 +92,9 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The labels of documents before they are looked up in a tree.
+    """The labels of documents before they are looked up in a tree, or the indicator matrix, bool (N, K).
 
-    Args:
-        form: how they were written.
-        content: the labels of each document, or the indicator matrix, bool (N, K).
-        columns: the names of the matrix's columns, where it has any.
+    The columns are the names of the matrix's, where it has any.
     """
 
     form: Form
@@ -131,9 +110,6 @@ def read_targets(labels: Any) -> Targets:
 
     A document's labels are a string or a tuple of names, either of which is one path, or a list (array, set) of these.
     Whatever has two dimensions is an indicator matrix.
-
-    Raises:
-        InputError: if they are nothing of this; documents are counted from 0.
     """
     if getattr(labels, "ndim", 1) == 2:
         return _read_matrix(labels)
@@ -150,23 +126,17 @@ def read_targets(labels: Any) -> Targets:
 
 
 def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> NDArray[Any]:
-    """Write labels in a form.
+    """Write the labels of each document, (N, K), in a form: a label for each, a list of labels, or the matrix.
 
-    Args:
-        given: the labels of each document, (N, K).
-        form: the form; with one ``path`` for each, no document may have more than one. The path of a document without
-            labels, as an empty text is, is an empty one: ``""`` or ``()``.
-        taxonomy: the label tree.
-
-    Returns:
-        A label for each document, (N,), or a list of labels, (N,), or the matrix, (N, K). A path is written by its
-        deepest label: as that label's id, or as the names down to it.
+    A path is written by its deepest label: as that label's id, or as the names down to it. The path of a document
+    without labels, as an empty text is, is an empty one: ``""`` or ``()``.
     """
     if form.kind == "matrix":
         return given.astype(form.dtype)
     written = np.empty(len(given), dtype=object)
     for row, ends in enumerate(taxonomy.path_end_matrix(given)):
-        labels = [_write_label(end, form, taxonomy) for end in np.flatnonzero(ends).tolist()]
+        nodes: list[int] = np.flatnonzero(ends).tolist()
+        labels = [taxonomy.path_names(node) if form.names else taxonomy.ids[node] for node in nodes]
         nothing = () if form.names else ""
         written[row] = labels if form.kind != "path" else labels[0] if labels else nothing
     return written
@@ -177,10 +147,8 @@ def _read_matrix(labels: Any) -> Targets:
     names = None if columns is None or not all(isinstance(name, str) for name in columns) else list(columns)
     matrix = labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
     if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
-        raise InputError(
-            "y has two dimensions and is not an indicator matrix of 0 and 1",
-            remedy="give each document a path, a list of paths, or a tuple of the names on its path",
-        )
+        remedy = "give each document a path, a list of paths, or a tuple of the names on its path"
+        raise InputError("y has two dimensions and is not an indicator matrix of 0 and 1", remedy=remedy)
     return Targets(Form("matrix", dtype=str(matrix.dtype)), matrix.astype(np.bool_), names)
 
 
@@ -197,12 +165,6 @@ def _no_label(row: int, label: object) -> InputError:
     if isinstance(label, int | np.integer):
         remedy += "; tools of scikit-learn that number the labels (cross_val_predict) need an indicator matrix"
     return InputError(f"y[{row}]: {label!r:.80} is no label", remedy=remedy)
-
-
-def _write_label(index: int, form: Form, taxonomy: Taxonomy) -> Label:
-    if form.names:
-        return taxonomy.path_names(index)
-    return taxonomy.ids[index]
 
 
 TreeLike = Taxonomy | str | Path | Mapping[str, Any]
@@ -254,20 +216,14 @@ def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> 
 
 
 def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
-    """Return a tree that is given as one, as a file in any format, or as nested dictionaries.
-
-    Raises:
-        InputError: if it is no tree.
-    """
+    """Return a tree that is given as one, as a file in any format, or as nested dictionaries."""
     if isinstance(taxonomy, Taxonomy):
         return taxonomy
     if isinstance(taxonomy, str | Path):
         return Taxonomy.read(taxonomy, separator=separator)
     if not isinstance(taxonomy, Mapping):
-        raise InputError(
-            f"the taxonomy is a {type(taxonomy).__name__}",
-            remedy="give a Taxonomy, the path of a file, or nested dictionaries",
-        )
+        remedy = "give a Taxonomy, the path of a file, or nested dictionaries"
+        raise InputError(f"the taxonomy is a {type(taxonomy).__name__}", remedy=remedy)
     try:
         text = json.dumps(taxonomy)
     except (TypeError, ValueError) as error:
@@ -276,18 +232,10 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
 
 
 def tree_of(targets: Targets, separator: str) -> Taxonomy:
-    """Return the tree of all beginnings of the paths, see :func:`~hgclr.taxonomy.paths.draw_tree`.
-
-    Labels that differ only in case or spaces are labels of their own, with a warning.
-
-    Raises:
-        InputError: if a name is empty, has space around it or holds the separator, or there is no path at all.
-    """
+    """Return the tree of all beginnings of the paths; labels that differ only in case or spaces get a warning."""
     if not isinstance(targets.content, list):
-        raise InputError(
-            "y is an indicator matrix, which does not tell the tree",
-            remedy="give taxonomy, in the order of the columns",
-        )
+        remedy = "give taxonomy, in the order of the columns"
+        raise InputError("y is an indicator matrix, which does not tell the tree", remedy=remedy)
     counts = Counter(label for labels in targets.content for label in labels)
     if not counts:
         raise InputError("y has no label", remedy="give each document at least one")
@@ -303,27 +251,17 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
 class TreeLabels:
     """Find labels, as they are written, in a tree.
 
-    Args:
-        taxonomy: the tree.
-        separator: stands between the names of a path that is a string.
-        drawn: the tree was drawn from documents, so that every label is a path, and later documents may well have
-            labels that it lacks. In a tree that was given, such a label is a mistake.
+    In a tree ``drawn`` from documents every label is a path, and later documents may well have labels that it lacks. In
+    a tree that was given, such a label is a mistake.
     """
 
     def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
         self.taxonomy, self.separator, self.drawn = taxonomy, separator, drawn
-        self._by_id = {identifier: index for index, identifier in enumerate(taxonomy.ids)}
-        self._by_name = {
-            pair: index for index, pair in enumerate(zip(taxonomy.parents.tolist(), taxonomy.names, strict=True))
-        }
-        self._known: dict[Label, tuple[tuple[int, ...], frozenset[str]]] = {}
+        self._by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
+        self._known: dict[Label, tuple[tuple[int, ...], frozenset[NamePath]]] = {}
 
     def find(self, targets: Targets) -> Iterable[tuple[list[int], int]]:
-        """Yield for each document the indices of its labels and all their ancestors, and how many are not in the tree.
-
-        Raises:
-            InputError: if a label is wrong, naming the document.
-        """
+        """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree."""
         if isinstance(targets.content, list):
             return (self._find(row, labels) for row, labels in enumerate(targets.content))
         self._check_columns(targets.content, targets.columns)
@@ -331,41 +269,38 @@ class TreeLabels:
 
     def _find(self, row: int, labels: Sequence[Label]) -> tuple[list[int], int]:
         found: set[int] = set()
-        missing: set[str] = set()
+        missing: set[NamePath] = set()
         for label in labels:
             if label not in self._known:
-                self._known[label] = (
-                    self._on_path(row, label) if self.drawn else (self._in_tree(row, label), frozenset())
-                )
+                find = self._on_path if self.drawn else self._in_tree
+                self._known[label] = find(row, label)
             indices, lacking = self._known[label]
             found.update(indices)
             missing |= lacking
         return sorted(found), len(missing)
 
-    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[str]]:
+    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
         """Return the labels on a path, and those of them that are not in the tree."""
         names = _names(row, label, self.separator)
-        ids = [self.separator.join(names[:depth]) for depth in range(1, len(names) + 1)]
-        known = tuple(self._by_id[identifier] for identifier in ids if identifier in self._by_id)
-        return known, frozenset(ids[len(known) :])
+        paths = [names[:depth] for depth in range(1, len(names) + 1)]
+        known = tuple(self._by_path[path] for path in paths if path in self._by_path)
+        return known, frozenset(paths[len(known) :])
 
-    def _in_tree(self, row: int, label: Label) -> tuple[int, ...]:
+    def _in_tree(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
         """Return a label and its ancestors."""
-        try:
-            index = self._walk(label) if isinstance(label, tuple) else self.taxonomy.resolve(label, self.separator)
-        except InputError as error:
-            raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
-        return tuple(self.taxonomy.closure([index]).tolist())
-
-    def _walk(self, names: tuple[str, ...]) -> int:
-        index = -1
-        for depth, name in enumerate(names):
-            child = self._by_name.get((index, name))
-            if child is None:
-                place = f"under {' > '.join(names[:depth])!r}" if depth else "at the top"
-                raise InputError(f"the path {names!r} is not in the tree", remedy=f"there is no {name!r} {place}")
-            index = child
-        return index
+        if isinstance(label, str):
+            try:
+                index = self.taxonomy.resolve(label, self.separator)
+            except InputError as error:
+                raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
+        elif label in self._by_path:
+            index = self._by_path[label]
+        else:
+            depth = next(depth for depth in range(len(label)) if label[: depth + 1] not in self._by_path)
+            place = f"under {' > '.join(label[:depth])!r}" if depth else "at the top"
+            remedy = f"there is no {label[depth]!r} {place}"
+            raise InputError(f"y[{row}]: the path {label!r} is not in the tree", remedy=remedy)
+        return tuple(self.taxonomy.closure([index]).tolist()), frozenset()
 
     def _check_columns(self, matrix: NDArray[np.bool_], columns: list[str] | None) -> None:
         if matrix.shape[1] != len(self.taxonomy):
@@ -375,14 +310,11 @@ class TreeLabels:
             )
         if columns is not None and columns != list(self.taxonomy.ids):
             first = next(pair for pair in zip(columns, self.taxonomy.ids, strict=True) if pair[0] != pair[1])
-            raise InputError(
-                f"y has the column {first[0]!r} where the tree has the label {first[1]!r}",
-                remedy="put the columns in the tree's order: y[list(taxonomy.ids)]",
-            )
+            remedy = "put the columns in the tree's order: y[list(taxonomy.ids)]"
+            raise InputError(f"y has the column {first[0]!r} where the tree has the label {first[1]!r}", remedy=remedy)
 
 
 def _names(row: int, label: Label, separator: str) -> NamePath:
-    """Return the names on a path."""
     names = label if isinstance(label, tuple) else tuple(label.split(separator)) if separator else (label,)
     try:
         check_names(names, separator)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from hgclr.data.folder import DataFolder
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, RowProblem, read_text
+from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
@@ -106,7 +106,7 @@ def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) 
         InputError: at a bad row, unless the folder may skip it; if the file is damaged.
     """
     path, own = folder.split_path(split), (folder.form.text_column, folder.form.label_column)
-    labels = folder.form.label_reader(folder.taxonomy)
+    labels = LabelReader(folder.taxonomy, folder.form)
     for row in read_rows(path, own, all_columns=all_columns):
         if not isinstance(row, BadRow):
             try:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet
+from hgclr.data.rows import text_hash
 from hgclr.data.split import TextSurvey
-from hgclr.data.texts import text_hash
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError
 from hgclr.evaluation.audit import Auditor, LabelledRow, labelled_rows, survey_labels

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hgclr.corpora.literature import other_than_literature
+from hgclr.corpora import other_than_literature
 from hgclr.data.folder import DataFolder
 from hgclr.data.statistics import describe
 from hgclr.files import json_bytes, write_files

@@ -11,7 +11,8 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from hgclr.config import method_settings
-from hgclr.data.folder import RowForm, row_form
+from hgclr.data.folder import row_form
+from hgclr.data.rows import RowForm
 from hgclr.errors import InputError
 from hgclr.files import read_json
 from hgclr.models import HGCLRConfig

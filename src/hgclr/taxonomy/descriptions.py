@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hgclr.errors import InputError
 from hgclr.taxonomy.entries import Source
-from hgclr.taxonomy.text_files import read_rows
+from hgclr.taxonomy.formats import read_rows
 from hgclr.taxonomy.tree import Taxonomy
 
 __all__ = ["Described", "join_descriptions"]
@@ -20,15 +20,10 @@ Row = tuple[int, list[str]]
 
 
 class Described(NamedTuple):
-    """What came of joining a table to a tree.
+    """What came of joining a table to a tree: the tree, with other descriptions as they were, and what was counted.
 
-    Attributes:
-        taxonomy: the tree with descriptions; those that the table does not give are as they were.
-        rows: rows of the table with a label or a description, without the header.
-        matched: rows that name a label of the tree.
-        labels: labels that the table gives a description.
-        unknown: cells that name no label, with their lines.
-        ambiguous: cells that may mean several labels, with their lines.
+    Counted are rows with a label or a description, those of them that name a label, and labels that got a description;
+    cells that name no label, or may mean several, are listed with their lines.
     """
 
     taxonomy: Taxonomy
@@ -60,10 +55,6 @@ def join_descriptions(
         description_column: title or number of the column of descriptions; by default the one called ``description``
             or, in a table of two columns without header, the one that is not the labels'.
         separator: stands between the names of a path.
-
-    Raises:
-        InputError: with file, line and remedy, if the columns cannot be told, a label has two descriptions, or the
-            table describes no label of this tree.
     """
     source = Source.load(path)
     rows = _read(source)
@@ -77,16 +68,16 @@ def join_descriptions(
     texts = None if description_column is None else _column(source, description_column, titles, width)
     if texts is None and DESCRIPTION in titles:
         texts = titles.index(DESCRIPTION)
-    if label_column is None:
-        labels = _column_of_labels(taxonomy, rows, [column for column in range(width) if column != texts], separator)
+    if label_column is None:  # the one that names most labels, the first of several
+        others = [column for column in range(width) if column != texts]
+        labels = max(others, key=lambda column: len(_named(taxonomy, {row[column] for _, row in rows}, separator)))
     else:
         labels = _column(source, label_column, titles, width)
     if texts is None and width == 2:
         texts = 1 - labels
     if texts is None or texts == labels:
-        raise source.error(
-            "which column holds the descriptions?", 1, f"call it {DESCRIPTION!r} or give --description-column"
-        )
+        remedy = f"call it {DESCRIPTION!r} or give --description-column"
+        raise source.error("which column holds the descriptions?", 1, remedy)
     filled = [(line, row[labels], row[texts]) for line, row in rows if row[labels] or row[texts]]
     return _join(taxonomy, source, filled, separator)
 
@@ -119,18 +110,12 @@ def _column(source: Source, told: str, titles: Sequence[str], width: int) -> int
     raise source.error(f"there is no column {told!r}", 1, f"there are {width} columns: {columns}")
 
 
-def _column_of_labels(taxonomy: Taxonomy, rows: Sequence[Row], columns: Sequence[int], separator: str) -> int:
-    """Return the column that names most labels of the tree, the first of several."""
-    return max(columns, key=lambda column: len(_named(taxonomy, {row[column] for _, row in rows}, separator)))
-
-
 def _named(taxonomy: Taxonomy, cells: set[str], separator: str) -> set[int]:
     found = (taxonomy.candidates(cell, separator) for cell in cells)
     return {candidates[0] for candidates in found if len(candidates) == 1}
 
 
 def _join(taxonomy: Taxonomy, source: Source, rows: Sequence[tuple[int, str, str]], separator: str) -> Described:
-    """Give labels their descriptions."""
     given: dict[int, tuple[str, int]] = {}
     unknown: list[tuple[str, int]] = []
     ambiguous: list[tuple[str, int]] = []
@@ -144,14 +129,11 @@ def _join(taxonomy: Taxonomy, source: Source, rows: Sequence[tuple[int, str, str
             continue
         first, first_line = given.setdefault(found[0], (text, line))
         if first != text:
-            raise source.error(
-                f"{cell!r} has two descriptions, the first (line {first_line})", line, "delete one of the two"
-            )
+            remedy = "delete one of the two"
+            raise source.error(f"{cell!r} has two descriptions, the first (line {first_line})", line, remedy)
     if not given:
-        raise source.error(
-            "no row has both a label of the tree and a description",
-            remedy="check that the file belongs to this tree, or give --label-column and --description-column",
-        )
+        remedy = "check that the file belongs to this tree, or give --label-column and --description-column"
+        raise source.error("no row has both a label of the tree and a description", remedy=remedy)
     descriptions = [given[index][0] if index in given else text for index, text in enumerate(taxonomy.descriptions)]
     return Described(
         taxonomy=Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions),

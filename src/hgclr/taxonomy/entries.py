@@ -11,8 +11,7 @@ import numpy as np
 
 from hgclr.errors import InputError
 from hgclr.files import read_bytes
-from hgclr.taxonomy.label_index import close_matches
-from hgclr.taxonomy.structure import Children, find_cycle, levels_from_top
+from hgclr.taxonomy.structure import Children, close_matches, find_cycle, levels_from_top
 
 __all__ = ["LabelEntry", "Labels", "Source", "empty_tree", "link"]
 
@@ -45,9 +44,8 @@ class Source:
             # error.object is what was decoded: the data after the byte order mark, which holds no line end.
             line = error.object.count(b"\n", 0, error.start) + 1
             byte = error.object[error.start]
-            raise InputError(
-                f"not UTF-8: byte 0x{byte:02x}", path=path, line=line, remedy="save the file as UTF-8"
-            ) from None
+            remedy = "save the file as UTF-8"
+            raise InputError(f"not UTF-8: byte 0x{byte:02x}", path=path, line=line, remedy=remedy) from None
         return cls(text.replace("\r\n", "\n"), path)
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -125,9 +123,8 @@ def _at_line(line: int | None) -> str:
 def _duplicate_sibling(source: Source, entry: LabelEntry, first: LabelEntry) -> InputError:
     place = "at the top" if entry.parent is None else f"under {entry.parent!r}"
     where = "" if first.line is None else f", first{_at_line(first.line)}"
-    return source.error(
-        f"the label {entry.name!r} is listed twice {place}{where}", entry.line, "delete or rename one of the two"
-    )
+    remedy = "delete or rename one of the two"
+    return source.error(f"the label {entry.name!r} is listed twice {place}{where}", entry.line, remedy)
 
 
 def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> InputError:
@@ -154,21 +151,16 @@ def _unknown_parent(source: Source, entry: LabelEntry, known: list[str]) -> Inpu
     parent = str(entry.parent)
     near = close_matches(parent, known)
     hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
-    return source.error(
-        f"the parent {parent!r} of {entry.id!r} is not listed as a label",
-        entry.line,
-        f"{hint}list {parent!r} under a parent of its own or at the top",
-    )
+    remedy = f"{hint}list {parent!r} under a parent of its own or at the top"
+    return source.error(f"the parent {parent!r} of {entry.id!r} is not listed as a label", entry.line, remedy)
 
 
 def _refuse_cycle(source: Source, entries: Sequence[LabelEntry], parents: list[int]) -> None:
     """Raise an error that names a cycle's labels and lines, if there is a cycle."""
-    reached = np.zeros(len(parents), dtype=bool)
-    for level in levels_from_top(Children(np.array(parents, dtype=np.int64))):
-        reached[level] = True
-    if reached.all():
+    array = np.array(parents, dtype=np.int64)
+    cycle = [entries[node] for node in find_cycle(array, levels_from_top(Children(array)))]
+    if not cycle:
         return
-    cycle = [entries[node] for node in find_cycle(parents, int(np.argmin(reached)))]
     shown = [f"{entry.id!r}{_at_line(entry.line)}" for entry in cycle[:SHOWN_LABELS]]
     left_out = [f"... {len(cycle) - SHOWN_LABELS} more ..."] if len(cycle) > SHOWN_LABELS else []
     raise source.error(

@@ -17,19 +17,14 @@ NamePath = tuple[str, ...]
 
 
 def check_names(names: NamePath, separator: str) -> None:
-    """Refuse names that no path can be made of.
-
-    Raises:
-        InputError: if a name is empty, has space around it or holds the separator.
-    """
+    """Refuse names that no path can be made of."""
     if not separator:
         raise InputError("path_separator is empty", remedy="use for example ' > '")
     for name in names:
         if name != name.strip() or not name:
             what = "an empty name" if not name.strip() else f"a name with space around it, {name!r}"
-            raise InputError(
-                f"the path {separator.join(names)!r} has {what}", remedy=f"the names are set apart by {separator!r}"
-            )
+            remedy = f"the names are set apart by {separator!r}"
+            raise InputError(f"the path {separator.join(names)!r} has {what}", remedy=remedy)
         if separator in name:
             raise InputError(f"the name {name!r} holds {separator!r}", remedy="give another path_separator")
 

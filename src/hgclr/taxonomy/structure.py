@@ -1,8 +1,9 @@
-"""The shape of a tree given as a parent array: children, levels, cycles, lowest common ancestors."""
+"""What a tree is made of: children, levels and ancestors by a parent array, checks, and labels found by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +12,24 @@ from hgclr.errors import InputError
 
 __all__ = [
     "Children",
+    "LabelIndex",
     "LowestCommonAncestor",
-    "branch_sums",
     "check_labels",
     "checked_descriptions",
     "checked_parents",
-    "depth_first",
+    "close_matches",
     "find_cycle",
     "levels_from_top",
     "read_only",
 ]
+
+
+SHOWN = 5
+"""How many candidates an error message lists."""
+SUGGESTED = 200
+"""For how many unknown labels near misses are looked up: a file full of bad rows must not take hours."""
+LONGEST_COMPARED = 80
+"""Longer strings are left out of the search for near misses: its cost is the product of two lengths."""
 
 
 def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -66,38 +75,18 @@ def levels_from_top(children: Children) -> list[NDArray[np.int64]]:
     return levels
 
 
-def branch_sums(
-    parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]], values: NDArray[np.generic]
-) -> NDArray[np.int64]:
-    """Return for each node the sum of the values, (K,), of its branch: its own and those of all below it, (K,)."""
-    sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
-    for level in reversed(levels):
-        np.add.at(sums, parents[level], sums[level])
-    return sums[:-1]
-
-
-def depth_first(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return all nodes in the order of a depth-first walk: each followed by its whole subtree, children by index."""
-    sizes = branch_sums(parents, levels, np.ones(len(parents), dtype=np.int64))
-    place = np.empty(len(parents) + 1, dtype=np.int64)
-    place[-1] = -1
+def find_cycle(parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Return nodes of which each is followed by its parent, the last by the first; none if all are on a level."""
+    lost = np.ones(len(parents), dtype=np.bool_)
     for level in levels:
-        family = level[np.argsort(parents[level], kind="stable")]
-        before = np.cumsum(sizes[family]) - sizes[family]  # in the subtrees of all nodes further left in the level
-        first = np.searchsorted(parents[family], parents[family])  # where each node's siblings begin
-        place[family] = place[parents[family]] + 1 + before - before[first]
-    walk = np.empty(len(parents), dtype=np.int64)
-    walk[place[:-1]] = np.arange(len(parents))
-    return read_only(walk)
-
-
-def find_cycle(parents: Sequence[int], start: int) -> list[int]:
-    """Return the cycle that the parents of ``start`` lead into, each node followed by its parent."""
+        lost[level] = False
+    if not lost.any():
+        return []
     seen: dict[int, int] = {}
-    node = start
+    node = int(np.argmax(lost))
     while node not in seen:
         seen[node] = len(seen)
-        node = parents[node]
+        node = int(parents[node])
     return list(seen)[seen[node] :]
 
 
@@ -141,10 +130,8 @@ def checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> N
         raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
     outside = np.flatnonzero((array < -1) | (array >= count))
     if outside.size:
-        raise InputError(
-            f"label {outside[0]} has the parent {array[outside[0]]}, which is no label",
-            remedy=f"use -1 for a top label or an index from 0 to {count - 1}",
-        )
+        remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
+        raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
     return read_only(array.astype(np.int64, copy=False))
 
 
@@ -175,9 +162,8 @@ def checked_descriptions(descriptions: Sequence[str | None] | None, ids: Sequenc
     if descriptions is None:
         return ("",) * len(ids)
     if len(descriptions) != len(ids):
-        raise InputError(
-            f"{len(ids)} ids but {len(descriptions)} descriptions", remedy="give one for each id; None for none"
-        )
+        remedy = "give one for each id; None for none"
+        raise InputError(f"{len(ids)} ids but {len(descriptions)} descriptions", remedy=remedy)
     for identifier, text in zip(ids, descriptions, strict=True):
         if text is not None and not isinstance(text, str):
             raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
@@ -193,3 +179,79 @@ def _check_text(texts: Sequence[str]) -> None:
     except UnicodeEncodeError:
         bad = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
         raise InputError(f"{bad!a} is not valid Unicode text", remedy="correct its \\u escapes") from None
+
+
+def close_matches(label: str, known: Sequence[str]) -> list[str]:
+    """Return up to three known labels that look like ``label``, the same in other case or spacing first."""
+    folded = " ".join(label.casefold().split())
+    same = [other for other in known if other.casefold() == folded or other.strip() == label.strip()]
+    if same or len(label) > LONGEST_COMPARED:
+        return same[:3]
+    return difflib.get_close_matches(label, [other for other in known if len(other) <= LONGEST_COMPARED])
+
+
+class LabelIndex:
+    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        names: Sequence[str],
+        parents: Sequence[int],
+        separator: str,
+        path_name: Callable[[int, str], str],
+    ) -> None:
+        if not separator:
+            raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+        self._ids, self._separator, self._path_name = ids, separator, path_name
+        self._by_name: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            self._by_name.setdefault(name, []).append(index)
+        self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
+        # A name may hold the separator, and then takes up several segments of a path.
+        self._longest = 1 + max(name.count(separator) for name in names)
+        self._near: dict[str, list[str]] = {}
+
+    def resolve(self, label: str) -> int:
+        """Return the one label with this name or this path of names."""
+        candidates = self.candidates(label)
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            remedy = "give the id or the whole path"
+            raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
+        raise InputError(f"unknown label {label!r}", remedy=self._suggestion(label))
+
+    def candidates(self, label: str) -> list[int]:
+        """Return all labels with this name or this path of names."""
+        candidates = self._by_name.get(label, [])
+        if self._separator in label:
+            candidates = sorted({*candidates, *self._by_path(label)})
+        return list(candidates)
+
+    def _by_path(self, label: str) -> list[int]:
+        segments = label.split(self._separator)
+        reached: list[list[int]] = [[-1], *([] for _ in segments)]
+        for start in range(len(segments)):
+            for node in reached[start]:
+                for stop in range(start + 1, min(start + self._longest, len(segments)) + 1):
+                    child = self._by_parent.get((node, self._separator.join(segments[start:stop])))
+                    if child is not None:
+                        reached[stop].append(child)
+        return reached[-1]
+
+    def _listed(self, candidates: Sequence[int]) -> str:
+        """Return the candidates' ids and paths for an error message."""
+        shown = []
+        for index in candidates[:SHOWN]:
+            path, identifier = self._path_name(index, self._separator), self._ids[index]
+            shown.append(repr(path) if path == identifier else f"{identifier!r} ({path})")
+        left_out = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
+        return ", ".join(shown) + left_out
+
+    def _suggestion(self, label: str) -> str:
+        """Return a remedy for an unknown label; only the first ones get the slow search for near misses."""
+        if label not in self._near and len(self._near) < SUGGESTED:
+            self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
+        near = [repr(other) for other in self._near.get(label, [])]
+        return f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,69 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.files import read_json as read_json_file
-from hgclr.taxonomy.entries import Labels, Source, empty_tree
-from hgclr.taxonomy.json_files import link_flat, read_json, write_json
-from hgclr.taxonomy.label_index import LabelIndex
+from hgclr.taxonomy.entries import Source
+from hgclr.taxonomy.formats import FileFormat, link_flat, read_labels, write_json, write_literature, write_table
 from hgclr.taxonomy.structure import (
     Children,
+    LabelIndex,
     LowestCommonAncestor,
-    branch_sums,
     check_labels,
     checked_descriptions,
     checked_parents,
-    depth_first,
     find_cycle,
     levels_from_top,
     read_only,
 )
-from hgclr.taxonomy.text_files import (
-    ROOT,
-    find_columns,
-    read_literature,
-    read_paths,
-    read_table,
-    write_literature,
-    write_table,
-)
 
-__all__ = ["FileFormat", "Taxonomy", "read_model_tree"]
-
-FileFormat = Literal["auto", "literature", "table", "json", "paths"]
-
-
-def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
-    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
-    formats = get_args(FileFormat)
-    if file_format not in formats:
-        raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
-    if not separator:
-        raise InputError("the separator of paths is empty", remedy="use for example ' > '")
-    source = Source.load(path)
-    if not source.text.strip():
-        raise empty_tree(source)
-    chosen = _detect(source, separator) if file_format == "auto" else file_format
-    if chosen in ("json", "paths"):
-        return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
-    return read_table(source) if chosen == "table" else read_literature(source)
-
-
-def _detect(source: Source, separator: str) -> FileFormat:
-    """Return the format that the content shows."""
-    number, first = next(source.lines())
-    if first.lstrip()[0] in "{[":
-        return "json"
-    if first.split("\t")[0] == ROOT:
-        return "literature"
-    if find_columns(first) is not None:
-        return "table"
-    if any(separator in line for _, line in source.lines()):
-        return "paths"
-    raise source.error(
-        f"cannot tell the format from the line {first[:60]!r}",
-        number,
-        "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
-        f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
-    )
+__all__ = ["Taxonomy", "read_model_tree"]
 
 
 class Taxonomy:
@@ -126,8 +77,7 @@ class Taxonomy:
             depths[level] = depth
         self._depths = read_only(depths)
         self._leaves = read_only(np.flatnonzero(self._children.counts() == 0))
-        if (depths == 0).any():
-            cycle = find_cycle(self._parents.tolist(), int(np.argmin(depths)))
+        if cycle := find_cycle(self._parents, self._levels):
             raise InputError(
                 f"labels form a cycle: {' < '.join(repr(self._ids[node]) for node in [*cycle, cycle[0]])}",
                 remedy="give one of them a parent outside the cycle",
@@ -176,7 +126,17 @@ class Taxonomy:
     @cached_property
     def walk(self) -> NDArray[np.int64]:
         """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
-        return depth_first(self._parents, self._levels)
+        place = np.empty(len(self) + 1, dtype=np.int64)
+        place[-1] = -1
+        for level in self._levels:
+            family = level[np.argsort(self._parents[level], kind="stable")]
+            parents, sizes = self._parents[family], self.branch_sizes[family]
+            before = np.cumsum(sizes) - sizes  # in the branches of all labels further left in the level
+            first = np.searchsorted(parents, parents)  # where each label's siblings begin
+            place[family] = place[parents] + 1 + before - before[first]
+        walk = np.empty(len(self), dtype=np.int64)
+        walk[place[:-1]] = np.arange(len(self))
+        return read_only(walk)
 
     @cached_property
     def branch_sizes(self) -> NDArray[np.int64]:
@@ -225,7 +185,10 @@ class Taxonomy:
 
     def branch_sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
         """Return for each label the sum of the values, (K,), of itself and all labels below it, (K,)."""
-        return branch_sums(self._parents, self._levels, values)
+        sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
+        for level in reversed(self._levels):
+            np.add.at(sums, self._parents[level], sums[level])
+        return sums[:-1]
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
         """Return the labels at which a document's paths end, in their order."""
@@ -435,11 +398,7 @@ REMEDY = "give a folder that hgclr train or hgclr export wrote"
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
-    """Read the label tree in the ``config.json`` of a model's folder.
-
-    Raises:
-        InputError: if there is none, or it is broken.
-    """
+    """Read the label tree in the ``config.json`` of a model's folder."""
     path = Path(folder) / "config.json"
     config = read_json_file(path, remedy=REMEDY)
     try:

@@ -20,8 +20,7 @@ from hgclr.nn.gathering import rank
 from hgclr.nn.label_rows import LabelRows
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
-from hgclr.taxonomy.suggestions import Suggestions, suggest
+from hgclr.taxonomy.changes import Suggestions, TreeChanges, compare, read_changes, suggest
 from hgclr.training.core import base_rates
 from hgclr.training.settings import RunConfig
 

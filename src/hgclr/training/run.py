@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -18,10 +18,16 @@ import torch
 from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from hgclr.config import method_settings
-from hgclr.corpora.literature import other_than_literature
+from hgclr.corpora import other_than_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
-from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
-from hgclr.data.vocabulary import read_word_vectors, word_tokenizer
+from hgclr.data.tokens import (
+    cache_entry,
+    read_word_vectors,
+    sample_documents,
+    tokenize_documents,
+    tokenize_split,
+    word_tokenizer,
+)
 from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, refuse_broken
@@ -248,19 +254,16 @@ def new_textrcnn(
     return model, tokenizer
 
 
-def training_documents(run: RunConfig, folder: Data) -> Iterator[Document]:
-    """Yield the documents that the run trains on: neither those outside its sample nor those held out for dev."""
+def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
+    """Return the documents that the run trains on: neither those outside its sample nor those held out for dev."""
     check_splits(run, folder)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
     documents = sample_documents(folder, "train", sample)
     if "dev" in folder.splits:
-        yield from documents
-        return
-    numbers = datasets.Dataset.from_dict({"number": range(sum(1 for _ in documents))})
-    trained = set(hold_out(run, numbers)["train"]["number"])
-    for number, document in enumerate(sample_documents(folder, "train", sample)):
-        if number in trained:
-            yield document
+        return documents
+    kept = list(documents)  # in memory: which of them are held out depends on how many there are
+    numbers = datasets.Dataset.from_dict({"number": range(len(kept))})
+    return [kept[number] for number in sorted(hold_out(run, numbers)["train"]["number"])]
 
 
 def started_model(

@@ -1,15 +1,16 @@
-"""Train the model of an estimator, and leave the process as it was."""
+"""The model of an estimator: trained, with the process left as it was; in a folder, and in a pickle."""
 
 from __future__ import annotations
 
 import logging
 import random
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -19,28 +20,26 @@ from hgclr.decisions.decoding import FORMER_RULES, RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import calibrate
 from hgclr.errors import InputError
-from hgclr.estimator.storage import quiet_libraries
+from hgclr.estimator.labels import Form
+from hgclr.files import atomic_folder, json_bytes, read_json
 from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.backends import TorchBackend
 from hgclr.inference.outputs import outputs_of
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Deciding", "fit_model"]
+__all__ = ["Deciding", "fit_model", "load", "pack", "save", "unpack"]
 
 logger = logging.getLogger(__name__)
+FILE = "estimator.json"
+"""Beside the weights: what only an estimator needs."""
+REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
+Estimator = TypeVar("Estimator", bound=Any)
 _ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True)
 class Deciding:
-    """How labels are to be decided.
-
-    Args:
-        rule: the decoding rule, or ``auto``.
-        threshold: probability from which on a label is given; None takes one half, or what calibration finds.
-        paths: k of ``top-k-paths``.
-        calibrate: calibrate probabilities and tune rule and thresholds on the documents held out.
-        one_path: every text is to get exactly one path.
-    """
+    """How labels are to be decided, in the estimator's parameters; ``one_path``: every text gets exactly one path."""
 
     rule: str
     threshold: float | None
@@ -49,11 +48,7 @@ class Deciding:
     one_path: bool
 
     def check(self, taxonomy: Taxonomy, allow_inner_nodes: bool) -> Decisions:
-        """Return the decisions without calibration.
-
-        Raises:
-            InputError: if a value does not fit.
-        """
+        """Return the decisions without calibration; refuse values that do not fit."""
         if self.rule not in ("auto", *RULES, *FORMER_RULES):
             raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
         if self.one_path and self.rule not in ("auto", "best-path"):
@@ -99,19 +94,8 @@ def fit_model(
 ) -> tuple[HierarchicalClassifier, list[dict[str, float]]]:
     """Train a model, and return it in memory with its scores by epoch.
 
-    Args:
-        texts: the documents.
-        label_sets: the indices of their labels, with all ancestors.
-        taxonomy: the label tree.
-        model: the section ``model`` of a run.
-        training: its section ``training``, with the seed.
-        deciding: how labels are to be decided.
-        validation_fraction: share of the documents on which the best epoch is chosen.
-        output: folder that keeps the run; None keeps nothing on disk.
-        verbose: 1 logs a line for each epoch.
-
-    Raises:
-        InputError: if documents and settings do not fit together.
+    Label sets are indices with all ancestors; ``model`` and ``training`` are sections of a run; ``output`` keeps the
+    run, None leaves nothing on disk.
     """
     from transformers import set_seed
 
@@ -205,7 +189,6 @@ class EpochLog(TrainerCallback):
     """Log the scores of each epoch on the documents held out."""
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:  # noqa: ARG002 (the Trainer decides the arguments)
-        """Log the scores of this epoch."""
         metrics = kwargs["metrics"]
         logger.info(
             "epoch %.0f of %.0f: validation Micro-F1 %.2f %%, Macro-F1 %.2f %%",
@@ -214,3 +197,110 @@ class EpochLog(TrainerCallback):
             100 * metrics["eval_micro_f1"],
             100 * metrics["eval_macro_f1"],
         )
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Turn the bars and notices of transformers and datasets off, and back to what they were."""
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    dataset_bars = not datasets.are_progress_bars_disabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+        if dataset_bars:
+            datasets.enable_progress_bars()
+
+
+def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
+    """Return the files of a classifier's folder by name."""
+    with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary, quiet_libraries():
+        classifier.save_pretrained(Path(temporary) / "model")
+        return {path.name: path.read_bytes() for path in sorted((Path(temporary) / "model").iterdir())}
+
+
+def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
+    """Load the classifier that a folder's files make."""
+    with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as temporary:
+        for name, content in files.items():
+            if name != Path(name).name:
+                raise InputError(f"{name!r} is no name of a file")
+            (Path(temporary) / name).write_bytes(content)
+        return load_folder(Path(temporary))
+
+
+def load_folder(folder: Path) -> HierarchicalClassifier:
+    """Load a model's folder, in torch; refuse one for onnxruntime, which cannot be trained."""
+    with quiet_libraries():
+        classifier = HierarchicalClassifier.from_pretrained(folder)
+    if not isinstance(classifier.backend, TorchBackend):
+        raise InputError("an ONNX model", path=folder, remedy="open it with hgclr.HierarchicalClassifier")
+    return classifier
+
+
+def save(estimator: Any, folder: Path) -> None:
+    """Write a fitted estimator into a folder, in the place of an estimator that may be there, but of nothing else."""
+    if folder.exists() and not (folder / FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError("something else is here already", path=folder, remedy="give the name of a new folder")
+    fields = {
+        "parameters": {name: _json_value(value) for name, value in estimator.get_params(deep=False).items()},
+        "labels": asdict(estimator._form),
+        "drawn": estimator._drawn,
+        "history": estimator.history_,
+    }
+    try:
+        content = json_bytes(fields)
+    except TypeError as error:
+        raise InputError(f"a parameter cannot be written as JSON: {error}") from None
+    try:
+        with atomic_folder(folder) as temporary:
+            for name, part in (pack(estimator.classifier_) | {FILE: content}).items():
+                (temporary / name).write_bytes(part)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
+
+
+def load(kind: type[Estimator], folder: Path) -> Estimator:
+    """Load an estimator that was saved, or make one of what ``hgclr train`` wrote."""
+    if not folder.is_dir():
+        raise InputError("no such folder", path=folder, remedy=REMEDY)
+    classifier = load_folder(folder)
+    fields = _read(folder / FILE, classifier.taxonomy)
+    try:
+        estimator = kind(**fields["parameters"])
+        form, drawn, history = Form(**fields["labels"]), fields["drawn"], fields["history"]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"not what this version writes: {error}", path=folder / FILE, remedy=REMEDY) from None
+    estimator.classifier_, estimator.history_ = classifier, history
+    estimator._set_tree(classifier.taxonomy, form, drawn)
+    return estimator  # type: ignore[no-any-return]
+
+
+def _read(file: Path, taxonomy: Taxonomy) -> dict[str, Any]:
+    """Return the fields of the file; of a folder without it, what the model tells."""
+    if not file.is_file():
+        parameters = {"taxonomy": taxonomy}
+        return {"parameters": parameters, "labels": {"kind": "paths"}, "drawn": False, "history": []}
+    fields = read_json(file, remedy=REMEDY)
+    if not isinstance(fields, dict):
+        raise InputError(f"expected an object, got {fields!r:.80}", path=file, remedy=REMEDY)
+    return fields
+
+
+def _json_value(value: Any) -> Any:
+    """Return a parameter in plain Python types."""
+    if isinstance(value, Taxonomy):
+        return value.to_json()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return None if isinstance(value, np.random.RandomState) else value

@@ -1,0 +1,393 @@
+"""Label trees in files: the literature's lines, lists of paths, tables, and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os.path
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from hgclr.errors import InputError
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, empty_tree, link
+
+__all__ = [
+    "FileFormat",
+    "link_flat",
+    "parse_json",
+    "read_json",
+    "read_labels",
+    "read_rows",
+    "write_json",
+    "write_literature",
+    "write_table",
+]
+
+FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+ROOT = "Root"
+"""What stands for the virtual root; it is no label."""
+LABEL_COLUMNS = ("child", "id", "code")
+NAME_COLUMNS = ("name", "description")
+LONGEST_CELL = 131_072  # what any reader of the csv module takes
+TABLE_REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
+JSON_REMEDY = "correct the JSON there, or name another format with --format"
+NODE_KEYS = ("name", "id", "description", "children")
+FLAT_KEYS = ("id", "name", "parent", "description")
+RECURSION = 5_000
+"""How deep Python may call itself while it reads JSON: a tree of a thousand levels takes two thousand brackets."""
+
+
+def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
+    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
+    formats = get_args(FileFormat)
+    if file_format not in formats:
+        raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
+    if not separator:
+        raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+    source = Source.load(path)
+    if not source.text.strip():
+        raise empty_tree(source)
+    chosen = _detect(source, separator) if file_format == "auto" else file_format
+    if chosen in ("json", "paths"):
+        return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
+    return read_table(source) if chosen == "table" else read_literature(source)
+
+
+def _detect(source: Source, separator: str) -> FileFormat:
+    """Return the format that the content shows."""
+    number, first = next(source.lines())
+    if first.lstrip()[0] in "{[":
+        return "json"
+    if first.split("\t")[0] == ROOT:
+        return "literature"
+    if find_columns(first) is not None:
+        return "table"
+    if any(separator in line for _, line in source.lines()):
+        return "paths"
+    raise source.error(
+        f"cannot tell the format from the line {first[:60]!r}",
+        number,
+        "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
+        f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
+    )
+
+
+def read_literature(source: Source) -> Labels:
+    """Read ``parent<TAB>child...`` lines in any order; a label's index follows the order of the children.
+
+    Cells are taken as they are, spaces included. The name of a label is its id, with one exception: where
+    every label below the top has its parent's id and a slash at the beginning of its own (``Top/News/Health``
+    under ``Top/News``), ids are paths. A name is then what follows the parent's id and slash (``Health``); of
+    a top label, what follows the folder that all top labels share (``News``).
+    """
+    entries: list[LabelEntry] = []
+    lines_of_root = 0
+    for number, line in source.lines():
+        parent, *children = line.split("\t")
+        if not parent.strip():
+            raise source.error("the line has no parent", number, f"begin it with a label or with {ROOT!r}")
+        if not children and parent != ROOT:
+            raise source.error(f"{parent!r} has no children", number, "put a tab before each child, or delete the line")
+        lines_of_root += parent == ROOT
+        if ROOT in children:
+            remedy = f"rename it: {ROOT!r} stands for what is above the top labels"
+            raise source.error(f"{ROOT!r} is a child", number, remedy)
+        entries += [LabelEntry(child, child, None if parent == ROOT else parent, number) for child in children]
+    if entries and not lines_of_root:
+        remedy = f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
+        raise source.error(f"no line begins with {ROOT!r}", remedy=remedy)
+    if not entries:
+        raise empty_tree(source)
+    return link(_named_by_path(entries), source)
+
+
+def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
+    """Give every label the last part of its id as name, if the ids are paths."""
+    below = [entry for entry in entries if entry.parent is not None]
+    if not below or not all(_continues(entry.id, entry.parent) for entry in below):
+        return entries
+    tops = [entry.id for entry in entries if entry.parent is None]
+    folder = os.path.commonprefix(tops).rpartition("/")[0]  # noqa: RUF071 (ids are no paths of this system)
+    return [
+        entry._replace(name=entry.id.removeprefix(f"{folder if entry.parent is None else entry.parent}/"))
+        for entry in entries
+    ]
+
+
+def _continues(identifier: str, parent: str | None) -> bool:
+    return identifier.startswith(f"{parent}/") and len(identifier) > len(f"{parent}/")
+
+
+def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[int]]]) -> str:
+    """Return the text for parents (-1: the virtual root, which comes first), each with its children."""
+    for identifier in ids:
+        if identifier == ROOT or any(character in identifier for character in "\t\n\r"):
+            remedy = "choose an output file that ends in .json, or change the id"
+            raise InputError(f"the id {identifier!r} cannot be written in the tab format", remedy=remedy)
+    return "".join(
+        "\t".join([ROOT if parent < 0 else ids[parent], *(ids[child] for child in children)]) + "\n"
+        for parent, children in families
+    )
+
+
+def read_paths(source: Source, separator: str) -> Labels:
+    """Read one path per line; the labels on the way to it are made where they are missing.
+
+    A label's id is its path; its index follows the order in which the labels first occur. Spaces around a
+    name are dropped.
+    """
+    entries: dict[str, LabelEntry] = {}
+    listed: dict[str, int] = {}
+    for number, line in source.lines():
+        names = [name.strip() for name in line.split(separator)]
+        _check_names(source, names, separator, number)
+        path = separator.join(names)
+        if (first := listed.setdefault(path, number)) != number:
+            remedy = "delete or rename one of the two"
+            raise source.error(f"the path {path!r} is listed twice, first (line {first})", number, remedy)
+        # Most paths are new below a known one; joining all above each time would cost the depth squared.
+        known = separator.join(names[:-1]) in entries
+        for depth in range(len(names) if known else 1, len(names) + 1):
+            above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
+            entries.setdefault(here, LabelEntry(here, names[depth - 1], above or None, number))
+    return link(list(entries.values()), source)
+
+
+def _check_names(source: Source, names: list[str], separator: str, line: int) -> None:
+    """Refuse empty names, and ``A >B`` where the separator is ``" > "``: the sign would become part of a name."""
+    sign = separator.strip()
+    for name in names:
+        if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
+            remedy = f"write the separator as {separator!r}, with nothing missing on either side"
+            raise source.error(f"a name begins or ends with {sign!r}: {name!r}", line, remedy)
+        if not name:
+            raise source.error("empty label name", line, "fill in the name or delete the entry")
+
+
+class Columns(NamedTuple):
+    """Where things are in a row; ``name`` is None where the id is the name, ``description`` where there are none."""
+
+    delimiter: str
+    label: int
+    parent: int
+    name: int | None
+    description: int | None
+
+
+def find_columns(header: str) -> Columns | None:
+    """Return the columns that a header line names, or None if it names no label column and no parent column.
+
+    Capitals do not matter. The delimiter is a tab, a comma or a semicolon.
+    """
+    for delimiter in "\t,;":
+        try:
+            cells = [cell.strip().casefold() for cell in next(csv.reader([header], delimiter=delimiter))]
+        except csv.Error:  # a line too long for a cell is no header
+            return None
+        labels = [cell for cell in cells if cell in LABEL_COLUMNS]
+        if len(labels) == 1 and cells.count("parent") == 1:
+            name = next((name for name in NAME_COLUMNS if name in cells), None)
+            return Columns(
+                delimiter,
+                label=cells.index(labels[0]),
+                parent=cells.index("parent"),
+                name=None if name is None else cells.index(name),
+                description=cells.index("description") if name == "name" and "description" in cells else None,
+            )
+    return None
+
+
+def read_table(source: Source) -> Labels:
+    """Read a CSV or TSV table; a label's index is its row.
+
+    The column ``child`` (or ``id``, or ``code``) holds the id, ``parent`` the parent's id. ``name`` and ``description``
+    are optional; a ``description`` without a ``name`` beside it is the name. A top label's parent is empty or
+    ``Root``. Spaces around a cell are dropped, other columns ignored.
+    """
+    first, header = next(source.lines())
+    columns = find_columns(header)
+    if columns is None:
+        raise source.error(f"the header {header!r} does not say which column is which", first, TABLE_REMEDY)
+    _, *rows = read_rows(source, columns.delimiter)
+    return link([_entry(source, row, columns, line) for line, row in rows], source)
+
+
+def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
+    """Return a comma-separated table of labels given by ``id``, ``name``, ``parent`` and perhaps ``description``."""
+    for label in labels:
+        for what in ("id", "name", "description"):
+            text = label.get(what) or ""
+            too_long = len(text) > LONGEST_CELL
+            if text != text.strip() or "\r" in text or too_long or (what, text) == ("id", ROOT):
+                remedy = f"choose an output file that ends in .json, or change the {what}"
+                raise InputError(f"the {what} {text[:80]!r} cannot be written in a table", remedy=remedy)
+    columns = {"child": "id", "parent": "parent", "name": "name"}
+    if any(label.get("description") for label in labels):
+        columns["description"] = "description"
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([label.get(key) or "" for key in columns.values()] for label in labels)
+    return table.getvalue()
+
+
+def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins."""
+    reader = csv.reader(io.StringIO(source.text, newline=""), delimiter=delimiter, strict=True)
+    begins, width = 1, 0
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                width = width or len(cells)
+                if len(cells) != width:
+                    remedy = "quote a cell that holds the delimiter, and leave no cell out"
+                    raise source.error(f"{len(cells)} cells in a table of {width} columns", begins, remedy)
+                yield begins, cells
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
+
+
+def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> LabelEntry:
+    """Return the label of one row."""
+    label, parent = row[columns.label], row[columns.parent]
+    if label == ROOT:
+        remedy = f"delete the row: {ROOT!r} stands for what is above the top labels"
+        raise source.error(f"{ROOT!r} is a label", line, remedy)
+    name = label if columns.name is None else row[columns.name]
+    description = "" if columns.description is None else row[columns.description]
+    return LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description)
+
+
+class _Node(NamedTuple):
+    """A label whose children are still to be read."""
+
+    name: str
+    children: object
+    id: str | None = None
+    description: str = ""
+
+
+def parse_json(source: Source) -> Any:
+    """Return the one value that the text holds."""
+
+    def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members: dict[str, object] = {}
+        for key, value in pairs:
+            if key in members:
+                raise source.error(f"the key {key!r} occurs twice in one object", None, "delete or rename one of them")
+            members[key] = value
+        return members
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        return json.loads(source.text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        raise source.error(f"broken JSON: {error.msg}", error.lineno, JSON_REMEDY) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise source.error(f"broken JSON: {error}", None, JSON_REMEDY) from None
+    except RecursionError:
+        raise source.error("the JSON is nested too deep", None, "list the labels with their parents instead") from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def read_json(source: Source, separator: str) -> Labels:
+    """Read a tree in one of three forms; indices follow the order in the text, a parent before its children.
+
+    - nested objects, ``{"A": {"B": {}, "C": null, "D": ["E", "F"]}}``;
+    - lists of nodes, ``[{"name": "A", "id": "a", "children": [{"name": "B"}]}]``, where ``id`` and
+      ``children`` may be left out and a leaf may be a plain string;
+    - the flat form that we write, ``{"labels": [{"id": "a", "name": "A", "parent": null}, ...]}``.
+
+    In the last two a label may have a ``description``. In the nested forms a label's id is its path, the names joined
+    by ``separator``, unless it is given.
+    """
+    whole = parse_json(source)
+    if isinstance(whole, dict) and list(whole) == ["labels"]:
+        labels = whole["labels"]
+        # A list of plain strings here is a top label called "labels" with its leaves.
+        if isinstance(labels, list) and not (labels and all(isinstance(label, str) for label in labels)):
+            return link_flat(labels, source)
+    entries: list[LabelEntry] = []
+    pending: list[tuple[_Node, str | None, str]] = [(node, None, "") for node in reversed(_nodes(source, whole, None))]
+    while pending:
+        node, parent, above = pending.pop()
+        if not node.name.strip():
+            what = f"empty label name {'at the top' if parent is None else f'under {parent!r}'}"
+            raise source.error(what, None, "fill in the name or delete the entry")
+        path = node.name if parent is None else above + separator + node.name
+        identifier = path if node.id is None else node.id
+        entries.append(LabelEntry(identifier, node.name, parent, None, node.description))
+        pending += [(child, identifier, path) for child in reversed(_nodes(source, node.children, identifier))]
+    return link(entries, source)
+
+
+def link_flat(labels: Iterable[object], source: Source) -> Labels:
+    """Link the labels of the flat form."""
+    entries = []
+    for number, label in enumerate(labels, 1):
+        where = f"label {number}"
+        members = _members(source, label, FLAT_KEYS, where)
+        identifier = _text(source, members, "id", where)
+        name = _text(source, members, "name", where) if "name" in members else identifier
+        parent, description = (_optional_text(source, members, key, where) for key in ("parent", "description"))
+        entries.append(LabelEntry(identifier, name, parent, None, description or ""))
+    return link(entries, source)
+
+
+def write_json(labels: Sequence[Mapping[str, object]]) -> str:
+    """Return the text of the flat form, one label per line."""
+    lines = ",\n".join(json.dumps(label, ensure_ascii=False) for label in labels)
+    return f'{{"labels": [\n{lines}\n]}}\n'
+
+
+def _nodes(source: Source, children: object, parent: str | None) -> list[_Node]:
+    """Return the nodes that a value describes: of an object its keys, of a list its members, of null none."""
+    if children is None:
+        return []
+    if isinstance(children, dict):
+        return [_Node(name, value) for name, value in children.items()]
+    if isinstance(children, list):
+        place = "at the top" if parent is None else f"under {parent!r}"
+        return [_node(source, member, f"label {number} {place}") for number, member in enumerate(children, 1)]
+    raise source.error(
+        f"expected {'labels' if parent is None else f'the children of {parent!r}'}, found {children!r}",
+        None,
+        "give an object, a list or null; a tree that is a single node goes into a list: [{...}]",
+    )
+
+
+def _node(source: Source, member: object, where: str) -> _Node:
+    if isinstance(member, str):
+        return _Node(member, None)
+    members = _members(source, member, NODE_KEYS, where)
+    identifier, description = (_optional_text(source, members, key, where) for key in ("id", "description"))
+    return _Node(_text(source, members, "name", where), members.get("children"), identifier, description or "")
+
+
+def _members(source: Source, value: object, known: Sequence[str], where: str) -> Mapping[str, object]:
+    """Return the members of an object; refuse unknown keys, for a misspelt one would drop part of the tree."""
+    if not isinstance(value, Mapping):
+        raise source.error(f"{where} is {value!r}", None, 'write it as an object, {"name": ...}')
+    for key in value:
+        if key not in known:
+            raise source.error(f"{where} has the unknown key {key!r}", None, f"the keys are {', '.join(known)}")
+    return value
+
+
+def _text(source: Source, members: Mapping[str, object], key: str, where: str) -> str:
+    value = members.get(key)
+    if not isinstance(value, str):
+        found = "is missing" if key not in members else "is not a string"
+        raise source.error(f"the {key} of {where} {found}", None, f'write it as "{key}": "..."')
+    return value
+
+
+def _optional_text(source: Source, members: Mapping[str, object], key: str, where: str) -> str | None:
+    return None if members.get(key) is None else _text(source, members, key, where)
