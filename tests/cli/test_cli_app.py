@@ -179,6 +179,19 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(toy_data: Path, tmp_pa
         assert "pip install 'hgclr[train]'" in line
 
 
+@pytest.mark.parametrize(
+    "command", ["settings training", "data check {}", "data stats {}", "taxonomy diff {0}/taxonomy.tsv {0}", "doctor"]
+)
+def test_a_dash_as_the_file_of_json_is_standard_output(
+    command: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hgclr.cli.machine.examine", lambda known: [])
+    words = command.format(toy_data).split()
+    to_file, printed = run(*words, "--json", tmp_path / "file.json"), run(*words, "--json", "-")
+    assert to_file.exit_code == printed.exit_code == 0, printed.output
+    assert printed.stdout == (tmp_path / "file.json").read_text(encoding="utf-8")
+
+
 def test_the_version_is_the_packages() -> None:
     from importlib.metadata import version
 

@@ -192,7 +192,7 @@ def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
         ([model, "a", "--label", "nothing"], "nothing"),
         ([model, "a", "--keep", "0"], "the share of words to keep is 0.0; give a share above 0, up to 1"),
         ([model, "--input", tmp_path / "nowhere"], "nowhere: no such file"),
-        ([model, "--input", tmp_path / "empty.txt"], "empty.txt: no texts here"),
+        ([model, "--input", tmp_path / "empty.txt"], "empty.txt: no text in it; write one text per line"),
         ([model, "--input", tmp_path / "latin.txt"], "latin.txt:2: not UTF-8; save the file as UTF-8"),
         ([model, "--input", tmp_path / "good.txt", "--keep", "2"], "error: the share of words to keep is 2.0"),
         ([model, "--input", tmp_path / "odd.txt"], "odd.txt:2: the text '\\u200b' has no words; give a text with some"),

@@ -15,72 +15,61 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
+    from hgclr.decisions.settings import Decisions
     from hgclr.taxonomy import Taxonomy
 
 __all__ = [
-    "AbstainBelow",
     "AddAncestors",
-    "Decode",
+    "Data",
+    "DataOutput",
+    "Deciding",
     "Engine",
     "Folder",
     "JsonFile",
     "Model",
+    "NewFolder",
     "Paths",
     "Raw",
     "RayAddress",
     "Reading",
     "Rule",
+    "Seed",
     "Settings",
     "SkipBadRows",
     "TaxonomyFile",
-    "Threshold",
+    "deciding_options",
     "engine_options",
+    "file",
+    "folder",
     "number_list",
     "options_from",
+    "ray_address_option",
     "reading_options",
     "rule_option",
 ]
 
 Number = TypeVar("Number", int, float)
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="The folder 'model' written by hgclr train, a folder written by hgclr export, the URL of one (s3://…), or"
-        " a hub name.",
-    ),
-]
-Raw = Annotated[
-    bool,
-    typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
-]
-AddAncestors = Annotated[
-    bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(min=0.0, max=1.0, help="Probability above which a label is predicted; default: the model's."),
-]
-Engine = Literal["local", "ray"]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
-        " default: Ray is started on this machine.",
-    ),
-]
-# The library's rules, repeated so that help pages need no numpy.
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+"""The library's decoding rules, repeated so that help pages need no numpy."""
 
 
-def engine_options(engine: Engine, workers: int | None, ray_address: str | None) -> dict[str, Any]:
-    """Return the options of the engine ray; refuse them for the other one."""
-    options = {"--workers": workers, "--ray-address": ray_address}
-    given = [name for name, value in options.items() if value is not None]
-    if engine == "local" and given:
-        raise InputError(f"{given[0]} is for the engine ray", remedy="add --engine ray")
-    return {"workers": workers, "address": ray_address}
+def file(text: str, *names: str, **more: Any) -> Any:
+    """Return an option whose value is a file; it is called like its parameter, or by ``names``."""
+    return typer.Option(*names, metavar="FILE", help=text, **more)
+
+
+def folder(text: str, *names: str, **more: Any) -> Any:
+    """Return an option whose value is a folder; it is called like its parameter, or by ``names``."""
+    return typer.Option(*names, metavar="DIR", help=text, **more)
+
+
+def ray_address_option(**more: Any) -> Any:
+    """Return an option for the address of a Ray cluster."""
+    help_text = (
+        "With --engine ray: a running cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
+        " default: Ray is started on this machine."
+    )
+    return typer.Option(metavar="ADDRESS", help=help_text, **more)
 
 
 def rule_option(explanation: str, *others: str) -> Any:
@@ -100,35 +89,53 @@ def rule_option(explanation: str, *others: str) -> Any:
     return typer.Option(help=explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
 
 
-Decode = Annotated[
-    Rule | None,
-    rule_option(
-        "Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
-        " drop-orphans: only below labels that are given; min-parent: likewise, no label more probable than"
-        " its parent; best-path: one path; top-k-paths: --paths of them."
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="The folder 'model' that hgclr train wrote, a folder that hgclr export wrote, the URL of either (s3://…),"
+        " or a hub name.",
     ),
 ]
-Paths = Annotated[int | None, typer.Option(min=1, help="Number of paths for top-k-paths; default: the model's.")]
-AbstainBelow = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=1.0,
-        help="Stop above a label less probable than this, and list it as abstained.",
-    ),
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; hgclr data check looks at one.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
+]
+# Where results go: the same names with the same meaning in all commands.
+JsonFile = Annotated[
+    Path | None,
+    file("Write the result as JSON to this file; '-': to standard output, in place of the tables.", "--json"),
+]
+NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
+DataOutput = Annotated[Path, folder("Data folder to write; one that was built there before is replaced.")]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+# How data is read.
+AddAncestors = Annotated[
+    bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels: add the labels above them.")
 ]
-TaxonomyFile = Annotated[
-    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
-]
+TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
+Paths = Annotated[int | None, typer.Option(min=1, help="Number of paths for top-k-paths; default: the model's.")]
+# Where the work is done.
+Engine = Literal["local", "ray"]
+RayAddress = Annotated[str | None, ray_address_option()]
+
+
+def engine_options(engine: Engine, workers: int | None, ray_address: str | None) -> dict[str, Any]:
+    """Return the options of the engine ray; refuse them for the other one."""
+    options = {"--workers": workers, "--ray-address": ray_address}
+    given = [name for name, value in options.items() if value is not None]
+    if engine == "local" and given:
+        raise InputError(f"{given[0]} is for the engine ray", remedy="add --engine ray")
+    return {"workers": workers, "address": ray_address}
 
 
 def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
@@ -149,14 +156,16 @@ class Reading:
     """
 
     text_column: Annotated[
-        str | None, typer.Option(help="Column with the text; default: what the folder remembers, or text.")
+        str | None, typer.Option(help="Column with the text; default: the one the folder remembers, or 'text'.")
     ] = None
-    label_column: Annotated[str | None, typer.Option(help="Column with the labels; likewise, or labels.")] = None
+    label_column: Annotated[
+        str | None, typer.Option(help="Column with the labels; default: the one the folder remembers, or 'labels'.")
+    ] = None
     label_separator: Annotated[
-        str | None, typer.Option(help="Between labels that are one string, as in CSV; likewise, or ';'.")
+        str | None, typer.Option(help="What separates labels in one cell; default: as the folder remembers, or ';'.")
     ] = None
     path_separator: Annotated[
-        str | None, typer.Option(help="Between the names of a label given as a path; likewise, or ' > '.")
+        str | None, typer.Option(help="What separates the names of a path; default: as the folder remembers, or ' > '.")
     ] = None
     add_ancestors: AddAncestors = None
 
@@ -165,6 +174,35 @@ class Reading:
         from hgclr.data import DataFolder
 
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
+
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Predict labels more probable than this; default: the model's."),
+    ] = None
+    decode: Annotated[
+        Rule | None,
+        rule_option(
+            "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
+            " those; drop-orphans: only labels whose parent is predicted; min-parent: the same, with no label more"
+            " probable than its parent; best-path: one path; top-k-paths: as many as --paths says."
+        ),
+    ] = None
+    paths: Paths = None
+    abstain_below: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Stop above labels less probable than this, and list them as abstained."),
+    ] = None
+
+    def changed(self, decisions: Decisions) -> Decisions:
+        """Return a model's decisions with these changes."""
+        changes = vars(self) | {"rule": self.decode}
+        del changes["decode"]
+        return decisions.changed(**changes)
 
 
 def options_from(
@@ -198,3 +236,5 @@ def options_from(
 
 reading_options = options_from(Reading, "reading")
 """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""
+deciding_options = options_from(Deciding, "deciding")
+"""Add the fields of `Deciding` to the options of a command, which gets them as its parameter ``deciding``."""
