@@ -14,9 +14,6 @@ from hgclr.cli import data, evaluate, export, machine, predict, reproduce, serve
 from hgclr.cli.console import show_fetching, show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 
-__all__ = ["app"]
-
-
 FORMER_OPTIONS = {"--sure": "--abstain-below", "--report": "--output"}
 """Options under the names that they had in version 0.1."""
 
@@ -67,7 +64,6 @@ def _hide_flag_types(command: Any) -> None:
 
 
 def _say(error: str) -> None:
-    """Print what is wrong, on one line of standard error."""
     from rich.markup import escape
 
     standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)

@@ -22,25 +22,6 @@ if TYPE_CHECKING:
 
     from hgclr.inference import HierarchicalClassifier
 
-__all__ = [
-    "Console",
-    "clock",
-    "counting",
-    "find_folder",
-    "is_first_rank",
-    "open_classifier",
-    "print_table",
-    "print_written",
-    "progress_bar",
-    "quiet_libraries",
-    "results",
-    "share_done",
-    "show_fetching",
-    "show_log",
-    "standard_error",
-    "write_result",
-]
-
 
 class Console(rich_console.Console):
     """A console on which nothing that is shown, a label's name or a text or the name of a file, gives orders."""

@@ -28,6 +28,7 @@ from hgclr.cli.options import (
     TaxonomyFile,
     file,
     folder,
+    option,
     reading_options,
 )
 from hgclr.errors import InputError
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from hgclr.data.statistics import Statistics
     from hgclr.data.table_import import ImportResult
 
-__all__ = ["app"]
 
 HELP = """Make data folders from tables or published corpora; split, check and describe them.
 
@@ -47,12 +47,12 @@ Next: **hgclr train my-data**
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
 app.add_typer(prepare.app, name="prepare")
 
-Seed = Annotated[int, typer.Option(min=0, help="Decides which text goes to which split.")]
+Seed = Annotated[int, option("Decides which text goes to which split.", min=0)]
 Stratify = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Give every label the same share of each split (slow with thousands of labels), or draw at random.",
         "--stratify/--no-stratify",
-        help="Give every label the same share of each split (slow with thousands of labels), or draw at random.",
     ),
 ]
 BAD_ROWS, LEVELS, TWINS, CONTRADICTIONS, WIDTH = 10, 20, 10, 3, 60
@@ -70,40 +70,32 @@ def import_files(
         ),
     ],
     output: DataOutput,
-    text: Annotated[
-        str | None, typer.Option("--text", "--text-column", metavar="COLUMN", help="Column with the text.")
-    ] = None,
+    text: Annotated[str | None, option("Column with the text.", "--text", "--text-column", metavar="COLUMN")] = None,
     labels: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Column with the labels, as paths or as names; or several columns, separated by commas.",
             "--labels",
             "--label-column",
             metavar="COLUMN",
-            help="Column with the labels, as paths or as names; or several columns, separated by commas.",
         ),
     ] = None,
     levels: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Columns with the levels of one path, from the top down.")
+        str | None, option("Columns with the levels of one path, from the top down.", metavar="A,B,C")
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Column with the rows' own ids, which are kept.")
+        str | None, option("Column with the rows' own ids, which are kept.", "--id", metavar="COLUMN")
     ] = None,
-    label_separator: Annotated[
-        str | None, typer.Option(help="What separates several labels in a cell, such as ';'.")
-    ] = None,
-    path_separator: Annotated[str | None, typer.Option(help="What separates the names of a path, such as '>'.")] = None,
+    label_separator: Annotated[str | None, option("What separates several labels in a cell, such as ';'.")] = None,
+    path_separator: Annotated[str | None, option("What separates the names of a path, such as '>'.")] = None,
     taxonomy: Annotated[
         Path | None, file("The label tree, if labels are names or ids; otherwise it is drawn from the paths.")
     ] = None,
     merge_twins: Annotated[
-        bool, typer.Option("--merge-twins", help="Make one label of those that differ only in case or spaces.")
+        bool, option("Make one label of those that differ only in case or spaces.", "--merge-twins")
     ] = False,
-    dev: Annotated[
-        str | None, typer.Option(metavar="SHARE|FILE", help="Share for development, or a file; default: 0.1.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(metavar="SHARE|FILE", help="Share for testing, or a file; default: 0.1.")
-    ] = None,
+    dev: Annotated[str | None, option("Share for development, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
+    test: Annotated[str | None, option("Share for testing, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
     seed: Seed = 0,
     stratify: Stratify = True,
     json_file: JsonFile = None,
@@ -208,7 +200,6 @@ def _print_import(console: Console, result: ImportResult) -> None:
 
 
 def _columns(result: ImportResult) -> str:
-    """Say which columns and separators were taken."""
     layout = result.layout
     parts = [f"text in {layout.text!r}"]
     names = ", ".join(map(repr, layout.labels))
@@ -233,17 +224,13 @@ def split(
     ],
     reading: Reading,
     output: DataOutput,
-    dev: Annotated[
-        float, typer.Option(min=0, max=1, help="Share for development; 0: none, or keep the folder's own.")
-    ] = 0.1,
-    test: Annotated[
-        float, typer.Option(min=0, max=1, help="Share for testing; 0: none, or keep the folder's own.")
-    ] = 0.1,
+    dev: Annotated[float, option("Share for development; 0: none, or keep the folder's own.", min=0, max=1)] = 0.1,
+    test: Annotated[float, option("Share for testing; 0: none, or keep the folder's own.", min=0, max=1)] = 0.1,
     seed: Seed = 0,
     stratify: Stratify = True,
     taxonomy: TaxonomyFile = None,
     skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and record them.")
+        bool, option("Leave out rows that cannot be used, and record them.", "--skip-bad-rows")
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -309,7 +296,7 @@ def check(
         ),
     ] = None,
     json_file: JsonFile = None,
-    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Do not fail because of bad rows.")] = False,
+    skip_bad_rows: Annotated[bool, option("Do not fail because of bad rows.", "--skip-bad-rows")] = False,
     bad_rows: Annotated[Path | None, file("Write every bad row with its reason to this file, as JSON lines.")] = None,
     taxonomy: TaxonomyFile = None,
 ) -> None:
@@ -389,14 +376,14 @@ def stats(
     reading: Reading,
     encoder: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Also count this encoder's tokens, and texts that are longer than it reads: a name as for training, or"
+        option(
+            "Also count this encoder's tokens, and texts that are longer than it reads: a name as for training, or"
             " a folder with its tokenizer. Nothing is downloaded.",
+            metavar="NAME",
         ),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="With --encoder: also count the texts with more tokens than this.")
+        int | None, option("With --encoder: also count the texts with more tokens than this.", min=1)
     ] = None,
     output: Annotated[
         Path | None,

@@ -29,6 +29,7 @@ from hgclr.cli.options import (
     deciding_options,
     file,
     folder,
+    option,
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
@@ -36,8 +37,6 @@ from hgclr.files import check_output
 
 if TYPE_CHECKING:
     from hgclr.evaluation.audit_results import Audit
-
-__all__ = ["audit", "compare", "evaluate"]
 
 
 @reading_options
@@ -47,7 +46,7 @@ def evaluate(
     data: Data,
     reading: Reading,
     deciding: Deciding,
-    split: Annotated[str, typer.Option(help="Split to score: train, dev or test.")] = "test",
+    split: Annotated[str, option("Split to score: train, dev or test.")] = "test",
     output: Annotated[
         Path | None,
         folder(
@@ -57,7 +56,7 @@ def evaluate(
     ] = None,
     json_file: JsonFile = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Score only this many documents: a random sample, the same every time.")
+        int | None, option("Score only this many documents: a random sample, the same every time.", min=1)
     ] = None,
     skip_bad_rows: SkipBadRows = False,
 ) -> None:
@@ -165,9 +164,9 @@ def audit(
         Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Split to audit: dev, test or train; default: dev, with --folds train.")
+        str | None, option("Split to audit: dev, test or train; default: dev, with --folds train.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many documents to list, the most contradicted first.")] = 50,
+    top: Annotated[int, option("How many documents to list, the most contradicted first.", min=1)] = 50,
     output: Annotated[
         Path | None,
         folder(
@@ -181,19 +180,19 @@ def audit(
     json_file: JsonFile = None,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            help="Audit train: divide it into this many folds and audit each with a model trained on the others. An"
+        option(
+            "Audit train: divide it into this many folds and audit each with a model trained on the others. An"
             " interrupted audit continues where it stopped.",
+            min=2,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG.yaml", help="With --folds: data and settings to train with, as for hgclr train."),
+        option("With --folds: data and settings to train with, as for hgclr train.", metavar="CONFIG.yaml"),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --folds: override one setting of CONFIG; repeatable."),
+        option("With --folds: override one setting of CONFIG; repeatable.", "--set", metavar="KEY=VALUE"),
     ] = None,
     skip_bad_rows: SkipBadRows = False,
     raw: Raw = False,
@@ -247,7 +246,6 @@ def audit(
 
 
 def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, skip_bad_rows: bool) -> Audit:
-    """Audit with one model."""
     from hgclr.evaluation.audit import audit as audit_split
 
     classifier = open_classifier(model, data)
@@ -265,7 +263,6 @@ def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, sk
 
 
 def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: int, top: int) -> Audit:
-    """Train a model for each fold and audit with it."""
     require_extra("torch", extra="train", capability="Training a model for each fold")
     from hgclr.training.run_checks import check_run
     from hgclr.training.settings import RunConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hgclr.cli.console import Console, counting, find_folder, quiet_libraries, standard_error
-from hgclr.cli.options import Model, NewFolder, Reading, file, folder, reading_options
+from hgclr.cli.options import Model, NewFolder, Reading, file, folder, option, reading_options
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Export = OnnxExport | SentenceTransformersExport | StockExport
 
-__all__ = ["export", "import_published"]
 
 Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 FOLDABLE: tuple[Target, ...] = ("stock", "sentence-transformers")
@@ -40,8 +39,8 @@ def export(
     model: Model,
     to: Annotated[
         Target,
-        typer.Option(
-            help="stock: a plain model of transformers with the same numbers, for the pooling cls; loading it needs no"
+        option(
+            "stock: a plain model of transformers with the same numbers, for the pooling cls; loading it needs no"
             " hgclr. sentence-transformers: the same for any pooling, as a model of sentence-transformers whose encode"
             " gives logits. onnx: the same numbers in onnxruntime, without torch. onnx-int8: smaller and faster, with"
             " rounding."
@@ -53,14 +52,14 @@ def export(
         Path | None,
         folder("Data folder to score the model and the export on; the two are also compared on some of its texts."),
     ] = None,
-    split: Annotated[str, typer.Option(help="With --data: split to score, train, dev or test.")] = "dev",
+    split: Annotated[str, option("With --data: split to score, train, dev or test.")] = "dev",
     fold_thresholds: Annotated[
         bool,
-        typer.Option(
-            "--fold-thresholds",
-            help="For stock and sentence-transformers: put the thresholds of decisions.json, and the temperature if"
+        option(
+            "For stock and sentence-transformers: put the thresholds of decisions.json, and the temperature if"
             " there is one, into the bias, so that programs without hgclr can give every label above one half (a logit"
             " above 0). What such a program takes for a probability is then a shifted score; hgclr decides as before.",
+            "--fold-thresholds",
         ),
     ] = False,
     scores_file: Annotated[
@@ -73,7 +72,7 @@ def export(
     ] = None,
     licence: Annotated[
         str | None,
-        typer.Option("--license", metavar="ID", help="Licence for the model card, such as mit; default: not stated."),
+        option("Licence for the model card, such as mit; default: not stated.", "--license", metavar="ID"),
     ] = None,
 ) -> None:
     """Write a trained model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
@@ -134,7 +133,6 @@ def _scores(classifier: HierarchicalClassifier, name: str, data: DataFolder, spl
 
 
 def _write(model: str, to: Target, output: Path, texts: Sequence[str], *, fold_thresholds: bool) -> Export:
-    """Write the model in the form that is asked for."""
     if to == "stock":
         from hgclr.export.stock import export_stock
 
@@ -204,14 +202,10 @@ def import_published(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
     ],
-    data_path: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Its data folder, with bert_value_dict.pt and slot.pt.")
-    ],
+    data_path: Annotated[Path, option("Its data folder, with bert_value_dict.pt and slot.pt.", metavar="FOLDER")],
     encoder: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: a folder or a name."
-        ),
+        option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
     ],
     output: NewFolder,
 ) -> None:

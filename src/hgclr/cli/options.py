@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
 
@@ -18,49 +18,19 @@ if TYPE_CHECKING:
     from hgclr.decisions.settings import Decisions
     from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "AddAncestors",
-    "Data",
-    "DataOutput",
-    "Deciding",
-    "Engine",
-    "Folder",
-    "JsonFile",
-    "Model",
-    "NewFolder",
-    "Paths",
-    "Raw",
-    "RayAddress",
-    "Reading",
-    "Rule",
-    "Seed",
-    "Settings",
-    "SkipBadRows",
-    "TaxonomyFile",
-    "deciding_options",
-    "engine_options",
-    "file",
-    "folder",
-    "number_list",
-    "options_from",
-    "ray_address_option",
-    "reading_options",
-    "rule_option",
-]
 
 Number = TypeVar("Number", int, float)
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
 """The library's decoding rules, repeated so that help pages need no numpy."""
 
 
-def file(text: str, *names: str, **more: Any) -> Any:
-    """Return an option whose value is a file; it is called like its parameter, or by ``names``."""
-    return typer.Option(*names, metavar="FILE", help=text, **more)
+def option(text: str, *names: str, **more: Any) -> Any:
+    """Return an option with its help; it is called like its parameter, or by ``names``."""
+    return typer.Option(*names, help=text, **more)
 
 
-def folder(text: str, *names: str, **more: Any) -> Any:
-    """Return an option whose value is a folder; it is called like its parameter, or by ``names``."""
-    return typer.Option(*names, metavar="DIR", help=text, **more)
+file, folder = partial(option, metavar="FILE"), partial(option, metavar="DIR")
+"""Options whose values are files and folders."""
 
 
 def ray_address_option(**more: Any) -> Any:
@@ -86,7 +56,7 @@ def rule_option(explanation: str, *others: str) -> Any:
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
 
     metavar = f"<{'|'.join(choices)}>"
-    return typer.Option(help=explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
+    return option(explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
 
 
 Model = Annotated[
@@ -110,32 +80,22 @@ NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
 DataOutput = Annotated[Path, folder("Data folder to write; one that was built there before is replaced.")]
 Raw = Annotated[
     bool,
-    typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
+    option("In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas.", "--raw"),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
+    option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+Seed = Annotated[int, option("Random seed.", min=0)]
 # How data is read.
 AddAncestors = Annotated[
-    bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels: add the labels above them.")
+    bool | None, option("Rows name only their deepest labels: add the labels above them.", "--add-ancestors")
 ]
 TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
-SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
-Paths = Annotated[int | None, typer.Option(min=1, help="Number of paths for top-k-paths; default: the model's.")]
+SkipBadRows = Annotated[bool, option("Leave bad rows out, with a warning.", "--skip-bad-rows")]
+Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1)]
 # Where the work is done.
 Engine = Literal["local", "ray"]
-RayAddress = Annotated[str | None, ray_address_option()]
-
-
-def engine_options(engine: Engine, workers: int | None, ray_address: str | None) -> dict[str, Any]:
-    """Return the options of the engine ray; refuse them for the other one."""
-    options = {"--workers": workers, "--ray-address": ray_address}
-    given = [name for name, value in options.items() if value is not None]
-    if engine == "local" and given:
-        raise InputError(f"{given[0]} is for the engine ray", remedy="add --engine ray")
-    return {"workers": workers, "address": ray_address}
 
 
 def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
@@ -156,16 +116,16 @@ class Reading:
     """
 
     text_column: Annotated[
-        str | None, typer.Option(help="Column with the text; default: the one the folder remembers, or 'text'.")
+        str | None, option("Column with the text; default: the one the folder remembers, or 'text'.")
     ] = None
     label_column: Annotated[
-        str | None, typer.Option(help="Column with the labels; default: the one the folder remembers, or 'labels'.")
+        str | None, option("Column with the labels; default: the one the folder remembers, or 'labels'.")
     ] = None
     label_separator: Annotated[
-        str | None, typer.Option(help="What separates labels in one cell; default: as the folder remembers, or ';'.")
+        str | None, option("What separates labels in one cell; default: as the folder remembers, or ';'.")
     ] = None
     path_separator: Annotated[
-        str | None, typer.Option(help="What separates the names of a path; default: as the folder remembers, or ' > '.")
+        str | None, option("What separates the names of a path; default: as the folder remembers, or ' > '.")
     ] = None
     add_ancestors: AddAncestors = None
 
@@ -177,12 +137,35 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """Where models are trained: the values of the options that `cluster_options` adds."""
+
+    engine: Annotated[Engine, option("local: on this machine; ray: on Ray, here or on a cluster.")] = "local"
+    workers: Annotated[
+        int | None,
+        option(
+            "With --engine ray: processes that share each batch, or trials at a time; default: one per GPU or core.",
+            min=1,
+            metavar="N",
+        ),
+    ] = None
+    ray_address: Annotated[str | None, ray_address_option()] = None
+
+    def check(self) -> None:
+        """Refuse options of the engine ray for the other one."""
+        given = [name for name, value in vars(self).items() if name != "engine" and value is not None]
+        if self.engine == "local" and given:
+            name = f"--{given[0].replace('_', '-')}"
+            raise InputError(f"{name} is for the engine ray", remedy="add --engine ray")
+
+
+@dataclass(frozen=True)
 class Deciding:
     """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
 
     threshold: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Predict labels more probable than this; default: the model's."),
+        option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0),
     ] = None
     decode: Annotated[
         Rule | None,
@@ -195,7 +178,7 @@ class Deciding:
     paths: Paths = None
     abstain_below: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Stop above labels less probable than this, and list them as abstained."),
+        option("Stop above labels less probable than this, and list them as abstained.", min=0.0, max=1.0),
     ] = None
 
     def changed(self, decisions: Decisions) -> Decisions:
@@ -238,3 +221,5 @@ reading_options = options_from(Reading, "reading")
 """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""
 deciding_options = options_from(Deciding, "deciding")
 """Add the fields of `Deciding` to the options of a command, which gets them as its parameter ``deciding``."""
+cluster_options = options_from(Cluster, "cluster")
+"""Add the fields of `Cluster` to the options of a command, which gets them as its parameter ``cluster``."""

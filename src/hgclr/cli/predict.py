@@ -20,7 +20,7 @@ from hgclr.cli.console import (
     standard_error,
     write_result,
 )
-from hgclr.cli.options import Deciding, Engine, JsonFile, Model, Raw, deciding_options, file, ray_address_option
+from hgclr.cli.options import Deciding, Engine, JsonFile, Model, Raw, deciding_options, file, option, ray_address_option
 from hgclr.errors import InputError, require_extra
 from hgclr.files import write_files
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hgclr.bulk.inputs import FileFormat
     from hgclr.inference import HierarchicalClassifier
 
-__all__ = ["explain", "predict", "text_lines"]
 
 BULK = "Bulk prediction: many files into a folder"
 
@@ -52,60 +51,58 @@ def predict(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|DIR",
-            help="Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
+        option(
+            "Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
             " (also .gz) or .parquet; JSON lines if it has none. In bulk: the folder for the results. Either may be a"
             " URL.",
+            metavar="FILE|DIR",
         ),
     ] = None,
     text_column: Annotated[
         str | None,
-        typer.Option(help="Column with the text; default: 'text', or the one of the table that was trained on."),
+        option("Column with the text; default: 'text', or the one of the table that was trained on."),
     ] = None,
     file_format: Annotated[
         Literal["jsonl", "csv", "parquet"] | None,
-        typer.Option("--format", help="Format of the results; default: by --output, in bulk that of each input."),
+        option("Format of the results; default: by --output, in bulk that of each input.", "--format"),
     ] = None,
     leaf_paths: Annotated[
         bool,
-        typer.Option(
+        option(
+            "In CSV and TSV: a column 'paths' with the names down to the deepest labels, 'Science > Physics'.",
             "--leaf-paths",
-            help="In CSV and TSV: a column 'paths' with the names down to the deepest labels, 'Science > Physics'.",
         ),
     ] = False,
     skip_bad_rows: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
             "--skip-bad-rows",
-            help="Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
         ),
     ] = False,
     raw: Raw = False,
     show: Annotated[
         Literal["auto", "tree", "json"],
-        typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
+        option("How to show results; auto: a tree in a terminal, else JSON."),
     ] = "auto",
     engine: Annotated[
         Engine | None,
-        typer.Option(
-            help="local: all cores of this machine; ray: Ray Data, here or on a cluster.", rich_help_panel=BULK
-        ),
+        option("local: all cores of this machine; ray: Ray Data, here or on a cluster.", rich_help_panel=BULK),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Number of processes, each with the model in memory; default: one per core or GPU.",
             min=1,
-            help="Number of processes, each with the model in memory; default: one per core or GPU.",
             rich_help_panel=BULK,
         ),
     ] = None,
     ray_address: Annotated[str | None, ray_address_option(rich_help_panel=BULK)] = None,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Label everything again, instead of continuing where an earlier run stopped.",
             "--overwrite",
-            help="Label everything again, instead of continuing where an earlier run stopped.",
             rich_help_panel=BULK,
         ),
     ] = False,
@@ -289,7 +286,6 @@ def is_bulk(sources: Sequence[str], output: str | None, engine: str | None) -> b
 
 
 def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
-    """Label files into a folder, with a bar on standard error."""
     from hgclr.bulk import predict_files
 
     if output is None:
@@ -320,7 +316,6 @@ def _summary(result: BulkResult, output: str) -> str:
 
 
 def _unlabelled(bad: int, blank: int) -> list[str]:
-    """Return what is to be said of rows that got no labels."""
     said = []
     if bad:
         said.append(f"{bad:,} row{'s' * (bad != 1)} without a usable text, see the column 'error'")
@@ -343,8 +338,8 @@ def explain(
     ] = None,
     method: Annotated[
         Literal["auto", "integrated", "gradient", "occlusion", "attention"],
-        typer.Option(
-            help="integrated: gradient × input, averaged on the way from an empty text, which sums to the logit;"
+        option(
+            "integrated: gradient × input, averaged on the way from an empty text, which sums to the logit;"
             " gradient: gradient × input at the text alone, fast and often misleading; occlusion: leave each word out,"
             " for any model; attention: the token-label attention of HGCLR, where MODEL is its folder 'training-model';"
             " auto: integrated, or occlusion for ONNX."
@@ -352,13 +347,13 @@ def explain(
     ] = "auto",
     labels: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Explain this label (an id or a path), predicted or not; default: the predicted labels, up to 12.",
             "--label",
-            help="Explain this label (an id or a path), predicted or not; default: the predicted labels, up to 12.",
         ),
     ] = None,
     keep: Annotated[
-        float, typer.Option(help="Share of the words to keep when testing whether they alone give the same labels.")
+        float, option("Share of the words to keep when testing whether they alone give the same labels.")
     ] = 0.3,
     html: Annotated[
         Path | None, file("Write the result as an HTML page to this file; '-': to standard output.")

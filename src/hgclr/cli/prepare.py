@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hgclr.cli.console import Console, share_done, standard_error
-from hgclr.cli.options import AddAncestors, DataOutput, file, folder, options_from
+from hgclr.cli.options import AddAncestors, DataOutput, file, folder, option, options_from
 
 if TYPE_CHECKING:
     from hgclr.data.folder_writer import CorpusSummary
 
-__all__ = ["app", "build_icd10cm_with_bar", "show_summary"]
 
 HELP = """Turn a corpus, as its publisher distributes it, into a data folder.
 
@@ -29,7 +28,7 @@ PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the li
 
 
 def _source(text: str, kind: str = "PATH") -> Any:
-    return typer.Option(metavar=kind, help=text)
+    return option(text, metavar=kind)
 
 
 @app.command(rich_help_panel=PAPER)
@@ -44,8 +43,8 @@ def wos(
     output: DataOutput,
     labels: Annotated[
         Literal["literature", "original"],
-        typer.Option(
-            help="literature: merge areas that share a code, as for the published numbers (141 labels); original: keep"
+        option(
+            "literature: merge areas that share a code, as for the published numbers (141 labels); original: keep"
             " every area's own name."
         ),
     ] = "literature",
@@ -84,8 +83,8 @@ def nyt(
     ] = None,
     text: Annotated[
         Literal["full", "literature"],
-        typer.Option(
-            help="full: all paragraphs, joined by spaces; literature: as published results were computed, without the"
+        option(
+            "full: all paragraphs, joined by spaces; literature: as published results were computed, without the"
             " first paragraph and without spaces between the others."
         ),
     ] = "full",
@@ -115,16 +114,14 @@ def rcv1(
     topics: Annotated[Path | None, file("The topic tree; default: rcv1.topics.hier.orig below the source.")] = None,
     label_names: Annotated[
         Literal["codes", "descriptions"],
-        typer.Option(
-            help="What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT),"
+        option(
+            "What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT),"
             " from which a model that embeds the names learns more. Their ids are the codes in both cases."
         ),
     ] = "codes",
     text: Annotated[
         Literal["full", "literature"],
-        typer.Option(
-            help="full: a space between paragraphs; literature: nothing between them, as in the published preparations."
-        ),
+        option("full: a space between paragraphs; literature: nothing between them, as in the published preparations."),
     ] = "full",
     ids: Annotated[
         Path | None,
@@ -134,7 +131,7 @@ def rcv1(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of reading processes; default: one per core, at most 4.")
+        int | None, option("Number of reading processes; default: one per core, at most 4.", min=1)
     ] = None,
 ) -> None:
     """RCV1-V2: Reuters news in, 103 topics in a tree of four levels out.
@@ -148,7 +145,7 @@ def rcv1(
 
 
 def _day(text: str) -> Any:
-    return typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help=text)
+    return option(text, formats=["%Y-%m-%d"], metavar="YYYY-MM-DD")
 
 
 @app.command(rich_help_panel=OPEN)
@@ -161,23 +158,21 @@ def arxiv(
     until: Annotated[datetime | None, _day("Last day to take papers of.")] = None,
     per_category: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Take at most this many papers of each primary category, picked by hash. Reads the file twice."
-        ),
+        option("Take at most this many papers of each primary category, picked by hash. Reads the file twice.", min=1),
     ] = None,
     primary_only: Annotated[
-        bool, typer.Option("--primary-only", help="Keep one path per paper: that of its primary category.")
+        bool, option("Keep one path per paper: that of its primary category.", "--primary-only")
     ] = False,
     dev_share: Annotated[
-        float | None, typer.Option(help="Share of papers drawn for dev, by hash of the id; default: 0.1.")
+        float | None, option("Share of papers drawn for dev, by hash of the id; default: 0.1.")
     ] = None,
-    test_share: Annotated[float | None, typer.Option(help="Share of papers drawn for test; default: 0.1.")] = None,
+    test_share: Annotated[float | None, option("Share of papers drawn for test; default: 0.1.")] = None,
     dev_from: Annotated[
         datetime | None,
         _day("Split by date, not by hash: papers before this day are for training, later ones for dev."),
     ] = None,
     test_from: Annotated[datetime | None, _day("With --dev-from: first day of test.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed for what is drawn and picked by hash.")] = 0,
+    seed: Annotated[int, option("Seed for what is drawn and picked by hash.")] = 0,
 ) -> None:
     """ArXiv's metadata: title and abstract in; group, archive and category out.
 
@@ -207,12 +202,11 @@ def icd10cm(
     output: DataOutput,
     levels: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.",
+        option(
+            "How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.", min=1
         ),
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Seed that decides which text goes to which split.")] = 0,
+    seed: Annotated[int, option("Seed that decides which text goes to which split.")] = 0,
 ) -> None:
     """ICD-10-CM, the code book of diagnoses: the wording of a diagnosis in, its place in the book out.
 
@@ -284,9 +278,9 @@ def fasttext(
     output: DataOutput,
     files: FormatFiles,
     path_separator: Annotated[
-        str, typer.Option(help="Separator between the names of a path; 'none' if labels are plain names.")
+        str, option("Separator between the names of a path; 'none' if labels are plain names.")
     ] = "/",
-    label_prefix: Annotated[str, typer.Option(help="What marks a word as a label.")] = "__label__",
+    label_prefix: Annotated[str, option("What marks a word as a label.")] = "__label__",
 ) -> None:
     """Lines of fastText (\\_\\_label\\_\\_A/B text).
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hgclr.cli.console import Console, counting, print_written, progress_bar, quiet_libraries, standard_error
-from hgclr.cli.options import Reading, Seed, Settings, file, folder, number_list, options_from, reading_options
+from hgclr.cli.options import Reading, Seed, Settings, file, folder, number_list, option, options_from, reading_options
 from hgclr.cli.predict import text_lines
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hgclr.paper.runner import Step
     from hgclr.taxonomy import Taxonomy
 
-__all__ = ["app"]
 
 HELP = """Rerun the rows of the paper's tables on your data, beside the paper's numbers, and draw its figures.
 
@@ -47,27 +46,27 @@ class Shared:
     """The options of every table and of the curves."""
 
     data: Annotated[Path, folder("Data folder with train, dev, test and a taxonomy.")]
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="Pretrained encoder; see hgclr encoders list.")]
+    encoder: Annotated[str, option("Pretrained encoder; see hgclr encoders list.", metavar="NAME")]
     output: Annotated[Path, folder("Folder for tables and runs; finished runs in it are used again.")]
     rows: Annotated[
         str | None,
-        typer.Option(metavar="KEY,KEY,…", help="Run only these rows, also extra ones; their keys are listed above."),
+        option("Run only these rows, also extra ones; their keys are listed above.", metavar="KEY,KEY,…"),
     ] = None
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY=N,…",
-            help="Scale all rows down alike: documents=1500,length=64,epochs=8. dev= and test= set how many documents"
+        option(
+            "Scale all rows down alike: documents=1500,length=64,epochs=8. dev= and test= set how many documents"
             " are scored, by default as many as documents. The title of the table says so.",
+            metavar="KEY=N,…",
         ),
     ] = None
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="Precision of training, the same for all rows.")
+        Literal["auto", "fp32", "bf16", "fp16"], option("Precision of training, the same for all rows.")
     ] = "fp32"
     recipe: Annotated[
         Literal["default", "paper"] | None,
-        typer.Option(
-            help="Optimisation recipe; default: the paper's under the paper's presets, which needs tens of thousands of"
+        option(
+            "Optimisation recipe; default: the paper's under the paper's presets, which needs tens of thousands of"
             " documents."
         ),
     ] = None
@@ -103,26 +102,22 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
 
     def command(
         shared: Shared,
-        seeds: Annotated[
-            str, typer.Option(metavar="N,N,…", help="Seeds; the table shows mean ± sd over them.")
-        ] = "1,2,3",
+        seeds: Annotated[str, option("Seeds; the table shows mean ± sd over them.", metavar="N,N,…")] = "1,2,3",
         preset: Annotated[
             Literal["default", "paper", "published"],
-            typer.Option(
-                help="Ours, the paper's text, or its authors' program: decides for all rows alike where heads start,"
+            option(
+                "Ours, the paper's text, or its authors' program: decides for all rows alike where heads start,"
                 " pooling, loss, documents of the label tree, decisions and recipe."
             ),
         ] = "default",
         corpus: Annotated[
             Literal["wos", "nyt", "rcv1"] | None,
-            typer.Option(
-                help="Show the paper's numbers for this corpus beside yours, and use its λ and γ; default: none, and"
+            option(
+                "Show the paper's numbers for this corpus beside yours, and use its λ and γ; default: none, and"
                 " the λ and γ of WOS."
             ),
         ] = None,
-        keep_models: Annotated[
-            bool, typer.Option("--keep-models", help="Keep the trained models in the runs' folders.")
-        ] = False,
+        keep_models: Annotated[bool, option("Keep the trained models in the runs' folders.", "--keep-models")] = False,
     ) -> None:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
@@ -200,11 +195,11 @@ def table1(
 def curves(
     shared: Shared,
     sizes: Annotated[
-        str, typer.Option(metavar="N,N,…", help="Sizes of the training sample; all is every document.")
+        str, option("Sizes of the training sample; all is every document.", metavar="N,N,…")
     ] = "300,1000,4000,all",
     seeds: Annotated[
         str,
-        typer.Option(metavar="N,N,…", help="Seeds of sizes up to 5,000; larger ones are run with the first alone."),
+        option("Seeds of sizes up to 5,000; larger ones are run with the first alone.", metavar="N,N,…"),
     ] = "1,2,3",
 ) -> None:
     """Draw learning curves: the table systems at several sizes of the training sample.
@@ -308,23 +303,21 @@ def figure3(
     output: FigureOutput,
     reading: Reading,
     data: Annotated[Path | None, folder("Data folder to take documents from.")] = None,
-    split: Annotated[str, typer.Option(help="With --data: split to take them from, train, dev or test.")] = "test",
-    documents: Annotated[int, typer.Option(min=1, help="With --data: how many to draw at random.")] = 5,
-    text: Annotated[
-        list[str] | None, typer.Option(help="A text to use instead of documents; repeatable. Needs --labels.")
-    ] = None,
+    split: Annotated[str, option("With --data: split to take them from, train, dev or test.")] = "test",
+    documents: Annotated[int, option("With --data: how many to draw at random.", min=1)] = 5,
+    text: Annotated[list[str] | None, option("A text to use instead of documents; repeatable. Needs --labels.")] = None,
     source: Annotated[
         Path | None, file("A file of texts to use instead of documents, one per line. Needs --labels.", "--input")
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Labels of every text: ids or paths, separated by ';'; their ancestors are added."),
+        option("Labels of every text: ids or paths, separated by ';'; their ancestors are added."),
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws to show one by one.")] = 3,
-    samples: Annotated[int, typer.Option(min=2, help="Draws from which to estimate how often a token is kept.")] = 100,
+    draws: Annotated[int, option("Draws to show one by one.", min=1)] = 3,
+    samples: Annotated[int, option("Draws from which to estimate how often a token is kept.", min=2)] = 100,
     keep_fraction: Annotated[
         float | None,
-        typer.Option(help="Keep this share of the tokens instead of the share the model was trained with."),
+        option("Keep this share of the tokens instead of the share the model was trained with."),
     ] = None,
     seed: Seed = 0,
 ) -> None:

@@ -10,8 +10,6 @@ from hgclr.cli import console
 from hgclr.cli.options import Model
 from hgclr.errors import require_extra
 
-__all__ = ["serve"]
-
 REQUESTS, BATCHES, LIMITS = "Requests", "Batches", "Limits of a request"
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from hgclr.cli.console import Console, results, write_result
-from hgclr.cli.options import JsonFile, file
+from hgclr.cli.options import JsonFile, file, option
 from hgclr.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hgclr.taxonomy.descriptions import Described
     from hgclr.taxonomy.suggestions import Suggestions
 
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,8 +40,8 @@ app = typer.Typer(
 # The library's formats, repeated so that the help page needs no numpy.
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.")]
-Format = Annotated[FileFormat, typer.Option("--format", help="The file's format; auto looks at the content.")]
-Separator = Annotated[str, typer.Option(help="Separator between the names of a path.")]
+Format = Annotated[FileFormat, option("The file's format; auto looks at the content.", "--format")]
+Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """How many levels are counted, labels drawn, and how many cells that name no label and changes of a kind listed."""
 GUIDES = 16
@@ -70,7 +69,6 @@ def check(file: File, format: Format = "auto", separator: Separator = " > ") -> 
 
 
 def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
-    """Yield what is worth knowing about a tree."""
     yield "labels", f"{len(taxonomy):,}"
     yield "depth", f"{taxonomy.depth:,}"
     counts = [f"{len(level):,}" for level in taxonomy.levels]
@@ -94,11 +92,9 @@ def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
 @app.command()
 def show(
     file: File,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many levels.", show_default="as many as fit")
-    ] = None,
+    depth: Annotated[int | None, option("Draw this many levels.", min=1, show_default="as many as fit")] = None,
     under: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Draw only what is under this label (id, name or path).")
+        str | None, option("Draw only what is under this label (id, name or path).", metavar="LABEL")
     ] = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
@@ -170,7 +166,7 @@ def _rows(taxonomy: Taxonomy, top: int, levels: int, separator: str, *, ascii_on
 
 
 def _column(text: str, default: str) -> Any:
-    return typer.Option(metavar="COLUMN", help=text, show_default=default)
+    return option(text, metavar="COLUMN", show_default=default)
 
 
 @app.command()
@@ -184,7 +180,7 @@ def convert(
     ],
     descriptions: Annotated[
         Path | None,
-        typer.Option(metavar="TABLE", help="A CSV or TSV file that describes labels, given by id, name or path."),
+        option("A CSV or TSV file that describes labels, given by id, name or path.", metavar="TABLE"),
     ] = None,
     label_column: Annotated[
         str | None,
@@ -243,7 +239,6 @@ def _joined(described: Described) -> Iterator[str]:
 
 
 def _lost(taxonomy: Taxonomy, written: Taxonomy) -> list[str]:
-    """Return what the file that was written does not hold."""
     texts = dict(zip(written.ids, zip(written.names, written.descriptions, strict=True), strict=True))
     names, descriptions = zip(*(texts[identifier] for identifier in taxonomy.ids), strict=True)
     kept = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hgclr.cli.console import Console, is_first_rank, quiet_libraries, results, standard_error, write_result
-from hgclr.cli.options import Engine, JsonFile, RayAddress, Settings, engine_options, file, folder
+from hgclr.cli.options import Cluster, JsonFile, Settings, cluster_options, file, folder, option
 from hgclr.errors import InputError, require_extra
-from hgclr.files import write_json
+from hgclr.files import check_output, write_json
 from hgclr.urls import as_written
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hgclr.training import TrainingResult
 
-__all__ = ["quickstart", "settings", "train"]
 
 PHRASES = (
     "broken wrist after a fall from a ladder",
@@ -37,7 +36,9 @@ RUNGS = {
 }
 
 
+@cluster_options
 def train(
+    cluster: Cluster,
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -62,28 +63,15 @@ def train(
     ] = None,
     calibrate: Annotated[
         bool | None,
-        typer.Option(
-            "--calibrate/--no-calibrate",
-            help="At the end, tune the decisions (rule, thresholds, probabilities) on dev and save them with the model."
+        option(
+            "At the end, tune the decisions (rule, thresholds, probabilities) on dev and save them with the model."
             " On by default in the preset 'default' only.",
+            "--calibrate/--no-calibrate",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the newest complete checkpoint in the output folder.")
+        bool, option("Continue from the newest complete checkpoint in the output folder.", "--resume")
     ] = False,
-    engine: Annotated[
-        Engine, typer.Option(help="local: in this process, or in those that torchrun started; ray: on Ray Train.")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="With --engine ray: processes that share each batch; default: one for each GPU or core, as far as the"
-            " batch can be divided.",
-        ),
-    ] = None,
-    ray_address: RayAddress = None,
 ) -> None:
     """Train a model: select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
@@ -113,7 +101,7 @@ def train(
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
-    cluster = engine_options(engine, workers, ray_address)
+    cluster.check()
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
     check_run(run)
     errors, resume = standard_error(), resume or restarted()
@@ -132,10 +120,10 @@ def train(
 
     quiet_libraries()
     try:
-        if engine == "ray":
+        if cluster.engine == "ray":
             from hgclr.training.on_ray import train_on_ray
 
-            result = train_on_ray(run, resume=resume, **cluster)
+            result = train_on_ray(run, resume=resume, workers=cluster.workers, address=cluster.ray_address)
         else:
             with TrainingProgress(errors, run.model.architecture) as progress:
                 result = run_training(
@@ -166,7 +154,6 @@ def train(
 
 
 def _how_to_go_on(output: Path) -> str:
-    """Return what to say to somebody who has stopped a training."""
     from hgclr.training.run_folder import state_of
 
     if state_of(output) == "empty":
@@ -176,7 +163,6 @@ def _how_to_go_on(output: Path) -> str:
 
 
 def _next_commands(data: Path, result: TrainingResult) -> list[str]:
-    """Return what one would do with a model that has just been trained."""
     model, commands = str(result.model), []
     if "test" in result.metrics:
         commands.append(["hgclr", "evaluate", model, as_written(data)])
@@ -230,10 +216,10 @@ def settings(
 
 def quickstart(
     output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
-    documents: Annotated[int, typer.Option(min=100, help="Texts to train on.")] = 1800,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of full training.")] = 5,
+    documents: Annotated[int, option("Texts to train on.", min=100)] = 1800,
+    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 5,
     categories: Annotated[
-        bool, typer.Option("--categories", help="Add the 1,900 three-character categories as a third level.")
+        bool, option("Add the 1,900 three-character categories as a third level.", "--categories")
     ] = False,
 ) -> None:
     """Climb the ladder of effort on ICD-10-CM: three models, from seconds to minutes, each scored on test.
@@ -255,6 +241,7 @@ def quickstart(
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.inference import HierarchicalClassifier
 
+    check_output(output)
     quiet_libraries()
     console, progress = Console(), standard_error()
     _heading(console, 1, f"The encoder {DEFAULT_ENCODER}, from the package index")

@@ -13,18 +13,18 @@ import typer
 
 from hgclr.cli.console import Console, counting, open_classifier, print_written, quiet_libraries, standard_error
 from hgclr.cli.options import (
-    Engine,
+    Cluster,
     Model,
     Paths,
-    RayAddress,
     Reading,
     Rule,
     Settings,
     SkipBadRows,
-    engine_options,
+    cluster_options,
     file,
     folder,
     number_list,
+    option,
     reading_options,
     rule_option,
 )
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from hgclr.tuning.space import Search
     from hgclr.tuning.trials import Onlookers, Turn
 
-__all__ = ["calibrate", "tune"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,21 +50,22 @@ CUTS = ("data.limit", "data.dev_limit", "data.test_limit", "training.epochs")
 
 
 def _points(text: str) -> typer.models.OptionInfo:
-    """Return an option for the values of a grid."""
-    return typer.Option(metavar="A,B,…", help=f"With --grid: {text}")
+    return option(f"With --grid: {text}", metavar="A,B,…")
 
 
+@cluster_options
 def tune(
+    cluster: Cluster,
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.yaml", help="Settings that all trials share, as for hgclr train.")
     ],
     grid: Annotated[
         bool,
-        typer.Option("--grid", help="Try every lambda with every gamma. The values are ours; the paper states none."),
+        option("Try every lambda with every gamma. The values are ours; the paper states none.", "--grid"),
     ] = False,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Let Optuna choose N trials in all, including those already run."),
+        option("Let Optuna choose N trials in all, including those already run.", min=1, metavar="N"),
     ] = None,
     lambdas: Annotated[str | None, _points("the contrastive weights.  [default: .05,.1,.3]")] = None,
     gammas: Annotated[str | None, _points("the keep thresholds (gamma).  [default: .001,.002,.005,.02]")] = None,
@@ -80,25 +80,15 @@ def tune(
         Path | None, file("With --trials: a YAML file of the settings to search and their ranges.")
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="1,2,…", help="Train each trial with each of these seeds and take the mean.")
+        str | None, option("Train each trial with each of these seeds and take the mean.", metavar="1,2,…")
     ] = None,
     metric: Annotated[
-        Literal["macro_f1", "micro_f1"], typer.Option(help="The dev score to maximise, taken at each run's best epoch.")
+        Literal["macro_f1", "micro_f1"], option("The dev score to maximise, taken at each run's best epoch.")
     ] = "macro_f1",
     settings: Settings = None,
     output: Annotated[
         Path | None, folder("Folder to write; default: runs/NAME-tuning, where NAME is that of CONFIG.")
     ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="local: one trial after the other; ray: several at a time, here or on a cluster.")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="With --engine ray: trials at a time; default: one for each GPU or core."
-        ),
-    ] = None,
-    ray_address: RayAddress = None,
 ) -> None:
     """Search for settings on dev: a grid over the paper's lambda and gamma, or Optuna over a wider space.
 
@@ -136,7 +126,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mpl.use("agg")
     search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
-    cluster = engine_options(engine, workers, ray_address)
+    cluster.check()
     result = search_settings(
         run,
         search,
@@ -145,9 +135,7 @@ def tune(
         metric=metric,
         whole=whole,
         watch=lambda turn: _watched(turn, standard_error()),
-        engine=engine,
-        workers=cluster["workers"],
-        ray_address=cluster["address"],
+        **vars(cluster),
     )
     console = Console()
     console.print(_best_trials(result, metric))
@@ -196,7 +184,6 @@ def _watched(turn: Turn, console: Console) -> Iterator[Onlookers]:
 
 
 def _best_trials(result: TuningResult, metric: str) -> Table:
-    """Return the best trials, one in a row."""
     from rich.table import Table
 
     from hgclr.tuning.space import describe
@@ -223,24 +210,22 @@ def calibrate(
         Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")
     ],
     reading: Reading,
-    split: Annotated[str, typer.Option(help="Split to tune on: dev; never test.")] = "dev",
+    split: Annotated[str, option("Split to tune on: dev; never test.")] = "dev",
     metric: Annotated[
         Literal["both", "micro", "macro"],
-        typer.Option(help="F1 to tune for. both: their mean, without harm to either; else one at the other's cost."),
+        option("F1 to tune for. both: their mean, without harm to either; else one at the other's cost."),
     ] = "both",
     max_loss: Annotated[
         float,
-        typer.Option(
-            min=0.0, max=100.0, help="With --metric both: points of Micro- or Macro-F1 that may be lost on dev."
-        ),
+        option("With --metric both: points of Micro- or Macro-F1 that may be lost on dev.", min=0.0, max=100.0),
     ] = 1.0,
     method: Annotated[
         Literal["temperature", "isotonic", "none"],
-        typer.Option(help="How to calibrate probabilities; isotonic fits any shape and needs more documents."),
+        option("How to calibrate probabilities; isotonic fits any shape and needs more documents."),
     ] = "temperature",
     thresholds: Annotated[
         Literal["auto", "global", "level", "label", "none"],
-        typer.Option(help="How many thresholds to tune; auto: whichever does best on documents not tuned on."),
+        option("How many thresholds to tune; auto: whichever does best on documents not tuned on."),
     ] = "auto",
     decode: Annotated[
         Literal["auto", Rule], rule_option("Decoding rule; auto: the best of those that keep parents.", "auto")
@@ -248,25 +233,23 @@ def calibrate(
     paths: Paths = None,
     risk: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Stop at the parent where a label is so unsure that more than this share of labels would be wrong.",
             min=0.0,
             max=1.0,
-            help="Stop at the parent where a label is so unsure that more than this share of labels would be wrong.",
         ),
     ] = None,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            help="For a small dev: also tune on train, in this many folds, each with a model trained on the others."
+        option(
+            "For a small dev: also tune on train, in this many folds, each with a model trained on the others."
             " That many models are trained; an interrupted command continues where it stopped.",
+            min=2,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="CONFIG.yaml", help="With --folds: settings to train with; default: config.yaml beside MODEL."
-        ),
+        option("With --folds: settings to train with; default: config.yaml beside MODEL.", metavar="CONFIG.yaml"),
     ] = None,
     output: Annotated[
         Path | None, folder("With --folds: folder for the models; default: calibration beside MODEL.")
