@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,31 +19,13 @@ from hgclr.evaluation.words import Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
+from support.without_torch import without_torch
 
 TEXT = "Laser of the <laser>, a prism"
-# An installation without the training stack: whatever asks for these modules is told that they do not exist.
-WITHOUT_TORCH = """
-import importlib.util, sys
-HIDDEN = ("torch", "transformers", "datasets", "accelerate", "onnx", "onnxscript", "yaml", "pyarrow")
-class Hide:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in HIDDEN:
-            raise ModuleNotFoundError(name, name=name)
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name in HIDDEN else real(name, package)
-sys.meta_path.insert(0, Hide())
-from hgclr.cli.app import app
-app(prog_name="hgclr")
-"""
 
 
 def run(*arguments: object, **options):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
-
-
-def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "200"})
 
 
 @pytest.fixture(scope="module")

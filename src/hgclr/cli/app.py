@@ -14,6 +14,8 @@ from hgclr.cli import data, evaluate, export, machine, predict, reproduce, serve
 from hgclr.cli.console import show_fetching, show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 
+USE, DATA, MACHINE = "Train and use", "Data", "This machine"
+"""Panels of the help page."""
 FORMER_OPTIONS = {"--sure": "--abstain-below", "--report": "--output"}
 """Options under the names that they had in version 0.1."""
 
@@ -23,6 +25,10 @@ class Commands(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        # Typer puts groups of commands behind all commands.
+        panels = {panel: place for place, panel in enumerate((USE, DATA, MACHINE))}
+        ordered = sorted(self.commands.items(), key=lambda item: panels.get(item[1].rich_help_panel, 0))  # type: ignore[attr-defined]
+        self.commands = dict(ordered)
         _hide_flag_types(self)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -123,7 +129,7 @@ def _add(panel: str, **commands: Callable[..., None] | typer.Typer) -> None:
 
 
 _add(
-    "Train and use",
+    USE,
     quickstart=train.quickstart,
     train=train.train,
     settings=train.settings,
@@ -139,5 +145,5 @@ _add(
     import_published=export.import_published,
     reproduce=reproduce.app,
 )
-_add("Data", data=data.app, taxonomy=taxonomy.app)
-_add("This machine", doctor=machine.doctor, encoders=machine.encoders)
+_add(DATA, data=data.app, taxonomy=taxonomy.app)
+_add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hgclr.decisions.settings import Decisions
     from hgclr.taxonomy import Taxonomy
 
-
 Number = TypeVar("Number", int, float)
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
 """The library's decoding rules, repeated so that help pages need no numpy."""
@@ -33,13 +32,12 @@ file, folder = partial(option, metavar="FILE"), partial(option, metavar="DIR")
 """Options whose values are files and folders."""
 
 
-def ray_address_option(**more: Any) -> Any:
-    """Return an option for the address of a Ray cluster."""
-    help_text = (
-        "With --engine ray: a running cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
-        " default: Ray is started on this machine."
-    )
-    return typer.Option(metavar="ADDRESS", help=help_text, **more)
+ray_address_option = partial(
+    option,
+    "With --engine ray: a running cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
+    " default: Ray is started on this machine.",
+    metavar="ADDRESS",
+)
 
 
 def rule_option(explanation: str, *others: str) -> Any:
