@@ -111,7 +111,7 @@ def export(
         documents = reading.open(data, taxonomy=classifier.taxonomy)
         scores["torch"] = _scores(classifier, model, documents, split)
         texts = [document.text for document in islice(documents.documents(split), TEXTS)]
-    with standard_error().status("writing the model and holding it against torch"):
+    with standard_error().status("writing the model and comparing it with torch"):
         result = _write(model, to, output, texts, fold_thresholds=fold_thresholds)
     for line in _summary(result):
         console.say(line)
@@ -202,7 +202,7 @@ def import_published(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
     ],
-    data_path: Annotated[Path, option("Its data folder, with bert_value_dict.pt and slot.pt.", metavar="FOLDER")],
+    data_path: Annotated[Path, folder("Its data folder, with bert_value_dict.pt and slot.pt.")],
     encoder: Annotated[
         str,
         option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
@@ -212,8 +212,8 @@ def import_published(
     """Turn a checkpoint of the authors' published program into a model of hgclr.
 
     The output folder then holds **model** (for hgclr predict and evaluate) and **training-model** (with the label side,
-    to train on from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are known. The
-    files are read as data; code in them is refused, never run.
+    to continue training from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
+    known. The files are read as data; code in them is refused, never run.
 
     Example: **hgclr import-published checkpoint_best_macro.pt --data-path data/wos --encoder bert-base-uncased --output
     published**

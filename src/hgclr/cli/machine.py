@@ -47,7 +47,7 @@ class HealthCheck:
 def doctor(json_file: JsonFile = None) -> None:
     """Show versions, devices, what can be reached and what is cached, with a remedy for whatever is wrong.
 
-    The exit code is 1 if something is wrong that hgclr cannot do without.
+    The exit code is 1 if something is missing or broken that hgclr cannot do without.
 
     Example: **hgclr doctor**
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HELP = """Turn a corpus, as its publisher distributes it, into a data folder.
 
-Nothing is downloaded: give the files that you have of the publisher. ICD-10-CM needs none; it is in a package.
+Nothing is downloaded: give the files that you got from the publisher. ICD-10-CM needs none; it is in a package.
 
 Next: **hgclr data check** looks at the folder, **hgclr train** trains on it.
 """

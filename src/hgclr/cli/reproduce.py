@@ -141,7 +141,9 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
     rows = [row for row in TABLES[name].rows if not row.printed]
     extra = ", ".join(row.system for row in rows if row.extra)
     only = f" Only with --rows: {extra}." if extra else ""
-    command.__doc__ = f"{what}\n\nRows: {', '.join(row.system for row in rows if not row.extra)}.{only}"
+    example = f"hgclr reproduce {name} --data my-data --encoder all-MiniLM-L6-v2 --output runs/paper"
+    listed = f"Rows: {', '.join(row.system for row in rows if not row.extra)}.{only}"
+    command.__doc__ = f"{what}\n\n{listed}\n\nExample: **{example}**"
     return options_from(Shared, "shared", first=True)(command)
 
 
@@ -209,8 +211,8 @@ def curves(
     decisions tuned on dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
 
     Rows are those of **systems**, by default tfidf, names, head, flat-cls, flat-random-head, flat, default and hgclr.
-    The budget names no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, all of those
-    splits is scored.
+    The budget names no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, these splits
+    are scored whole.
 
     Example: **hgclr reproduce curves --data my-data --encoder all-MiniLM-L6-v2 --sizes 300,1000,all --output curves**
     """
@@ -257,7 +259,7 @@ def figure5(
     Writes **figure5.png**, **figure5.svg** and **figure5.json**: a t-SNE of the rows of each model's linear head, and
     two numbers for what the eye sees, each beside its value when parents are dealt out at random. The silhouette by
     parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the father
-    (1 is best) tells how many labels lie nearer to a label than its father does.
+    (1 is best) tells at which place a label's father comes among all other labels, the nearest first.
 
     Heads that start from the labels' names know the families before training. To see what training itself does, take
     models whose heads started from random weights, as under the paper's presets: **hgclr reproduce table2 --preset

@@ -123,8 +123,8 @@ def serve(
     **/**, and **/docs** describes every address. Texts of all requests are computed together; what does not fit is
     refused, not hoarded.
 
-    If clients are to need a key, it comes from the environment variable HGCLR_API_KEY, or from the file that
-    HGCLR_API_KEY_FILE names; never from the command line, where other users of the machine could read it.
+    To require a key of clients, set the environment variable HGCLR_API_KEY, or name a file that holds it in
+    HGCLR_API_KEY_FILE; a key is never given on the command line, where other users of the machine could read it.
 
     Example: **hgclr serve runs/first/model --port 8080**
 

@@ -52,8 +52,8 @@ GUIDES = 16
 def check(file: File, format: Format = "auto", separator: Separator = " > ") -> None:  # noqa: A002
     """Check that FILE is a valid label tree, and summarise it.
 
-    Whatever makes it no tree is reported with its line and a remedy (exit code 2): a cycle, two parents, an unknown
-    parent, an empty or a repeated label.
+    What keeps it from being a tree is reported with its line and a remedy (exit code 2): a cycle, two parents, an
+    unknown parent, an empty or a repeated label.
 
     Example: hgclr taxonomy check labels.tsv
 

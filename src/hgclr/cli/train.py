@@ -76,7 +76,8 @@ def train(
     """Train a model: select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
     The output folder then holds **model** (for hgclr predict and evaluate), **training-model** (with the label side,
-    to train on from), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
+    to continue training from), **metrics.json** (scores, settings, versions, machine), **config.yaml** and
+    **checkpoints**.
 
     Example: **hgclr train my-data**
 
