@@ -25,7 +25,7 @@ FILE = "report.json"
 KIND, VERSION = "hgclr report", 1
 NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}
 NEEDED |= {"calibration", "labels", "resampled"}
-REMEDY, ANEW = "give a folder that hgclr evaluate --report wrote", "evaluate the model anew"
+REMEDY, ANEW = "give a folder that hgclr evaluate --output wrote", "evaluate the model anew"
 CONFUSIONS = 30
 """Confusions of siblings that are listed."""
 WORST = 20

@@ -123,7 +123,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
 
 
 def read_scores(path: Path) -> CardScore:
-    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``.
+    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --output``.
 
     Raises:
         InputError: if the file cannot be read, or is something else.
@@ -139,7 +139,7 @@ def read_scores(path: Path) -> CardScore:
         raise InputError(
             f"no scores of hgclr evaluate: {type(error).__name__} {error}",
             path=path,
-            remedy="give what hgclr evaluate --json wrote, or the report.json of --report",
+            remedy="give what hgclr evaluate --json wrote, or the report.json of its --output",
         ) from None
 
 
