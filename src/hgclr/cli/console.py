@@ -124,11 +124,11 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def share_done(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how many of how many are done; what is yielded takes both, the second as far as it is known."""
+def share_done(what: str, size: int = 1) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how many of how many are done; what is yielded takes both, times ``size``, the second if it is known."""
     with progress_bar() as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(task, completed=done // size, total=total and total // size)
 
 
 @contextmanager

@@ -300,9 +300,7 @@ def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any)
 
 def _prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> None:
     """Build a corpus with a progress bar; ``unit`` is what the progress counts, where megabytes come as bytes."""
-    size = 10**6 if unit == "megabytes" else 1
-    with share_done(unit) as show:
-        progress = lambda done, total: show(done // size, total and total // size)  # noqa: E731
+    with share_done(unit, 10**6 if unit == "megabytes" else 1) as progress:
         summary = build(*arguments, progress=progress, **options)
     show_summary(summary)
 
