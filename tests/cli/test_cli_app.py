@@ -185,7 +185,7 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(toy_data: Path, tmp_pa
 def test_a_dash_as_the_file_of_json_is_standard_output(
     command: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hgclr.cli.machine.examine", lambda known: [])
+    monkeypatch.setattr("hgclr.cli.machine.examine", lambda _: [])
     words = command.format(toy_data).split()
     to_file, printed = run(*words, "--json", tmp_path / "file.json"), run(*words, "--json", "-")
     assert to_file.exit_code == printed.exit_code == 0, printed.output
