@@ -133,8 +133,8 @@ def predict(
     _check_sources(sources or [])
     text_column = text_column or _text_column(model, sources or [])
     for_bulk = {"engine": engine, "workers": workers, "ray_address": ray_address, "overwrite": overwrite}
-    how: dict[str, Any] = {"leaf_paths": leaf_paths, "skip_bad_rows": skip_bad_rows, "raw": raw}
-    how["file_format"] = file_format
+    how: dict[str, Any] = {"file_format": file_format, "leaf_paths": leaf_paths}
+    how |= {"skip_bad_rows": skip_bad_rows, "raw": raw}
     if is_bulk(sources or [], output, engine):
         if show == "tree":
             raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
@@ -143,10 +143,8 @@ def predict(
         _predict_in_bulk(model, sources or [], output, text_column=text_column, **options)
         return
     if unused := next((name for name, value in for_bulk.items() if value), None):
-        option = f"--{unused.replace('_', '-')}"
-        raise InputError(
-            f"{option} is for bulk prediction only", remedy="give files as --input and a folder as --output"
-        )
+        name = f"--{unused.replace('_', '-')}"
+        raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
     show_tree = show == "tree" or (show == "auto" and output is None and file_format is None and sys.stdout.isatty())
     _predict_one(
         model,
