@@ -29,7 +29,7 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
     config.write_text(
         f"data:\n  path: {toy_data}\n"
         f"model:\n  encoder: {make_encoder('bert')}\n"
-        "training:\n  epochs: 20\n  patience: 20\n  learning_rate: 3.0e-3\n  precision: fp32\n"
+        "training:\n  epochs: 8\n  learning_rate: 1.0e-2\n  precision: fp32\n"
     )
     result = run("train", config, "--output", folder / "run", "--set", "training.seed=5")
     assert result.exit_code == 0, result.output
