@@ -139,7 +139,8 @@ def train(
         raise typer.Exit(130) from None
     if not is_first_rank():
         return
-    rows = {split: result.metrics[split] for split in ("dev", "test") if split in result.metrics}
+    splits: tuple[str, ...] = ("dev", "test")
+    rows = {split: result.metrics[split] for split in splits if split in result.metrics}
     console = Console()
     title = f"{run.model.architecture} on {as_written(run.data.path)}"
     if "tuned" in result.metrics:

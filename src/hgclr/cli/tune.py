@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -49,7 +49,7 @@ CUTS = ("data.limit", "data.dev_limit", "data.test_limit", "training.epochs")
 """What --set makes trials cheap with: not for the training with the best settings."""
 
 
-def _points(text: str) -> typer.models.OptionInfo:
+def _points(text: str) -> Any:
     return option(f"With --grid: {text}", metavar="A,B,…")
 
 
