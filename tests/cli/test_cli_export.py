@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,14 +194,15 @@ def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy
     assert without["machine"]["packages"]["tokenizers"]
 
 
-def test_the_first_prediction_comes_soon(exported: Path) -> None:
+def test_the_first_prediction_comes_soon(exported: Path, in_time) -> None:
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = os.times()
         done = without_torch("predict", exported, "a prism")
-        seconds.append(time.perf_counter() - started)
+        after = os.times()  # CPU time, not the wall clock: other tests run beside this one
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert done.returncode == 0, done.stderr
-    assert min(seconds) < 3
+    assert in_time(min(seconds), 2)
 
 
 @pytest.mark.parametrize("command", [("predict", "MODEL", "text"), ("evaluate", "MODEL", "data"), ("export", "MODEL")])
