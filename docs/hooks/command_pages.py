@@ -19,8 +19,10 @@ BOLD = re.compile(r"\[/?bold\]")
 EXAMPLE = re.compile(r"Example: (?P<bold>\**)(?P<line>.+?)(?P=bold)", re.DOTALL)
 
 STREAMS = (
-    "Results go to standard output, logs and progress bars to standard error. The exit code is 0 if all is done, and 2"
-    " if something is wrong with the input or the options: one line on standard error says what, where and what to do."
+    "Results go to standard output, logs and progress bars to standard error. `--output` names the folder that is"
+    " written (for `hgclr predict` perhaps a file), `--json FILE` writes the result as JSON, and to standard output if"
+    " FILE is `-`, `--html FILE` as a page. The exit code is 0 if all is done, and 2 if something is wrong with the"
+    " input or the options: one line on standard error says what, where and what to do."
 )
 
 

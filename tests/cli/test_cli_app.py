@@ -29,7 +29,7 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
     config.write_text(
         f"data:\n  path: {toy_data}\n"
         f"model:\n  encoder: {make_encoder('bert')}\n"
-        "training:\n  epochs: 20\n  patience: 20\n  learning_rate: 3.0e-3\n  precision: fp32\n"
+        "training:\n  epochs: 8\n  learning_rate: 1.0e-2\n  precision: fp32\n"
     )
     result = run("train", config, "--output", folder / "run", "--set", "training.seed=5")
     assert result.exit_code == 0, result.output
@@ -177,6 +177,19 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(toy_data: Path, tmp_pa
         assert done.returncode == 2, done.stderr
         (line,) = done.stderr.splitlines()
         assert "pip install 'hgclr[train]'" in line
+
+
+@pytest.mark.parametrize(
+    "command", ["settings training", "data check {}", "data stats {}", "taxonomy diff {0}/taxonomy.tsv {0}", "doctor"]
+)
+def test_a_dash_as_the_file_of_json_is_standard_output(
+    command: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hgclr.cli.machine.examine", lambda _: [])
+    words = command.format(toy_data).split()
+    to_file, printed = run(*words, "--json", tmp_path / "file.json"), run(*words, "--json", "-")
+    assert to_file.exit_code == printed.exit_code == 0, printed.output
+    assert printed.stdout == (tmp_path / "file.json").read_text(encoding="utf-8")
 
 
 def test_the_version_is_the_packages() -> None:

@@ -16,9 +16,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.cli.calibrate import calibrate
 from hgclr.cli.options import Rule
 from hgclr.cli.tables import prediction_tree
+from hgclr.cli.tune import calibrate
 from hgclr.data import DataFolder
 from hgclr.decisions import tuning
 from hgclr.decisions.calibration import METHODS

@@ -101,7 +101,7 @@ def test_check_options(tmp_path: Path) -> None:
 def test_check_writes_a_report_also_when_it_fails(folder: Path, tmp_path: Path) -> None:
     with (folder / "dev.jsonl").open("a") as file:
         file.write("[]\n")
-    result = run("check", folder, "--report", tmp_path / "report")
+    result = run("check", folder, "--output", tmp_path / "report")
     assert result.exit_code == 2
     assert f"written: {tmp_path / 'report' / 'report.html'}" in result.stdout
     assert "wrong type: the row is a list" in (tmp_path / "report" / "report.html").read_text()
@@ -110,7 +110,7 @@ def test_check_writes_a_report_also_when_it_fails(folder: Path, tmp_path: Path) 
 
 def test_check_refuses_a_file_as_report_folder_before_it_reads(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = run("check", folder, "--report", tmp_path / "file")
+    result = run("check", folder, "--output", tmp_path / "file")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "the output is a file; give a folder" in result.stderr

@@ -73,7 +73,7 @@ def test_tokens_of_an_encoder(folder: Path, make_encoder: Callable[[str], str]) 
 @pytest.mark.slow
 def test_files(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run(folder, "--json", out / "x.json", "--plots", out / "plots", "--report", out / "report")
+    result = run(folder, "--json", out / "x.json", "--plots", out / "plots", "--output", out / "report")
     assert result.exit_code == 0, result.output
     assert json.loads((out / "x.json").read_text())["table1"]["labels"] == 3
     assert len(list((out / "plots").iterdir())) == 4
@@ -100,7 +100,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
         "error: --max-length counts the tokens of an encoder; add --encoder NAME\n",
     )
     (tmp_path / "file").touch()
-    for option in ("--plots", "--report"):
+    for option in ("--plots", "--output"):
         result = run(folder, option, tmp_path / "file")
         assert result.exit_code == 2
         assert "the output is a file; give a folder" in result.stderr

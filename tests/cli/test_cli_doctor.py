@@ -17,8 +17,8 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from hgclr import hardware
-from hgclr.cli import doctor
-from hgclr.cli.doctor import HealthCheck
+from hgclr.cli import machine as doctor
+from hgclr.cli.machine import HealthCheck
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 from hgclr.errors import InputError
 from hgclr.hardware import Probe
@@ -137,7 +137,7 @@ import sys
 for name in ("torch", "transformers", "accelerate", "datasets", "yaml", "pyarrow"):
     sys.modules[name] = None  # as if not installed
 import typer
-from hgclr.cli import doctor
+from hgclr.cli import machine as doctor
 doctor._hub = doctor._index = lambda: doctor.HealthCheck("network", "ok", "answers")
 app = typer.Typer()
 app.command()(doctor.doctor)

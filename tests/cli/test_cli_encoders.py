@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr import encoders
-from hgclr.cli.encoders import app
+from hgclr.cli.machine import encoders as app
 from hgclr.encoders import PackagedEncoder
 from hgclr.errors import InputError
 from support.tiny_encoder import put_into_cache

@@ -1,4 +1,4 @@
-"""``hgclr evaluate --report``: the same table as without it, and a report beside it."""
+"""``hgclr evaluate --output``: the same table as without it, and a report beside it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tmp_path: Path) -> None:
     plain = run(model, toy_data, "--decode", "closure", "--json", tmp_path / "plain.json")
     result = run(
-        model, toy_data, "--decode", "closure", "--json", tmp_path / "with.json", "--report", tmp_path / "report"
+        model, toy_data, "--decode", "closure", "--json", tmp_path / "with.json", "--output", tmp_path / "report"
     )
     assert plain.exit_code == result.exit_code == 0, result.output
     assert result.stdout == f"{plain.stdout}written: {tmp_path / 'report' / 'report.html'}\n"
@@ -51,7 +51,7 @@ def test_only_a_report_needs_matplotlib(
 ) -> None:
     without_matplotlib(monkeypatch)
     assert run(model, toy_data, "--split", "dev").exit_code == 0
-    result = run(model, toy_data, "--report", tmp_path / "report")
+    result = run(model, toy_data, "--output", tmp_path / "report")
     assert result.exit_code == 2
     assert result.stderr == "error: Writing a report needs an optional part: pip install 'hgclr[report]'\n"
     assert not (tmp_path / "report").exists()
@@ -59,10 +59,18 @@ def test_only_a_report_needs_matplotlib(
 
 def test_a_report_cannot_take_the_place_of_a_file(model: Path, toy_data: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    result = run(model, toy_data, "--report", tmp_path / "file")
+    result = run(model, toy_data, "--output", tmp_path / "file")
     assert result.exit_code == 2
     assert result.stderr == f"error: {tmp_path / 'file'}: the output is a file; give a folder\n"
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_former_name_of_the_option_is_taken_with_a_notice(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    new, old = (run(model, toy_data, option, tmp_path / "file") for option in ("--output", "--report"))
+    notice = "notice: --report is called --output now; version 0.3 will refuse the old name\n"
+    assert (old.exit_code, old.stderr) == (new.exit_code, notice + new.stderr)
+    assert "--report" not in run("--help").stdout
 
 
 def test_a_limit_scores_the_same_sample_each_time(model: Path, toy_data: Path, tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,31 +19,13 @@ from hgclr.evaluation.relevance import Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
+from support.without_torch import without_torch
 
 TEXT = "Laser of the <laser>, a prism"
-# An installation without the training stack: whatever asks for these modules is told that they do not exist.
-WITHOUT_TORCH = """
-import importlib.util, sys
-HIDDEN = ("torch", "transformers", "datasets", "accelerate", "onnx", "onnxscript", "yaml", "pyarrow")
-class Hide:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in HIDDEN:
-            raise ModuleNotFoundError(name, name=name)
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name in HIDDEN else real(name, package)
-sys.meta_path.insert(0, Hide())
-from hgclr.cli.app import app
-app(prog_name="hgclr")
-"""
 
 
 def run(*arguments: object, **options):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
-
-
-def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "200"})
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +171,7 @@ def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
         ([model, "a", "--label", "nothing"], "nothing"),
         ([model, "a", "--keep", "0"], "the share of words to keep is 0.0; give a share above 0, up to 1"),
         ([model, "--input", tmp_path / "nowhere"], "nowhere: no such file"),
-        ([model, "--input", tmp_path / "empty.txt"], "empty.txt: no texts here"),
+        ([model, "--input", tmp_path / "empty.txt"], "empty.txt: no text in it; write one text per line"),
         ([model, "--input", tmp_path / "latin.txt"], "latin.txt:2: not UTF-8; save the file as UTF-8"),
         ([model, "--input", tmp_path / "good.txt", "--keep", "2"], "error: the share of words to keep is 2.0"),
         ([model, "--input", tmp_path / "odd.txt"], "odd.txt:2: the text '\\u200b' has no words; give a text with some"),

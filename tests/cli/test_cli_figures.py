@@ -10,15 +10,15 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from hgclr.cli import figures
+from hgclr.cli import reproduce
 from hgclr.cli.app import Commands
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.taxonomy import Taxonomy
 
 app = typer.Typer(cls=Commands)
-app.command("figure3")(figures.figure3)
-app.command("figure5")(figures.figure5)
+app.command("figure3")(reproduce.figure3)
+app.command("figure5")(reproduce.figure5)
 
 
 def run(*arguments: object):
@@ -140,9 +140,12 @@ def test_figure3_refuses_in_one_line_and_writes_nothing(models: Path, toy_data: 
         ),
         ([training, "--text", "a prism", "--labels", " ; "], "--labels: no labels"),
         ([training, "--text", "\u200b", "--labels", "optics"], "has no tokens; give a text of some words"),
-        ([training, "--input", tmp_path / "empty.txt", "--labels", "law"], "empty.txt: no text in it; write one text"),
-        ([training, "--input", tmp_path / "latin.txt", "--labels", "law"], "latin.txt: not UTF-8; save the file"),
-        ([training, "--input", tmp_path / "none.txt", "--labels", "law"], "none.txt: cannot be read: No such file"),
+        (
+            [training, "--input", tmp_path / "empty.txt", "--labels", "law"],
+            "empty.txt: no text in it; write one text per line",
+        ),
+        ([training, "--input", tmp_path / "latin.txt", "--labels", "law"], "latin.txt:1: not UTF-8; save the file"),
+        ([training, "--input", tmp_path / "none.txt", "--labels", "law"], "none.txt: no such file"),
         ([training, "--data", toy_data, "--split", "deu"], "no split 'deu'; it has: train, dev, test"),
         ([training, *text, "--keep-fraction", 2], "the share of tokens to keep is 2.0; give a share above 0, up to 1"),
     ):

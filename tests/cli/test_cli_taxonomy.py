@@ -256,7 +256,7 @@ def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> 
         "  Science > Optics  o  from 'Physics' to 'Science'",
         "perhaps   1",
         "  renamed: Law  l → Law and order  l2",
-        f"{tmp_path / 'perhaps.tsv'} has these: keep what is so and give it as --changes",
+        f"{tmp_path / 'perhaps.tsv'} has these: keep what is true and give it as --changes",
     ]
     assert (tmp_path / "perhaps.tsv").read_text() == "old\tnew\nl\tl2\n"
     written = json.loads((tmp_path / "diff.json").read_text())
@@ -329,7 +329,7 @@ def test_a_renamed_top_label_is_one_suggestion(tmp_path: Path) -> None:
         "perhaps   1",
         "  renamed: Mental Processes → Cognition (+72 below)",
         "--json FILE writes every label",
-        f"{tmp_path / 'perhaps.tsv'} has these: keep what is so and give it as --changes",
+        f"{tmp_path / 'perhaps.tsv'} has these: keep what is true and give it as --changes",
     ]
     assert (tmp_path / "perhaps.tsv").read_text() == "old\tnew\nMental Processes\tCognition\n"
     text = output("diff", tmp_path / "old.txt", tmp_path / "new.txt", "--changes", tmp_path / "perhaps.tsv")

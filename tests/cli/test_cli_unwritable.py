@@ -52,7 +52,7 @@ def run(place: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str):
         "audit model data --csv file/out.csv",
         "audit --folds 2 --config run.yaml --output file/out",
         "evaluate model data --json file/out.json",
-        "evaluate model data --report file/out",
+        "evaluate model data --output file/out",
         "explain model atom --json file/out.json",
         "predict model atom --output file/out.csv",
         "predict model --input data/test.jsonl --output file/out/",

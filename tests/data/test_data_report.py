@@ -142,7 +142,10 @@ def test_the_same_statistics_give_the_same_pictures(checked: CheckReport, tmp_pa
     assert {path.name for path in (tmp_path / "one").iterdir()} == PLOTS
 
 
-def test_places_that_cannot_be_written_to(checked: CheckReport, tmp_path: Path) -> None:
+def test_places_that_cannot_be_written_to(
+    checked: CheckReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "draw_plots", lambda _: UNDRAWN)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="the output is a file; give a folder"):
         check_report(tmp_path / "file")

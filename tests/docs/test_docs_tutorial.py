@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr import hardware
-from hgclr.cli import doctor
+from hgclr.cli import machine as doctor
 from hgclr.cli.app import app
-from hgclr.cli.doctor import HealthCheck
+from hgclr.cli.machine import HealthCheck
 from hgclr.hardware import Probe
 from support.doc_pages import DOCS, Block, blocks, commands
 

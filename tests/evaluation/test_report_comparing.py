@@ -162,7 +162,7 @@ def broken(content: dict[str, Any], **changes: Any) -> str:
     ("make", "message"),
     [
         (lambda _: "{", "report.json: broken: Expecting property name"),
-        (lambda _: "[]", "report.json: not a report; give a folder that hgclr evaluate --report wrote"),
+        (lambda _: "[]", "report.json: not a report; give a folder that hgclr evaluate --output wrote"),
         (lambda content: broken(content, kind="else"), "report.json: not a report"),
         (
             lambda content: broken(content, version=9),

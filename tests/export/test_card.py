@@ -105,7 +105,9 @@ def test_folded_thresholds_are_told(taxonomy, kind: str) -> None:
 def test_the_code_in_it_is_python(taxonomy) -> None:
     for kind in ("stock", "sentence-transformers", "model", "onnx"):
         card = model_card(kind, 'a "quoted"\nname', Decisions(taxonomy), 128)
-        for code in re.findall(r"```python\n(.*?)```", card.content, flags=re.DOTALL):
+        shown = re.findall(r"```python\n(.*?)```", card.content, flags=re.DOTALL)
+        assert shown
+        for code in shown:
             compile(code, "card", "exec")
 
 

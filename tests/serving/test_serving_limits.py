@@ -81,19 +81,21 @@ def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     async def app(scope, receive, send) -> None:
         try:
             await receive()
+            scope["held"].release()
             await scope["wait"].wait()
         except Problem as error:
             answers.append(error.kind)
 
     async def ask() -> None:
-        limit, wait = BodyLimit(app, limit=100, deadline=10), asyncio.Event()
+        limit, wait, held = BodyLimit(app, limit=100, deadline=10), asyncio.Event(), asyncio.Semaphore(0)
 
         async def receive():
             return {"type": "http.request", "body": b"a" * 90}
 
-        scope = {"type": "http", "headers": [], "wait": wait}
+        scope = {"type": "http", "headers": [], "wait": wait, "held": held}
         first = [asyncio.ensure_future(limit(scope, receive, None)) for _ in range(2)]
-        await asyncio.sleep(0.01)
+        for _ in first:
+            await held.acquire()
         await limit(scope, receive, None)  # 270 bytes
         wait.set()
         await asyncio.gather(*first)

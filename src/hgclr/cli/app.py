@@ -1,41 +1,22 @@
-"""The ``hgclr`` command; each command lives in a file of its own and imports what is heavy only when it runs."""
+"""The ``hgclr`` command; its commands live in a file for each group, and import what is heavy only when they run."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli import (
-    audit,
-    calibrate,
-    data,
-    doctor,
-    encoders,
-    evaluate,
-    explain,
-    export,
-    figures,
-    predict,
-    quickstart,
-    reproduce,
-    serve,
-    settings,
-    taxonomy,
-    train,
-    tune,
-)
-from hgclr.cli import evaluate as compare
-from hgclr.cli import export as import_published
+from hgclr.cli import data, evaluate, export, machine, predict, reproduce, serve, taxonomy, train, tune
+from hgclr.cli.console import show_fetching, show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 
-__all__ = ["app"]
-
-
-FORMER_OPTIONS = {"--sure": "--abstain-below"}
+USE, DATA, MACHINE = "Train and use", "Data", "This machine"
+"""Panels of the help page."""
+FORMER_OPTIONS = {"--sure": "--abstain-below", "--report": "--output"}
 """Options under the names that they had in version 0.1."""
 
 
@@ -44,6 +25,10 @@ class Commands(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        # Typer puts groups of commands behind all commands.
+        panels = {panel: place for place, panel in enumerate((USE, DATA, MACHINE))}
+        ordered = sorted(self.commands.items(), key=lambda item: panels.get(item[1].rich_help_panel, 0))  # type: ignore[attr-defined]
+        self.commands = dict(ordered)
         _hide_flag_types(self)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -85,10 +70,7 @@ def _hide_flag_types(command: Any) -> None:
 
 
 def _say(error: str) -> None:
-    """Print what is wrong, on one line of standard error."""
     from rich.markup import escape
-
-    from hgclr.cli.console import standard_error
 
     standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
 
@@ -131,30 +113,37 @@ def main(
     Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
     """
     from hgclr import remote
-    from hgclr.cli.console import show_fetching, show_log
 
     show_log(verbose)
     remote.show_progress = show_fetching
 
 
-USE, DATA, MACHINE = "Train and use", "Data", "This machine"
-app.command("quickstart", rich_help_panel=USE)(quickstart.quickstart)
-app.command("train", rich_help_panel=USE)(train.train)
-app.command("settings", rich_help_panel=USE)(settings.settings)
-app.command("tune", rich_help_panel=USE)(tune.tune)
-app.command("calibrate", rich_help_panel=USE)(calibrate.calibrate)
-app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
-app.command("compare", rich_help_panel=USE)(compare.compare)
-app.command("audit", rich_help_panel=USE)(audit.audit)
-app.command("predict", rich_help_panel=USE)(predict.predict)
-app.command("explain", rich_help_panel=USE)(explain.explain)
-app.command("serve", rich_help_panel=USE)(serve.serve)
-app.command("export", rich_help_panel=USE)(export.export)
-app.command("import-published", rich_help_panel=USE)(import_published.import_published)
-reproduce.app.command("figure3")(figures.figure3)
-reproduce.app.command("figure5")(figures.figure5)
-app.add_typer(reproduce.app, name="reproduce", rich_help_panel=USE)
-app.add_typer(taxonomy.app, name="taxonomy", rich_help_panel=DATA)
-app.add_typer(data.app, name="data", rich_help_panel=DATA)
-app.add_typer(encoders.app, name="encoders", rich_help_panel=MACHINE)
-app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)
+def _add(panel: str, **commands: Callable[..., None] | typer.Typer) -> None:
+    """Add commands, and groups of them, to a panel of the help page."""
+    for name, command in commands.items():
+        name = name.replace("_", "-")
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
+
+
+_add(
+    USE,
+    quickstart=train.quickstart,
+    train=train.train,
+    settings=train.settings,
+    tune=tune.tune,
+    calibrate=tune.calibrate,
+    evaluate=evaluate.evaluate,
+    compare=evaluate.compare,
+    audit=evaluate.audit,
+    predict=predict.predict,
+    explain=predict.explain,
+    serve=serve.serve,
+    export=export.export,
+    import_published=export.import_published,
+    reproduce=reproduce.app,
+)
+_add(DATA, data=data.app, taxonomy=taxonomy.app)
+_add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)

@@ -1,17 +1,19 @@
-"""What all commands share on a terminal: progress bars, log lines, quiet libraries."""
+"""What all commands share on a terminal: results, progress bars, log lines, quiet libraries."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rich import console as rich_console
 from rich.segment import Segment
 
-from hgclr.files import HARMLESS
+from hgclr.files import HARMLESS, json_text, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,24 +22,16 @@ if TYPE_CHECKING:
 
     from hgclr.inference import HierarchicalClassifier
 
-__all__ = [
-    "Console",
-    "clock",
-    "find_folder",
-    "is_first_rank",
-    "open_classifier",
-    "print_table",
-    "print_written",
-    "progress_bar",
-    "quiet_libraries",
-    "show_fetching",
-    "show_log",
-    "standard_error",
-]
-
 
 class Console(rich_console.Console):
     """A console on which nothing that is shown, a label's name or a text or the name of a file, gives orders."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, **options)
+
+    def say(self, line: str, style: str | None = None) -> None:
+        """Print a line as it is: brackets in it are no markup, and it is not folded."""
+        self.print(line, style=style, markup=False, soft_wrap=True)
 
     def render(
         self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
@@ -58,13 +52,26 @@ def standard_error(*, on_every_node: bool = False) -> Console:
     An error may be one of its node, and is to be seen ``on_every_node``.
     """
     quiet = not is_first_rank() and not (on_every_node and os.environ.get("LOCAL_RANK") == "0")
-    return Console(stderr=True, highlight=False, quiet=quiet)
+    return Console(stderr=True, quiet=quiet)
 
 
-def print_written(files: Iterable[Path]) -> None:
+def results(json_file: Path | None) -> Console:
+    """Return the console for what people read: standard output, which ``--json -`` leaves to the JSON."""
+    return Console(quiet=str(json_file) == "-")
+
+
+def write_result(json_file: Path | None, content: Any) -> None:
+    """Write a result where ``--json`` says, if it is given; ``-`` is standard output."""
+    if str(json_file) == "-":
+        sys.stdout.write(json_text(content, indent=2) + "\n")
+    elif json_file is not None:
+        write_json(json_file, content)
+
+
+def print_written(files: Iterable[Path], console: Console | None = None) -> None:
     """Name the files that a command leaves behind, on standard output."""
     for file in files:
-        Console().print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
+        (console or Console()).say(f"written: {file}")
 
 
 def print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
@@ -107,6 +114,21 @@ def progress_bar(console: Console | None = None) -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int], None]]:
+    """Show how many there have been; what is yielded takes how many more there are."""
+    with progress_bar() as bar:
+        yield partial(bar.advance, bar.add_task(what, total=None))
+
+
+@contextmanager
+def share_done(what: str, size: int = 1) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how many of how many are done; what is yielded takes both, times ``size``, the second if it is known."""
+    with progress_bar() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done // size, total=total and total // size)
 
 
 @contextmanager

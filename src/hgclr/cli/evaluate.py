@@ -1,77 +1,98 @@
-"""``hgclr evaluate`` and ``hgclr compare``: score a model on a data folder, put reports side by side."""
+"""``hgclr evaluate``, ``compare`` and ``audit``: score a model, compare reports, find labels that look wrong."""
 
 from __future__ import annotations
 
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hgclr.cli.options import AbstainBelow, Decode, JsonFile, Model, Paths, Reading, Threshold, reading_options
+from hgclr.cli.console import (
+    counting,
+    open_classifier,
+    print_written,
+    progress_bar,
+    quiet_libraries,
+    results,
+    write_result,
+)
+from hgclr.cli.options import (
+    Data,
+    Deciding,
+    JsonFile,
+    Model,
+    Raw,
+    Reading,
+    SkipBadRows,
+    deciding_options,
+    file,
+    folder,
+    option,
+    reading_options,
+)
+from hgclr.errors import InputError, require_extra
+from hgclr.files import check_output
 
-__all__ = ["compare", "evaluate"]
+if TYPE_CHECKING:
+    from hgclr.evaluation.audit_results import Audit
 
 
 @reading_options
+@deciding_options
 def evaluate(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; see hgclr data check --help.")],
+    data: Data,
     reading: Reading,
-    split: Annotated[str, typer.Option(help="Which split: train, dev or test.")] = "test",
-    report: Annotated[
+    deciding: Deciding,
+    split: Annotated[str, option("Split to score: train, dev or test.")] = "test",
+    output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write report.html, one page that needs nothing else: scores with confidence intervals, the label tree"
-            " coloured by F1, confused siblings, documents that went wrong, plots. Beside it: plots and report.json.",
+        folder(
+            "Write report.html here, one page that needs nothing else: scores with confidence intervals, the label tree"
+            " coloured by F1, confused siblings, documents that went wrong, plots. Beside it: plots and report.json."
         ),
     ] = None,
     json_file: JsonFile = None,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Score so many documents only: a random sample, the same one every time."),
+        int | None, option("Score only this many documents: a random sample, the same every time.", min=1)
     ] = None,
-    threshold: Threshold = None,
-    decode: Decode = None,
-    paths: Paths = None,
-    abstain_below: AbstainBelow = None,
-    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")] = False,
+    skip_bad_rows: SkipBadRows = False,
 ) -> None:
-    """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a child lacks its parent.
+    """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a label lacks its parent.
 
     Labels are read with the model's own tree; a label that the model does not know is an error.
-    What **--report** writes can be put side by side with other reports: **hgclr compare**.
+
+    Example: **hgclr evaluate runs/first/model my-data --output my-report**
+
+    Next: **hgclr compare** puts such a report beside others; **hgclr audit** lists the documents whose labels the model
+    contradicts.
     """
-    from hgclr.cli.console import Console, open_classifier, progress_bar
     from hgclr.cli.tables import print_scores
-    from hgclr.files import write_json
     from hgclr.hardware import machine
     from hgclr.inference import evaluate as score
     from hgclr.urls import as_written
 
-    if report is not None:
+    if output is not None:
         from hgclr.evaluation.report import check_report
 
-        check_report(report)
+        check_report(output)
     classifier = open_classifier(model, data)
-    decisions = classifier.decisions.changed(rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below)
-    folder = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
-    with progress_bar() as bar:
-        task = bar.add_task(split, total=None)
-        progress = partial(bar.advance, task)
-        if report is None:
-            scores = score(classifier, folder, split, decisions=decisions, limit=limit, progress=progress).to_json()
+    decisions = deciding.changed(classifier.decisions)
+    documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+    with counting(split) as progress:
+        if output is None:
+            scores = score(classifier, documents, split, decisions=decisions, limit=limit, progress=progress).to_json()
         else:
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line
 
             written = write_report(
                 classifier,
-                folder,
+                documents,
                 split,
-                report,
+                output,
                 name=model,
                 decisions=decisions,
                 limit=limit,
@@ -80,58 +101,176 @@ def evaluate(
             )
             scores = written.content["scores"]
     if json_file is not None:
-        content = {
-            "model": model,
-            "data": as_written(data),
-            "split": split,
-            "decisions": decisions.to_json(),
-            "scores": scores,
-            "machine": machine(),
-        }
-        write_json(json_file, content)
+        content = {"model": model, "data": as_written(data), "split": split, "decisions": decisions.to_json()}
+        write_result(json_file, content | {"scores": scores, "machine": machine()})
+    console = results(json_file)
     title = f"{model} on {as_written(data)}, {scores['documents']:,} documents"
-    print_scores(title, {split: scores}, Console(), decisions)
-    if report is not None:
-        Console().print(f"written: {written.page}", highlight=False, markup=False, soft_wrap=True)
+    print_scores(title, {split: scores}, console, decisions)
+    if output is not None:
+        print_written([written.page], console)
 
 
 def compare(
     reports: Annotated[
         list[Path],
-        typer.Argument(metavar="REPORT...", help="Folders that hgclr evaluate --report wrote, or their report.json."),
+        typer.Argument(metavar="REPORT...", help="Folders that hgclr evaluate --output wrote, or their report.json."),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write comparison.html, one page that needs nothing else, with a plot and the labels that gained and"
-            " lost most; beside it the plot as PNG and SVG, and comparison.json.",
+        folder(
+            "Write comparison.html here, one page that needs nothing else, with a plot and the labels that gained and"
+            " lost most. Beside it: the plot as PNG and SVG, and comparison.json."
         ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare reports with the first of them: is the difference more than chance?
 
-    The reports must be of the same documents and the same label tree. Chance is judged by a paired bootstrap test: both
-    models are scored on the same resamples of the documents; **p** is how likely a difference as large is by chance.
+    The reports must be of the same documents and the same label tree. A paired bootstrap test judges chance: both
+    models are scored on the same resamples of the documents; **p** is the probability that chance alone makes a
+    difference as large as this one.
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
-    from hgclr.cli.console import Console
     from hgclr.cli.tables import print_comparison
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison import write_comparison
     from hgclr.evaluation.report import check_report
-    from hgclr.files import write_json
     from hgclr.provenance import command_line
 
     if output is not None:
         check_report(output)
     comparison = compare_reports(reports)
-    if json_file is not None:
-        write_json(json_file, comparison.to_json())
-    console = Console()
+    write_result(json_file, comparison.to_json())
+    console = results(json_file)
     print_comparison(comparison, console)
     if output is not None:
         page = write_comparison(output, comparison, command=command_line(["hgclr", *sys.argv[1:]]))
-        console.print(f"written: {page}", highlight=False, markup=False, soft_wrap=True)
+        print_written([page], console)
+
+
+@reading_options
+def audit(
+    reading: Reading,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="Model that was not trained on the split: a folder that hgclr train or hgclr export wrote, its URL, or"
+            " a hub name.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
+    ] = None,
+    split: Annotated[
+        str | None, option("Split to audit: dev, test or train; default: dev, with --folds train.")
+    ] = None,
+    top: Annotated[int, option("How many documents to list, the most contradicted first.", min=1)] = 50,
+    output: Annotated[
+        Path | None,
+        folder(
+            "Write audit.html to look at, audit.csv to fill in and audit.json here. With --folds it also holds the"
+            " models, and the default is runs/NAME-audit, where NAME is that of CONFIG."
+        ),
+    ] = None,
+    csv_file: Annotated[
+        Path | None, file("Write the list as CSV to this file, with an empty column for your verdict.", "--csv")
+    ] = None,
+    json_file: JsonFile = None,
+    folds: Annotated[
+        int | None,
+        option(
+            "Audit train: divide it into this many folds and audit each with a model trained on the others. An"
+            " interrupted audit continues where it stopped.",
+            min=2,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        option("With --folds: data and settings to train with, as for hgclr train.", metavar="CONFIG.yaml"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        option("With --folds: override one setting of CONFIG; repeatable.", "--set", metavar="KEY=VALUE"),
+    ] = None,
+    skip_bad_rows: SkipBadRows = False,
+    raw: Raw = False,
+) -> None:
+    """List the documents whose labels a model contradicts most, with the labels it predicts instead.
+
+    In each of them the annotation is wrong, the tree is ambiguous, or the model has something to learn: look, then
+    decide. The score says by how many orders of magnitude the document's labels are less probable than labels usually
+    are.
+
+    Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
+
+    Example: **hgclr audit --folds 5 --config my-data.yaml --output my-audit**
+
+    Next: open audit.html, write your verdicts into audit.csv, correct the data and train again.
+    """
+    from hgclr.cli.tables import print_audit
+    from hgclr.evaluation.audit_results import write_audit, write_csv
+
+    if output is not None:
+        check_output(output)
+    if folds is not None:
+        if model is not None or data is not None or reading != Reading() or skip_bad_rows:
+            raise InputError(
+                "with --folds, model and data come from the configuration",
+                remedy="give --folds and --config alone; --set data.path=DIR names other data",
+            )
+        if split not in (None, "train"):
+            raise InputError(
+                f"--folds audits train, not {split}",
+                remedy="train a model on train and give it: hgclr audit MODEL DATA --split " + split,
+            )
+        if config is None:
+            raise InputError("--folds trains models", remedy="say how with --config CONFIG.yaml")
+        output = output or Path("runs") / f"{config.stem}-audit"
+        check_output(output)
+        found = _with_folds(config, settings, output, folds, top)
+    else:
+        if config is not None or settings:
+            raise InputError("--config and --set are for training models", remedy="add --folds 5, or leave them out")
+        if model is None or data is None:
+            raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
+        found = _held_out(model, data, split or "dev", top, reading, skip_bad_rows)
+    write_result(json_file, found.to_json())
+    if csv_file is not None:
+        write_csv(csv_file, found, raw=raw)
+    console = results(json_file)
+    print_audit(found, console)
+    if output is not None:
+        print_written(write_audit(output, found, raw=raw)[:1], console)
+
+
+def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, skip_bad_rows: bool) -> Audit:
+    from hgclr.evaluation.audit import audit as audit_split
+
+    classifier = open_classifier(model, data)
+    documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+    with progress_bar() as bar:
+        task = bar.add_task(split, total=None)
+        return audit_split(
+            classifier,
+            documents,
+            split,
+            top=top,
+            on_survey=lambda total: bar.update(task, total=total),
+            progress=partial(bar.advance, task),
+        )
+
+
+def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: int, top: int) -> Audit:
+    require_extra("torch", extra="train", capability="Training a model for each fold")
+    from hgclr.training.run_checks import check_run
+    from hgclr.training.settings import RunConfig
+
+    run = RunConfig.read(config, settings, output)
+    check_run(run)
+    from hgclr.cli.progress import fold_progress
+    from hgclr.evaluation.audit_folds import audit_folds
+
+    quiet_libraries()
+    return audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))

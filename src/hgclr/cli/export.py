@@ -1,4 +1,4 @@
-"""``hgclr export``: write a trained model for another runtime."""
+"""``hgclr export`` and ``hgclr import-published``: models for other programs, and from another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import Model, Reading, reading_options
+from hgclr.cli.console import Console, counting, find_folder, quiet_libraries, standard_error
+from hgclr.cli.options import Model, NewFolder, Reading, file, folder, option, reading_options
+from hgclr.errors import InputError, require_extra
+from hgclr.files import check_output
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCard
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
     Export = OnnxExport | SentenceTransformersExport | StockExport
 
-__all__ = ["export", "import_published"]
 
 Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 FOLDABLE: tuple[Target, ...] = ("stock", "sentence-transformers")
@@ -37,60 +39,53 @@ def export(
     model: Model,
     to: Annotated[
         Target,
-        typer.Option(
-            help="stock: a plain model of transformers, the same numbers, no hgclr needed to load it; for the pooling"
-            " cls. sentence-transformers: the same for any pooling, as a model of sentence-transformers whose encode"
-            " gives logits. onnx: the same numbers in onnxruntime, no torch needed. onnx-int8: smaller and faster,"
-            " with rounding."
+        option(
+            "stock: a plain model of transformers with the same numbers, for the pooling cls; loading it needs no"
+            " hgclr. sentence-transformers: the same for any pooling, as a model of sentence-transformers whose encode"
+            " gives logits. onnx: the same numbers in onnxruntime, without torch. onnx-int8: smaller and faster, with"
+            " rounding."
         ),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; it must be new or empty.")],
+    output: NewFolder,
     reading: Reading,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Data folder to score both the model and the export on; some of its texts are also used to hold the"
-            " two against each other.",
-        ),
+        folder("Data folder to score the model and the export on; the two are also compared on some of its texts."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Which split of it: train, dev or test.")] = "dev",
+    split: Annotated[str, option("With --data: split to score, train, dev or test.")] = "dev",
     fold_thresholds: Annotated[
         bool,
-        typer.Option(
+        option(
+            "For stock and sentence-transformers: put the thresholds of decisions.json, and the temperature if"
+            " there is one, into the bias, so that programs without hgclr can give every label above one half (a logit"
+            " above 0). What such a program takes for a probability is then a shifted score; hgclr decides as before.",
             "--fold-thresholds",
-            help="Put the thresholds of decisions.json, with a temperature calibration, into the bias, so that where"
-            " there is no hgclr a label is given above one half (a logit above 0). What the model calls a probability"
-            " there is then a shifted score. For stock and sentence-transformers; hgclr itself decides as before.",
         ),
     ] = False,
     scores_file: Annotated[
         Path | None,
-        typer.Option(
+        file(
+            "Scores for the model card: what hgclr evaluate wrote with --json, or the report.json of its --output."
+            " Those in the metrics.json of training are found automatically.",
             "--scores",
-            metavar="FILE",
-            help="Scores for the model card: what hgclr evaluate wrote with --json, or the report.json of --report."
-            " Those in training's metrics.json are found automatically.",
         ),
     ] = None,
     licence: Annotated[
         str | None,
-        typer.Option("--license", metavar="ID", help="Licence for the model card, such as mit; default: not stated."),
+        option("Licence for the model card, such as mit; default: not stated.", "--license", metavar="ID"),
     ] = None,
 ) -> None:
-    """Write a trained model for others: for transformers or sentence-transformers alone, or for onnxruntime, where
-    torch need not be installed.
+    """Write a trained model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
 
-    The output folder takes the model's place in hgclr predict and evaluate. It is checked against the model before
-    it is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX,
-    JSON and a model card (README.md), and a manifest.json by which hgclr tells whether the files are those written.
+    The output folder can take the model's place in hgclr predict and evaluate. It is compared with the model before it
+    is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON,
+    a model card (README.md), and a manifest.json by which hgclr can tell that the files are as they were written.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
+
+    Next: **hgclr predict first-int8 "a text"** or **hgclr serve first-int8**
     """
-    from hgclr.cli.console import Console, find_folder, standard_error
     from hgclr.cli.tables import print_scores
-    from hgclr.errors import InputError, require_extra
-    from hgclr.files import check_output
 
     check_output(output)
     if to in FOLDABLE:
@@ -107,41 +102,37 @@ def export(
     from hgclr.export.card import CardScore, read_scores, write_card
     from hgclr.inference import HierarchicalClassifier
 
-    console = Console(highlight=False)
+    console = Console()
     # Read and scored before anything is written, so that what cannot be read leaves nothing behind.
     recorded = [] if scores_file is None else [read_scores(scores_file)]
-    folder, scores, texts = None, {}, []
+    documents, scores, texts = None, {}, []
     if data is not None:
         classifier = HierarchicalClassifier.from_pretrained(model)
-        folder = reading.open(data, taxonomy=classifier.taxonomy)
-        scores["torch"] = _scores(classifier, model, folder, split)
-        texts = [document.text for document in islice(folder.documents(split), TEXTS)]
-    with standard_error().status("writing the model and holding it against torch"):
+        documents = reading.open(data, taxonomy=classifier.taxonomy)
+        scores["torch"] = _scores(classifier, model, documents, split)
+        texts = [document.text for document in islice(documents.documents(split), TEXTS)]
+    with standard_error().status("writing the model and comparing it with torch"):
         result = _write(model, to, output, texts, fold_thresholds=fold_thresholds)
     for line in _summary(result):
-        console.print(line, markup=False, soft_wrap=True)
-    if folder is not None:
-        scores[to] = _scores(HierarchicalClassifier.from_pretrained(output), str(output), folder, split)
+        console.say(line)
+    if documents is not None:
+        scores[to] = _scores(HierarchicalClassifier.from_pretrained(output), str(output), documents, split)
         print_scores(f"{data}, {split}", scores, console)
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
-        of_data = str(folder.path.resolve())
+        of_data = str(documents.path.resolve())
         recorded.insert(0, CardScore.from_json(scores[to], of="this folder", data=of_data, split=split))
     write_card(output, _card(model, to, result, recorded, licence))
 
 
-def _scores(classifier: HierarchicalClassifier, name: str, folder: DataFolder, split: str) -> dict[str, Any]:
-    """Return the scores of a model on a split, as a table takes them."""
-    from hgclr.cli.console import progress_bar
+def _scores(classifier: HierarchicalClassifier, name: str, data: DataFolder, split: str) -> dict[str, Any]:
     from hgclr.inference import evaluate
 
-    with progress_bar() as bar:
-        task = bar.add_task(f"{name} on {split}", total=None)
-        return evaluate(classifier, folder, split, progress=lambda count: bar.advance(task, count)).to_json()
+    with counting(f"{name} on {split}") as progress:
+        return evaluate(classifier, data, split, progress=progress).to_json()
 
 
 def _write(model: str, to: Target, output: Path, texts: Sequence[str], *, fold_thresholds: bool) -> Export:
-    """Write the model in the form that is asked for."""
     if to == "stock":
         from hgclr.export.stock import export_stock
 
@@ -211,27 +202,25 @@ def import_published(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
     ],
-    data_path: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Its data folder, with bert_value_dict.pt and slot.pt.")
-    ],
+    data_path: Annotated[Path, folder("Its data folder, with bert_value_dict.pt and slot.pt.")],
     encoder: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="The BERT it was trained on, for configuration and tokenizer: folder or name."
-        ),
+        option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; it must be new or empty.")],
+    output: NewFolder,
 ) -> None:
-    """Turn a checkpoint of the authors' published program into a model of ours.
+    """Turn a checkpoint of the authors' published program into a model of hgclr.
 
-    The output folder then holds **model** (for hgclr predict, evaluate) and **training-model** (with the label
-    side, for training on). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0
-    are known. The files are read as data; code in them is refused, never run.
+    The output folder then holds **model** (for hgclr predict and evaluate) and **training-model** (with the label side,
+    to continue training from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
+    known. The files are read as data; code in them is refused, never run.
+
+    Example: **hgclr import-published checkpoint_best_macro.pt --data-path data/wos --encoder bert-base-uncased --output
+    published**
+
+    Next: **hgclr evaluate published/model my-data**
     """
-    from hgclr.errors import require_extra
-
     require_extra("torch", extra="train", capability="Importing a published checkpoint")
-    from hgclr.cli.console import Console, quiet_libraries
     from hgclr.export.published import import_published as run_import
 
     quiet_libraries()
@@ -242,6 +231,5 @@ def import_published(
         f"model: {result.model}",
         f"training model: {result.training_model}",
     ]
-    console = Console()
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        Console().say(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
 
@@ -15,72 +15,29 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
+    from hgclr.decisions.settings import Decisions
     from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "AbstainBelow",
-    "AddAncestors",
-    "Decode",
-    "Engine",
-    "Folder",
-    "JsonFile",
-    "Model",
-    "Paths",
-    "Raw",
-    "RayAddress",
-    "Reading",
-    "Rule",
-    "Settings",
-    "SkipBadRows",
-    "TaxonomyFile",
-    "Threshold",
-    "engine_options",
-    "number_list",
-    "options_from",
-    "reading_options",
-    "rule_option",
-]
-
 Number = TypeVar("Number", int, float)
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="The folder 'model' written by hgclr train, a folder written by hgclr export, the URL of one (s3://…), or"
-        " a hub name.",
-    ),
-]
-Raw = Annotated[
-    bool,
-    typer.Option("--raw", help="In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas."),
-]
-AddAncestors = Annotated[
-    bool | None, typer.Option("--add-ancestors", help="Rows name only their deepest labels; add the ones above.")
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(min=0.0, max=1.0, help="Probability above which a label is predicted; default: the model's."),
-]
-Engine = Literal["local", "ray"]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
-        " default: Ray is started on this machine.",
-    ),
-]
-# The library's rules, repeated so that help pages need no numpy.
 Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+"""The library's decoding rules, repeated so that help pages need no numpy."""
 
 
-def engine_options(engine: Engine, workers: int | None, ray_address: str | None) -> dict[str, Any]:
-    """Return the options of the engine ray; refuse them for the other one."""
-    options = {"--workers": workers, "--ray-address": ray_address}
-    given = [name for name, value in options.items() if value is not None]
-    if engine == "local" and given:
-        raise InputError(f"{given[0]} is for the engine ray", remedy="add --engine ray")
-    return {"workers": workers, "address": ray_address}
+def option(text: str, *names: str, **more: Any) -> Any:
+    """Return an option with its help; it is called like its parameter, or by ``names``."""
+    return typer.Option(*names, help=text, **more)
+
+
+file, folder = partial(option, metavar="FILE"), partial(option, metavar="DIR")
+"""Options whose values are files and folders."""
+
+
+ray_address_option = partial(
+    option,
+    "With --engine ray: a running cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
+    " default: Ray is started on this machine.",
+    metavar="ADDRESS",
+)
 
 
 def rule_option(explanation: str, *others: str) -> Any:
@@ -97,38 +54,46 @@ def rule_option(explanation: str, *others: str) -> Any:
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
 
     metavar = f"<{'|'.join(choices)}>"
-    return typer.Option(help=explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
+    return option(explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
 
 
-Decode = Annotated[
-    Rule | None,
-    rule_option(
-        "Decoding rule; default: the model's. threshold: each label by itself; closure: and all ancestors;"
-        " drop-orphans: only below labels that are given; min-parent: likewise, no label more probable than"
-        " its parent; best-path: one path; top-k-paths: --paths of them."
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="The folder 'model' that hgclr train wrote, a folder that hgclr export wrote, the URL of either (s3://…),"
+        " or a hub name.",
     ),
 ]
-Paths = Annotated[int | None, typer.Option(min=1, help="Number of paths for top-k-paths; default: the model's.")]
-AbstainBelow = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=1.0,
-        help="Stop above a label less probable than this, and list it as abstained.",
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, such as training.epochs=4; repeatable."),
-]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; hgclr data check looks at one.")]
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
 ]
-TaxonomyFile = Annotated[
-    Path | None, typer.Option("--taxonomy", metavar="FILE", help="The label tree, if it is not beside the documents.")
+# Where results go: the same names with the same meaning in all commands.
+JsonFile = Annotated[
+    Path | None,
+    file("Write the result as JSON to this file; '-': to standard output, in place of the tables.", "--json"),
 ]
-SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out, with a warning.")]
+NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
+DataOutput = Annotated[Path, folder("Data folder to write; one that was built there before is replaced.")]
+Raw = Annotated[
+    bool,
+    option("In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas.", "--raw"),
+]
+Settings = Annotated[
+    list[str] | None,
+    option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),
+]
+Seed = Annotated[int, option("Random seed.", min=0)]
+# How data is read.
+AddAncestors = Annotated[
+    bool | None, option("Rows name only their deepest labels: add the labels above them.", "--add-ancestors")
+]
+TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
+SkipBadRows = Annotated[bool, option("Leave bad rows out, with a warning.", "--skip-bad-rows")]
+Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1)]
+# Where the work is done.
+Engine = Literal["local", "ray"]
 
 
 def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
@@ -149,14 +114,16 @@ class Reading:
     """
 
     text_column: Annotated[
-        str | None, typer.Option(help="Column with the text; default: what the folder remembers, or text.")
+        str | None, option("Column with the text; default: the one the folder remembers, or 'text'.")
     ] = None
-    label_column: Annotated[str | None, typer.Option(help="Column with the labels; likewise, or labels.")] = None
+    label_column: Annotated[
+        str | None, option("Column with the labels; default: the one the folder remembers, or 'labels'.")
+    ] = None
     label_separator: Annotated[
-        str | None, typer.Option(help="Between labels that are one string, as in CSV; likewise, or ';'.")
+        str | None, option("What separates labels in one cell; default: as the folder remembers, or ';'.")
     ] = None
     path_separator: Annotated[
-        str | None, typer.Option(help="Between the names of a label given as a path; likewise, or ' > '.")
+        str | None, option("What separates the names of a path; default: as the folder remembers, or ' > '.")
     ] = None
     add_ancestors: AddAncestors = None
 
@@ -165,6 +132,58 @@ class Reading:
         from hgclr.data import DataFolder
 
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where models are trained: the values of the options that `cluster_options` adds."""
+
+    engine: Annotated[Engine, option("local: on this machine; ray: on Ray, here or on a cluster.")] = "local"
+    workers: Annotated[
+        int | None,
+        option(
+            "With --engine ray: processes that share each batch, or trials at a time; default: one per GPU or core.",
+            min=1,
+            metavar="N",
+        ),
+    ] = None
+    ray_address: Annotated[str | None, ray_address_option()] = None
+
+    def check(self) -> None:
+        """Refuse options of the engine ray for the other one."""
+        given = [name for name, value in vars(self).items() if name != "engine" and value is not None]
+        if self.engine == "local" and given:
+            name = f"--{given[0].replace('_', '-')}"
+            raise InputError(f"{name} is for the engine ray", remedy="add --engine ray")
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
+
+    threshold: Annotated[
+        float | None,
+        option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0),
+    ] = None
+    decode: Annotated[
+        Rule | None,
+        rule_option(
+            "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
+            " those; drop-orphans: only labels whose parent is predicted; min-parent: the same, with no label more"
+            " probable than its parent; best-path: one path; top-k-paths: as many as --paths says."
+        ),
+    ] = None
+    paths: Paths = None
+    abstain_below: Annotated[
+        float | None,
+        option("Stop above labels less probable than this, and list them as abstained.", min=0.0, max=1.0),
+    ] = None
+
+    def changed(self, decisions: Decisions) -> Decisions:
+        """Return a model's decisions with these changes."""
+        changes = vars(self) | {"rule": self.decode}
+        del changes["decode"]
+        return decisions.changed(**changes)
 
 
 def options_from(
@@ -198,3 +217,7 @@ def options_from(
 
 reading_options = options_from(Reading, "reading")
 """Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""
+deciding_options = options_from(Deciding, "deciding")
+"""Add the fields of `Deciding` to the options of a command, which gets them as its parameter ``deciding``."""
+cluster_options = options_from(Cluster, "cluster")
+"""Add the fields of `Cluster` to the options of a command, which gets them as its parameter ``cluster``."""

@@ -1,4 +1,4 @@
-"""``hgclr predict``: label texts."""
+"""``hgclr predict`` and ``hgclr explain``: label texts, and show the words that carry a label."""
 
 from __future__ import annotations
 
@@ -11,121 +11,119 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AbstainBelow, Decode, Model, Paths, Raw, Rule, Threshold
+from hgclr.cli.console import (
+    Console,
+    find_folder,
+    open_classifier,
+    progress_bar,
+    results,
+    standard_error,
+    write_result,
+)
+from hgclr.cli.options import Deciding, Engine, JsonFile, Model, Raw, deciding_options, file, option, ray_address_option
+from hgclr.errors import InputError, require_extra
+from hgclr.files import write_files
 
 if TYPE_CHECKING:
     from hgclr.bulk import BulkResult, Progress
     from hgclr.bulk.inputs import Chunk, FileFormat, Survey
+    from hgclr.inference import HierarchicalClassifier
 
-__all__ = ["is_bulk", "predict"]
 
 BULK = "Bulk prediction: many files into a folder"
 
 
+@deciding_options
 def predict(
     model: Model,
+    deciding: Deciding,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to label.")] = None,
     sources: Annotated[
         list[str] | None,
-        typer.Option(
+        file(
+            "Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column; a file with any other ending"
+            " has one text per line. '-' or nothing: lines from standard input. In bulk: files (repeat the option),"
+            " folders, or a pattern in quotes: 'part-*.parquet'. Any of these may be a URL, such as"
+            " s3://bucket/texts/.",
             "--input",
-            metavar="FILE",
-            help="Texts to label: .jsonl, .csv, .tsv (also .gz) or .parquet with a text column,"
-            " any other name: one text per line. '-' or nothing: lines from standard input."
-            " In bulk: files (repeat the option), folders, or a pattern in quotes: 'part-*.parquet'."
-            " All of these also as URLs, such as s3://bucket/texts/.",
         ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
+            " (also .gz) or .parquet; JSON lines if it has none. In bulk: the folder for the results. Either may be a"
+            " URL.",
             metavar="FILE|DIR",
-            help="Write to this file instead of to standard output, in the format of its ending: .jsonl, .csv, .tsv"
-            " (also .gz) or .parquet; without an ending JSON lines. In bulk: the folder of results. A URL for either.",
         ),
     ] = None,
     text_column: Annotated[
         str | None,
-        typer.Option(help="Column with the text; default: text, or the one of the table that training data came from."),
+        option("Column with the text; default: 'text', or the one of the table that was trained on."),
     ] = None,
-    threshold: Threshold = None,
-    decode: Decode = None,
-    paths: Paths = None,
-    abstain_below: AbstainBelow = None,
     file_format: Annotated[
         Literal["jsonl", "csv", "parquet"] | None,
-        typer.Option("--format", help="Format of the results; default: by --output, in bulk that of their input."),
+        option("Format of the results; default: by --output, in bulk that of each input.", "--format"),
     ] = None,
     leaf_paths: Annotated[
         bool,
-        typer.Option(
+        option(
+            "In CSV and TSV: a column 'paths' with the names down to the deepest labels, 'Science > Physics'.",
             "--leaf-paths",
-            help="In CSV and TSV: a column 'paths' with the names down to the deepest labels, 'Science > Physics'.",
         ),
     ] = False,
     skip_bad_rows: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
             "--skip-bad-rows",
-            help="Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
         ),
     ] = False,
     raw: Raw = False,
     show: Annotated[
         Literal["auto", "tree", "json"],
-        typer.Option(help="How to show results; auto: a tree in a terminal, else JSON."),
+        option("How to show results; auto: a tree in a terminal, else JSON."),
     ] = "auto",
     engine: Annotated[
-        Literal["local", "ray"] | None,
-        typer.Option(
-            help="Bulk: local uses all cores of this machine; ray runs on Ray Data, here or on a cluster.",
-            rich_help_panel=BULK,
-        ),
+        Engine | None,
+        option("local: all cores of this machine; ray: Ray Data, here or on a cluster.", rich_help_panel=BULK),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Number of processes, each with the model in memory; default: one per core or GPU.",
             min=1,
-            help="Number of processes, each with the model in memory; default: one per core or GPU.",
             rich_help_panel=BULK,
         ),
     ] = None,
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="A running Ray cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
-            " default: Ray is started on this machine.",
-            rich_help_panel=BULK,
-        ),
-    ] = None,
+    ray_address: Annotated[str | None, ray_address_option(rich_help_panel=BULK)] = None,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Label everything again, instead of continuing where an earlier run stopped.",
             "--overwrite",
-            help="Label everything again; otherwise a run continues where an earlier one stopped.",
             rich_help_panel=BULK,
         ),
     ] = False,
 ) -> None:
-    """Label texts: JSON lines in a pipe or file, a tree with probabilities in a terminal, files in bulk.
+    """Label texts: as JSON lines in a pipe or file, as a tree with probabilities in a terminal, or files in bulk.
 
-    Every output row is the input row, with all its columns, and a field **predictions**: a list of {id, path,
-    probability}, parents first; in CSV columns **labels** and **probabilities**. With --abstain-below, labels that are
-    not probable enough are in a field **abstained** where there are any. An empty or blank text gets no label and a
-    **note**. Input is streamed: memory stays flat however long it is.
+    Every output row is the input row with all its columns and a field **predictions**: a list of {id, path,
+    probability}, parents first; in CSV, columns **labels** and **probabilities**. With --abstain-below, labels that are
+    not probable enough are in a field **abstained**. An empty or blank text gets no label, but a **note**. Input is
+    streamed: memory stays flat however long it is.
 
-    In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder, and all
-    its columns stay. A run that was stopped goes on where it was when you start it again.
+    In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder. A run
+    that was stopped continues when you give the command again.
 
     Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
 
     Example: **hgclr predict runs/first/model --input 'part-*.parquet' --output labelled/**
 
     Example: **hgclr predict s3://bucket/model --input 's3://bucket/texts/*.jsonl' --output s3://bucket/labelled/**
-    """
-    from hgclr.errors import InputError
 
+    Next: **hgclr explain** shows why a text got its labels.
+    """
     if texts and sources:
         raise InputError(
             "texts are given both as arguments and by --input",
@@ -133,33 +131,19 @@ def predict(
         )
     _check_sources(sources or [])
     text_column = text_column or _text_column(model, sources or [])
-    for_bulk: dict[str, Any] = {
-        "engine": engine,
-        "workers": workers,
-        "ray_address": ray_address,
-        "overwrite": overwrite,
-    }
-    how: dict[str, Any] = {
-        "file_format": file_format,
-        "leaf_paths": leaf_paths,
-        "skip_bad_rows": skip_bad_rows,
-        "raw": raw,
-        "decode": decode,
-        "threshold": threshold,
-        "paths": paths,
-        "abstain_below": abstain_below,
-    }
+    for_bulk = {"engine": engine, "workers": workers, "ray_address": ray_address, "overwrite": overwrite}
+    how: dict[str, Any] = {"file_format": file_format, "leaf_paths": leaf_paths}
+    how |= {"skip_bad_rows": skip_bad_rows, "raw": raw}
     if is_bulk(sources or [], output, engine):
         if show == "tree":
             raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
         for_bulk["engine"] = engine or "local"
-        _predict_in_bulk(model, sources or [], output, text_column=text_column, **how, **for_bulk)
+        options = vars(deciding) | how | for_bulk
+        _predict_in_bulk(model, sources or [], output, text_column=text_column, **options)
         return
     if unused := next((name for name, value in for_bulk.items() if value), None):
-        option = f"--{unused.replace('_', '-')}"
-        raise InputError(
-            f"{option} is for bulk prediction only", remedy="give files as --input and a folder as --output"
-        )
+        name = f"--{unused.replace('_', '-')}"
+        raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
     show_tree = show == "tree" or (show == "auto" and output is None and file_format is None and sys.stdout.isatty())
     _predict_one(
         model,
@@ -167,6 +151,7 @@ def predict(
         Path(sources[0]) if sources and sources != ["-"] else None,
         "text" if texts else text_column,
         None if output is None else Path(output),
+        deciding,
         show_tree=show_tree,
         **how,
     )
@@ -178,23 +163,20 @@ def _predict_one(
     source: Path | None,
     text_column: str,
     output: Path | None,
+    deciding: Deciding,
     *,
     file_format: FileFormat | None,
     leaf_paths: bool,
     skip_bad_rows: bool,
     raw: bool,
     show_tree: bool,
-    decode: Rule | None,
-    **changes: Any,
 ) -> None:
     """Label texts, a file or standard input, into one file, to standard output or on the terminal."""
     from hgclr.bulk.engine import spread
     from hgclr.bulk.inputs import output_format, stop_at
     from hgclr.bulk.outputs import AddedColumns, open_writer
     from hgclr.bulk.run import places_named, refuse_separators
-    from hgclr.cli.console import Console, open_classifier, progress_bar, standard_error
     from hgclr.cli.tables import prediction_tree
-    from hgclr.errors import InputError
 
     kind = output_format(output, file_format)
     place = source or Path("standard input")
@@ -202,7 +184,7 @@ def _predict_one(
     if (first := next(chunks, None)) is None:
         raise InputError("no text to label: the input is empty", path=place)
     classifier = open_classifier(model)
-    decisions = classifier.decisions.changed(rule=decode, **changes)
+    decisions = deciding.changed(classifier.decisions)
     console, blank, bad = Console(), 0, 0
     with ExitStack() as stack:
         stack.enter_context(places_named(place, output))
@@ -228,13 +210,12 @@ def _predict_one(
             bad += len(problems)
             bar.advance(task, len(chunk.numbers))
     if (notes := _unlabelled(bad, blank)) and not show_tree:
-        standard_error().print("; ".join(notes), soft_wrap=True, markup=False)
+        standard_error().say("; ".join(notes))
 
 
 def _check_sources(sources: Sequence[str]) -> None:
     """Refuse files that are not there, before the seconds that loading a model takes."""
     from hgclr.bulk.inputs import is_pattern
-    from hgclr.errors import InputError
     from hgclr.remote import exists
 
     for name in sources:
@@ -245,7 +226,6 @@ def _check_sources(sources: Sequence[str]) -> None:
 def _text_column(model: str, sources: Sequence[str]) -> str:
     """Return the text column of the first table: text, or, with a word, the one that the model's documents had."""
     from hgclr.bulk.inputs import find_inputs
-    from hgclr.cli.console import standard_error
     from hgclr.data.readers import SUFFIXES, read_rows
     from hgclr.data.rows import BadRow
     from hgclr.inference.loading import find_model, trained_text_column
@@ -254,7 +234,7 @@ def _text_column(model: str, sources: Sequence[str]) -> str:
         if path.name.lower().endswith(SUFFIXES) and (known := trained_text_column(find_model(model))):
             row = next(iter(read_rows(path, (), all_columns=True)), None)
             if row is not None and not isinstance(row, BadRow) and "text" not in row.values and known in row.values:
-                standard_error().print(f"text column: {known!r}, as in training", markup=False, soft_wrap=True)
+                standard_error().say(f"text column: {known!r}, as in training")
                 return known
     return "text"
 
@@ -265,7 +245,6 @@ def _read(
     """Return what is known of the texts to label, and the texts."""
     from hgclr.bulk.inputs import Survey, line_chunks, read_chunks, survey
     from hgclr.data.readers import SUFFIXES, limited_lines
-    from hgclr.errors import InputError, require_extra
     from hgclr.remote import open_file
 
     if source is not None and source.name.lower().endswith(SUFFIXES):
@@ -303,10 +282,7 @@ def is_bulk(sources: Sequence[str], output: str | None, engine: str | None) -> b
 
 
 def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
-    """Label files into a folder, with a bar on standard error."""
     from hgclr.bulk import predict_files
-    from hgclr.cli.console import find_folder, progress_bar, standard_error
-    from hgclr.errors import InputError
 
     if output is None:
         raise InputError("the results of bulk prediction go to a folder", remedy="name one with --output")
@@ -325,7 +301,7 @@ def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **o
         # The nodes of a cluster need not have the folder: they look the name up themselves.
         place = folder if options["engine"] == "local" else model
         result = predict_files(place, sources, output, progress=show, **options)
-    standard_error().print(_summary(result, output), soft_wrap=True, markup=False)
+    standard_error().say(_summary(result, output))
 
 
 def _summary(result: BulkResult, output: str) -> str:
@@ -336,7 +312,6 @@ def _summary(result: BulkResult, output: str) -> str:
 
 
 def _unlabelled(bad: int, blank: int) -> list[str]:
-    """Return what is to be said of rows that got no labels."""
     said = []
     if bad:
         said.append(f"{bad:,} row{'s' * (bad != 1)} without a usable text, see the column 'error'")
@@ -347,3 +322,106 @@ def _unlabelled(bad: int, blank: int) -> list[str]:
 
 def _files(count: int) -> str:
     return f"{count:,} file{'s' * (count != 1)}"
+
+
+@deciding_options
+def explain(
+    model: Model,
+    deciding: Deciding,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain.")] = None,
+    source: Annotated[
+        Path | None, file("Read the texts from this file, one per line; '-': from standard input.", "--input")
+    ] = None,
+    method: Annotated[
+        Literal["auto", "integrated", "gradient", "occlusion", "attention"],
+        option(
+            "integrated: gradient × input, averaged on the way from an empty text, which sums to the logit;"
+            " gradient: gradient × input at the text alone, fast and often misleading; occlusion: leave each word out,"
+            " for any model; attention: the token-label attention of HGCLR, where MODEL is its folder 'training-model';"
+            " auto: integrated, or occlusion for ONNX."
+        ),
+    ] = "auto",
+    labels: Annotated[
+        list[str] | None,
+        option(
+            "Explain this label (an id or a path), predicted or not; default: the predicted labels, up to 12.",
+            "--label",
+        ),
+    ] = None,
+    keep: Annotated[
+        float, option("Share of the words to keep when testing whether they alone give the same labels.")
+    ] = 0.3,
+    html: Annotated[
+        Path | None, file("Write the result as an HTML page to this file; '-': to standard output.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the words that carry each label of a text, and whether these words alone would get the same labels.
+
+    In a terminal, words that speak for a label are blue, words against it orange; the strongest are listed with their
+    numbers. For each label, its probability with only its strongest words stands beside its probability with as many
+    random words, and without the strongest.
+
+    Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
+    """
+    from hgclr.cli.tables import show_explanations
+    from hgclr.evaluation.explanation import explain as explain_text
+    from hgclr.evaluation.explanation import explanation_page
+    from hgclr.evaluation.relevance import AttentionRelevance
+
+    texts = texts or []
+    if bool(texts) == (source is not None):
+        given = "both as arguments and by --input" if texts else "neither as arguments nor by --input"
+        raise InputError(f"texts are given {given}", remedy="give one of them")
+    chosen = [(text, None) for text in texts] if source is None else list(text_lines(source))
+    classifier = open_classifier(model)
+    decisions = deciding.changed(classifier.decisions)
+    how = AttentionRelevance.from_pretrained(model) if method == "attention" else method
+    _check(chosen, classifier, source)
+    with standard_error().status("reading the text with some of its words …"):
+        explanations = [
+            explain_text(classifier, text, method=how, labels=labels or None, keep=keep, decisions=decisions)
+            for text, _ in chosen
+        ]
+    if str(html) != "-":
+        show_explanations(explanations, results(json_file))
+    if html is not None:
+        _write_page(html, explanation_page(explanations, model=model))
+    write_result(json_file, {"model": model, "explanations": [explanation.to_json() for explanation in explanations]})
+
+
+def text_lines(source: Path) -> Iterator[tuple[str, int]]:
+    """Yield the lines of a file, or of standard input for ``-``, with their numbers; empty ones are left out."""
+    from hgclr.data.readers import byte_lines, limited_lines
+
+    found = False
+    lines = limited_lines(sys.stdin.buffer, source) if str(source) == "-" else byte_lines(source)
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError("not UTF-8", path=source, line=number, remedy="save the file as UTF-8") from error
+        if text.strip():
+            found = True
+            yield text, number
+    if not found:
+        raise InputError("no text in it", path=source, remedy="write one text per line")
+
+
+def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClassifier, source: Path | None) -> None:
+    """Refuse a text without words, with its place, before the work on those before it."""
+    from hgclr.evaluation.relevance import read_text
+
+    for text, line in texts:
+        try:
+            read_text(classifier, text)
+        except InputError as error:
+            raise InputError(error.what, path=source, line=line, remedy=error.remedy) from None
+
+
+def _write_page(target: Path, page: str) -> None:
+    if str(target) == "-":
+        sys.stdout.write(page)
+        return
+    write_files(target.parent, {target.name: page.encode()})
+    standard_error().say(f"written: {target}")

@@ -10,41 +10,51 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AddAncestors, options_from
+from hgclr.cli.console import Console, share_done, standard_error
+from hgclr.cli.options import AddAncestors, DataOutput, file, folder, option, options_from
 
 if TYPE_CHECKING:
-    from hgclr.data.folder_writer import CorpusSummary, Progress
+    from hgclr.data.folder_writer import CorpusSummary
 
-__all__ = ["Output", "app", "build_icd10cm_with_bar", "show_summary"]
 
-app = typer.Typer(no_args_is_help=True, help="Turn a corpus, as its publisher distributes it, into a data folder.")
+HELP = """Turn a corpus, as its publisher distributes it, into a data folder.
+
+Nothing is downloaded: give the files that you got from the publisher. ICD-10-CM needs none; it is in a package.
+
+Next: **hgclr data check** looks at the folder, **hgclr train** trains on it.
+"""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
 PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"
-Output = Annotated[Path, typer.Option(metavar="DIR", help="Data folder to write; an earlier build is replaced.")]
+
+
+def _source(text: str, kind: str = "PATH") -> Any:
+    return option(text, metavar=kind)
 
 
 @app.command(rich_help_panel=PAPER)
 def wos(
     source: Annotated[
         Path,
-        typer.Option(
-            metavar="PATH",
-            help="Data.xlsx, the same saved as tab-separated Data.txt, the literature's wos_total.json, "
-            "or a folder with one of these or with wos_train.json, wos_val.json and wos_test.json.",
+        _source(
+            "Data.xlsx, the same saved as tab-separated Data.txt, the literature's wos_total.json, or a folder with one"
+            " of these or with wos_train.json, wos_val.json and wos_test.json."
         ),
     ],
-    output: Output,
+    output: DataOutput,
     labels: Annotated[
         Literal["literature", "original"],
-        typer.Option(
-            help="literature: merge areas that share a code, as in the published figures (141 labels); "
-            "original: keep every area's own name."
+        option(
+            "literature: merge areas that share a code, as for the published numbers (141 labels); original: keep"
+            " every area's own name."
         ),
     ] = "literature",
 ) -> None:
-    """Web of Science (WOS-46985): abstracts of papers, sorted into 7 domains and their areas.
+    """Web of Science (WOS-46985): abstracts of papers in, one of 7 domains and its area out.
 
-    Nothing is downloaded: get WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split
-    is the literature's, 30,070 / 7,518 / 9,397.
+    Get WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split is the literature's:
+    30,070 / 7,518 / 9,397.
+
+    Example: **hgclr data prepare wos --source WebOfScience --output data/wos**
     """
     from hgclr.corpora.wos import build_wos
 
@@ -54,40 +64,36 @@ def wos(
 @app.command(rich_help_panel=PAPER)
 def nyt(
     source: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder nyt_corpus of LDC2008T19, with data/YYYY/MM.tgz; also with the archives unpacked.",
-        ),
+        Path, folder("Folder nyt_corpus of LDC2008T19, with data/YYYY/MM.tgz, or with these archives unpacked.")
     ],
-    output: Output,
+    output: DataOutput,
     ids: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the literature's lists idnewnyt_train.json, idnewnyt_val.json, idnewnyt_test.json; "
-            "default: --source.",
+        folder(
+            "Folder with the literature's lists idnewnyt_train.json, idnewnyt_val.json, idnewnyt_test.json; default:"
+            " --source."
         ),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The literature's label list, one path such as Top/News/Sports per line; "
-            "default: nyt_label.vocab in the folder of --ids.",
+        file(
+            "The literature's label list, one path such as Top/News/Sports per line; default: nyt_label.vocab in the"
+            " folder of --ids."
         ),
     ] = None,
     text: Annotated[
         Literal["full", "literature"],
-        typer.Option(
-            help="full: all paragraphs, joined by spaces; literature: as published results were computed, "
-            "without the first paragraph and without spaces between the others."
+        option(
+            "full: all paragraphs, joined by spaces; literature: as published results were computed, without the"
+            " first paragraph and without spaces between the others."
         ),
     ] = "full",
 ) -> None:
-    """Turn the New York Times Annotated Corpus into a data folder: articles in, sections out.
+    """The New York Times Annotated Corpus: articles in, sections out.
 
     The archives are read as they are; nothing is unpacked.
+
+    Example: **hgclr data prepare nyt --source nyt_corpus --ids lists --output data/nyt**
     """
     from hgclr.corpora.nyt import build_nyt
 
@@ -98,94 +104,81 @@ def nyt(
 def rcv1(
     source: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the Reuters disks anywhere below it: zip files of news items, or folders of XML files.",
-        ),
+        folder("Folder with the Reuters disks anywhere below it: zip files of news items, or folders of XML files."),
     ],
-    output: Output,
+    output: DataOutput,
     train_ids: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] below the source.",
-        ),
+        file("The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] below the source."),
     ] = None,
-    topics: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The topic tree; default: rcv1.topics.hier.orig below the source."),
-    ] = None,
+    topics: Annotated[Path | None, file("The topic tree; default: rcv1.topics.hier.orig below the source.")] = None,
     label_names: Annotated[
         Literal["codes", "descriptions"],
-        typer.Option(
-            help="What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT), "
-            "from which a model that embeds the names learns more. Their ids are the codes in both cases."
+        option(
+            "What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT),"
+            " from which a model that embeds the names learns more. Their ids are the codes in both cases."
         ),
     ] = "codes",
     text: Annotated[
         Literal["full", "literature"],
-        typer.Option(
-            help="full puts a space between paragraphs; literature puts nothing, as the published preparations do."
-        ),
+        option("full: a space between paragraphs; literature: nothing between them, as in the published preparations."),
     ] = "full",
     ids: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Take the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all that have a "
-            "topic and a region.",
+        file(
+            "Take the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all that have a topic"
+            " and a region."
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of reading processes; default: one per core, at most 4.")
+        int | None, option("Number of reading processes; default: one per core, at most 4.", min=1)
     ] = None,
 ) -> None:
-    """Prepare RCV1-V2: Reuters news, 103 topics in a tree of four levels."""
+    """RCV1-V2: Reuters news in, 103 topics in a tree of four levels out.
+
+    Example: **hgclr data prepare rcv1 --source reuters --output data/rcv1**
+    """
     from hgclr.corpora.rcv1 import build_rcv1
 
     options = {"train_ids": train_ids, "topics": topics, "label_names": label_names, "text": text, "ids": ids}
     _prepare("archives", build_rcv1, source, output, workers=workers, **options)
 
 
-def _day_option(help_text: str) -> Any:
-    return typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help=help_text)
+def _day(text: str) -> Any:
+    return option(text, formats=["%Y-%m-%d"], metavar="YYYY-MM-DD")
 
 
 @app.command(rich_help_panel=OPEN)
 def arxiv(
     source: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="arxiv-metadata-oai-snapshot.json, plain, as .gz, or as the .zip that Kaggle distributes.",
-        ),
+        Path, file("arxiv-metadata-oai-snapshot.json: plain, as .gz, or as the .zip that Kaggle distributes.")
     ],
-    output: Output,
-    since: Annotated[datetime | None, _day_option("First day to take papers of.")] = None,
-    until: Annotated[datetime | None, _day_option("Last day to take papers of.")] = None,
+    output: DataOutput,
+    since: Annotated[datetime | None, _day("First day to take papers of.")] = None,
+    until: Annotated[datetime | None, _day("Last day to take papers of.")] = None,
     per_category: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Take at most this many papers of each primary category, picked by hash. Reads the file twice."
-        ),
+        option("Take at most this many papers of each primary category, picked by hash. Reads the file twice.", min=1),
     ] = None,
     primary_only: Annotated[
-        bool, typer.Option("--primary-only", help="Keep one path per paper: that of its primary category.")
+        bool, option("Keep one path per paper: that of its primary category.", "--primary-only")
     ] = False,
     dev_share: Annotated[
-        float | None, typer.Option(help="Share of papers drawn for dev, by hash of the id; default 0.1.")
+        float | None, option("Share of papers drawn for dev, by hash of the id; default: 0.1.")
     ] = None,
-    test_share: Annotated[float | None, typer.Option(help="Share of papers drawn for test; default 0.1.")] = None,
+    test_share: Annotated[float | None, option("Share of papers drawn for test; default: 0.1.")] = None,
     dev_from: Annotated[
         datetime | None,
-        _day_option("Split by date, not by hash: earlier papers are for training, later ones for dev."),
+        _day("Split by date, not by hash: papers before this day are for training, later ones for dev."),
     ] = None,
-    test_from: Annotated[datetime | None, _day_option("First day of test, with --dev-from.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed for what is drawn and picked by hash.")] = 0,
+    test_from: Annotated[datetime | None, _day("With --dev-from: first day of test.")] = None,
+    seed: Annotated[int, option("Seed for what is drawn and picked by hash.")] = 0,
 ) -> None:
-    """Turn arXiv's metadata into a data folder: title and abstract in, group, archive and category out.
+    """ArXiv's metadata: title and abstract in; group, archive and category out.
 
     Dates are those of a paper's first version.
+
+    Example: **hgclr data prepare arxiv --source archive.zip --since 2020-01-01 --per-category 500 --output data/arxiv**
     """
     from hgclr.corpora.arxiv import build_arxiv
 
@@ -206,19 +199,20 @@ def arxiv(
 
 @app.command(rich_help_panel=OPEN)
 def icd10cm(
-    output: Output,
+    output: DataOutput,
     levels: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.",
+        option(
+            "How many levels of the book are labels: 1 chapters, 2 blocks, 3 categories, 4 to 7 subcategories.", min=1
         ),
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Seed that decides which text goes to which split.")] = 0,
+    seed: Annotated[int, option("Seed that decides which text goes to which split.")] = 0,
 ) -> None:
-    """Build ICD-10-CM, the code book of diagnoses: wording of a diagnosis in, its place in the book out.
+    """ICD-10-CM, the code book of diagnoses: the wording of a diagnosis in, its place in the book out.
 
     The book is in the package simple-icd-10-cm: pip install 'hgclr[icd10cm]'.
+
+    Example: **hgclr data prepare icd10cm --output data/icd10cm**
     """
     show_summary(build_icd10cm_with_bar(output, levels=levels, seed=seed))
 
@@ -227,7 +221,8 @@ def build_icd10cm_with_bar(output: Path, *, levels: int, seed: int = 0) -> Corpu
     """Build ICD-10-CM, with a progress bar on standard error where that is a terminal."""
     from hgclr.corpora.icd10cm import build_icd10cm
 
-    return _with_bar("chapters", lambda progress: build_icd10cm(output, levels=levels, seed=seed, progress=progress))
+    with share_done("chapters") as progress:
+        return build_icd10cm(output, levels=levels, seed=seed, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -236,45 +231,43 @@ class FormatFiles:
 
     source: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Folder whose files are called like splits, as x_train, x_val and x_test; or one file, all for"
-            " training.",
-        ),
+        _source("Folder with files named after their splits, as x_train, x_val and x_test; or one file to train on."),
     ] = None
     train: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The file for training, whatever its name. If --train, --dev or --test is given, only the files named"
-            " so are read.",
+        file(
+            "The file to train on, whatever its name. If --train, --dev or --test is given, only files named by these"
+            " options are read."
         ),
     ] = None
-    dev: Annotated[Path | None, typer.Option(metavar="FILE", help="The development (validation) file.")] = None
-    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test file.")] = None
+    dev: Annotated[Path | None, file("The development (validation) file.")] = None
+    test: Annotated[Path | None, file("The test file.")] = None
     taxonomy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The label tree, if it is not the one .taxonomy file beside the documents."),
+        Path | None, file("The label tree, if it is not the only .taxonomy file beside the documents.")
     ] = None
     add_ancestors: AddAncestors = False
 
 
 @app.command(rich_help_panel=FORMATS)
 @options_from(FormatFiles, "files", first=True)
-def hiagm(output: Output, files: FormatFiles) -> None:
-    """Read HiAGM's JSON lines (token, label) and .taxonomy file.
+def hiagm(output: DataOutput, files: FormatFiles) -> None:
+    """HiAGM's JSON lines (token, label) and .taxonomy file.
 
     Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
+
+    Example: **hgclr data prepare hiagm --source rcv1-tokens --output data/rcv1**
     """
     _prepare_format("hiagm", output, files)
 
 
 @app.command(rich_help_panel=FORMATS)
 @options_from(FormatFiles, "files", first=True)
-def neuralclassifier(output: Output, files: FormatFiles) -> None:
-    """Read NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
+def neuralclassifier(output: DataOutput, files: FormatFiles) -> None:
+    """NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
 
-    Without a label tree, the tree is drawn from the paths of all splits.
+    Without a label tree, one is drawn from the paths of all splits.
+
+    Example: **hgclr data prepare neuralclassifier --source my-corpus --output my-data**
     """
     _prepare_format("neuralclassifier", output, files)
 
@@ -282,17 +275,18 @@ def neuralclassifier(output: Output, files: FormatFiles) -> None:
 @app.command(rich_help_panel=FORMATS)
 @options_from(FormatFiles, "files", first=True)
 def fasttext(
-    output: Output,
+    output: DataOutput,
     files: FormatFiles,
     path_separator: Annotated[
-        str,
-        typer.Option(help="Separator between the names of a label that is a path; 'none' if labels are plain names."),
+        str, option("Separator between the names of a path; 'none' if labels are plain names.")
     ] = "/",
-    label_prefix: Annotated[str, typer.Option(help="What marks a word as a label.")] = "__label__",
+    label_prefix: Annotated[str, option("What marks a word as a label.")] = "__label__",
 ) -> None:
-    """Read fastText's lines (\\_\\_label\\_\\_A/B text).
+    """Lines of fastText (\\_\\_label\\_\\_A/B text).
 
-    Without a label tree, the tree is drawn from the paths of all splits.
+    Without a label tree, one is drawn from the paths of all splits.
+
+    Example: **hgclr data prepare fasttext --source my-corpus --output my-data**
     """
     separator = None if path_separator == "none" else path_separator
     _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)
@@ -305,26 +299,18 @@ def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any)
 
 
 def _prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> None:
-    show_summary(_with_bar(unit, lambda progress: build(*arguments, progress=progress, **options)))
-
-
-def _with_bar(unit: str, build: Callable[[Progress], CorpusSummary]) -> CorpusSummary:
     """Build a corpus with a progress bar; ``unit`` is what the progress counts, where megabytes come as bytes."""
-    from hgclr.cli.console import progress_bar
-
-    size = 10**6 if unit == "megabytes" else 1
-    with progress_bar() as bar:
-        task = bar.add_task(unit, total=None)
-        return build(lambda done, total: bar.update(task, completed=done // size, total=total and total // size))
+    with share_done(unit, 10**6 if unit == "megabytes" else 1) as progress:
+        summary = build(*arguments, progress=progress, **options)
+    show_summary(summary)
 
 
-def show_summary(summary: CorpusSummary) -> None:
+def show_summary(summary: CorpusSummary, console: Console | None = None) -> None:
     """Print what was written and, on standard error, what was left out."""
-    from hgclr.cli.console import Console, standard_error
     from hgclr.data.folder_writer import LEFT_OUT
 
     counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)
-    Console().print(f"wrote {summary.output}: {counts}", highlight=False, markup=False, soft_wrap=True)
+    (console or Console()).say(f"wrote {summary.output}: {counts}")
     for reason, count in summary.left_out.most_common():
         line = f"left out {count:,} document{'s' * (count > 1)}: {reason}; see {summary.output / LEFT_OUT}"
-        standard_error().print(line, style="yellow", markup=False, soft_wrap=True)
+        standard_error().say(line, "yellow")

@@ -16,8 +16,6 @@ from hgclr.cli.console import Console, progress_bar, standard_error
 from hgclr.evaluation.audit_folds import FoldWatch
 from hgclr.training.core import Plan
 
-__all__ = ["TrainingProgress", "fold_progress"]
-
 
 class TrainingProgress(TrainerCallback):
     """A progress bar over the steps of a run; where there is no terminal, only the lines per epoch.

@@ -1,35 +1,36 @@
-"""``hgclr reproduce``: rerun the rows of the paper's tables, and put the paper's figures beside ours."""
+"""``hgclr reproduce``: rerun the rows of the paper's tables beside its numbers, and draw its figures."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.console import print_written, quiet_libraries, standard_error
-from hgclr.cli.options import Settings, number_list, options_from
+from hgclr.cli.console import Console, counting, print_written, progress_bar, quiet_libraries, standard_error
+from hgclr.cli.options import Reading, Seed, Settings, file, folder, number_list, option, options_from, reading_options
+from hgclr.cli.predict import text_lines
 from hgclr.errors import InputError, require_extra
+from hgclr.files import check_output
 from hgclr.paper.systems import TABLES
 
 if TYPE_CHECKING:
     from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment
     from hgclr.paper.runner import Step
+    from hgclr.taxonomy import Taxonomy
 
-__all__ = ["app"]
 
-HELP = """Rerun the rows of the paper's tables on your data; with --corpus, beside the paper's figures.
+HELP = """Rerun the rows of the paper's tables on your data, beside the paper's numbers, and draw its figures.
 
-A table is a set of systems; each is trained with every seed, its best epoch selected on dev, and test scored once.
-The tables share runs: what one has made in --output, the others use. A killed command goes on where it was when it
-is given again; what is done is not touched. A row that cannot be run (say, for want of memory) is named with the reason
-and the others go on; the exit code is 1 if no row has a figure.
+A table is a set of systems; each is trained with every seed, its best epoch is selected on dev, and test is scored
+once. The tables share runs: what one has made in --output, the others use. An interrupted command continues when it is
+given again; what is done is not touched. A row that cannot be run, perhaps for want of memory, is named with the
+reason, and the others go on; the exit code is 1 if no row could be run.
 
 **Example**, an evening on a small machine:
 
@@ -44,40 +45,35 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
 class Shared:
     """The options of every table and of the curves."""
 
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Data folder with train, dev, test and a taxonomy.")]
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="Pretrained encoder; see hgclr encoders list.")]
-    output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for tables and runs; finished runs in it are used again.")
-    ]
+    data: Annotated[Path, folder("Data folder with train, dev, test and a taxonomy.")]
+    encoder: Annotated[str, option("Pretrained encoder; see hgclr encoders list.", metavar="NAME")]
+    output: Annotated[Path, folder("Folder for tables and runs; finished runs in it are used again.")]
     rows: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY,KEY,…", help="Run only these rows, extra ones included; their keys are listed above."
-        ),
+        option("Run only these rows, also extra ones; their keys are listed above.", metavar="KEY,KEY,…"),
     ] = None
     budget: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Scale all rows down alike: documents=1500,length=64,epochs=8. dev= and test= set how many documents"
+            " are scored, by default as many as documents. The title of the table says so.",
             metavar="KEY=N,…",
-            help="Scale all rows down alike: documents=1500,length=64,epochs=8; dev= and test= set the samples that "
-            "are scored, by default as many as documents. The title says so.",
         ),
     ] = None
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="Precision of training, the same for all rows.")
+        Literal["auto", "fp32", "bf16", "fp16"], option("Precision of training, the same for all rows.")
     ] = "fp32"
     recipe: Annotated[
         Literal["default", "paper"] | None,
-        typer.Option(
-            help="Optimisation recipe; by default the paper's under the paper's presets, which needs tens of thousands "
-            "of documents."
+        option(
+            "Optimisation recipe; default: the paper's under the paper's presets, which needs tens of thousands of"
+            " documents."
         ),
     ] = None
     settings: Settings = None
 
     def experiment(self, **choices: Any) -> Experiment:
         """Return what all rows share."""
-        from hgclr.files import check_output
         from hgclr.paper.experiment import Budget, Experiment
 
         check_output(self.output)
@@ -98,28 +94,7 @@ class Shared:
 
         rows = None if self.rows is None else [word.strip() for word in self.rows.split(",") if word.strip()]
         command = command_line(["hgclr", *sys.argv[1:]])
-        return {
-            "seeds": number_list("--seeds", seeds, int),
-            "rows": rows,
-            "command": command,
-            "watch": _watch,
-        }
-
-
-Preset = Annotated[
-    Literal["default", "paper", "published"],
-    typer.Option(
-        help="Ours, the paper's text, or its authors' program; decides for all rows alike where heads start, pooling, "
-        "loss, documents of the label tree, decisions and recipe."
-    ),
-]
-Corpus = Annotated[
-    Literal["wos", "nyt", "rcv1"] | None,
-    typer.Option(
-        help="Put the paper's figures for this corpus beside yours, and use its λ and γ. By default no figures of the"
-        " paper, and λ and γ of WOS."
-    ),
-]
+        return {"seeds": number_list("--seeds", seeds, int), "rows": rows, "command": command, "watch": _watch}
 
 
 def _table_command(name: str, what: str) -> Callable[..., None]:
@@ -127,17 +102,23 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
 
     def command(
         shared: Shared,
-        seeds: Annotated[
-            str, typer.Option(metavar="N,N,…", help="Seeds; the table shows mean ± sd over them.")
-        ] = "1,2,3",
-        preset: Preset = "default",
-        corpus: Corpus = None,
-        keep_models: Annotated[
-            bool, typer.Option("--keep-models", help="Keep the trained models in the runs' folders.")
-        ] = False,
+        seeds: Annotated[str, option("Seeds; the table shows mean ± sd over them.", metavar="N,N,…")] = "1,2,3",
+        preset: Annotated[
+            Literal["default", "paper", "published"],
+            option(
+                "Ours, the paper's text, or its authors' program: decides for all rows alike where heads start,"
+                " pooling, loss, documents of the label tree, decisions and recipe."
+            ),
+        ] = "default",
+        corpus: Annotated[
+            Literal["wos", "nyt", "rcv1"] | None,
+            option(
+                "Show the paper's numbers for this corpus beside yours, and use its λ and γ; default: none, and"
+                " the λ and γ of WOS."
+            ),
+        ] = None,
+        keep_models: Annotated[bool, option("Keep the trained models in the runs' folders.", "--keep-models")] = False,
     ) -> None:
-        from hgclr.cli.console import Console
-
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
@@ -152,7 +133,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         # Micro above Macro: a terminal is narrower than a page.
         head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
         print_table(console, head, rows, title=summary.title)
-        console.print(summary.setting, style="dim", markup=False, soft_wrap=True)
+        console.say(summary.setting, "dim")
         print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "csv", "json"))
         refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
         _end([f"{title} could not be run: {reason}" for title, reason in refused], any(x.ours for x in summary.lines))
@@ -160,16 +141,18 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
     rows = [row for row in TABLES[name].rows if not row.printed]
     extra = ", ".join(row.system for row in rows if row.extra)
     only = f" Only with --rows: {extra}." if extra else ""
-    command.__doc__ = f"{what}\n\nRows: {', '.join(row.system for row in rows if not row.extra)}.{only}"
+    example = f"hgclr reproduce {name} --data my-data --encoder all-MiniLM-L6-v2 --output runs/paper"
+    listed = f"Rows: {', '.join(row.system for row in rows if not row.extra)}.{only}"
+    command.__doc__ = f"{what}\n\n{listed}\n\nExample: **{example}**"
     return options_from(Shared, "shared", first=True)(command)
 
 
 _WHAT = {
-    "table2": "Compare HGCLR on test with its encoder alone, HiAGM, HTCInfoMax and HiMatch, over it and over TextRCNN.",
-    "table3": "Replace or remove components of HGCLR, on dev.",
-    "table4": "Take parts of Graphormer away, on dev.",
-    "table5": "Make positive samples in other ways, on dev.",
-    "systems": "Compare, on test, what a user would otherwise pick with our default and the presets of HGCLR.",
+    "table2": "Compare HGCLR on test with its encoder alone, and HiAGM, HTCInfoMax and HiMatch on it and on TextRCNN.",
+    "table3": "Replace or remove components of HGCLR, scored on dev.",
+    "table4": "Take parts of Graphormer away, scored on dev.",
+    "table5": "Make positive samples in other ways, scored on dev.",
+    "systems": "Compare our default and the presets of HGCLR on test with what a user might pick instead.",
 }
 for _name, _what in _WHAT.items():
     app.command(_name)(_table_command(_name, _what))
@@ -177,38 +160,35 @@ for _name, _what in _WHAT.items():
 
 @app.command("table1")
 def table1(
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where to write table1.md, .csv and .json.")],
-    wos: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of Web of Science.")] = None,
-    nyt: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of the New York Times.")] = None,
-    rcv1: Annotated[Path | None, typer.Option(metavar="DIR", help="Data folder of RCV1-V2.")] = None,
+    output: Annotated[Path, folder("Folder for table1.md, .csv and .json; other files in it are kept.")],
+    wos: Annotated[Path | None, folder("Data folder of Web of Science.")] = None,
+    nyt: Annotated[Path | None, folder("Data folder of the New York Times.")] = None,
+    rcv1: Annotated[Path | None, folder("Data folder of RCV1-V2.")] = None,
 ) -> None:
     """Count the paper's corpora in data folders: labels, depth, labels of a document, sizes of the splits.
 
-    Each stands below what the paper prints of it. A folder that hgclr data prepare made otherwise than published
-    figures were made (--text, --labels) is named. Give one folder or several.
+    Each row stands below the paper's own. A folder that hgclr data prepare made in another way than the published
+    numbers (--text, --labels) is named. Give one folder or several.
 
     Example: **hgclr reproduce table1 --wos data/wos --nyt data/nyt --rcv1 data/rcv1 --output runs/paper**
     """
-    from hgclr.cli.console import Console, progress_bar
     from hgclr.cli.tables import print_table
-    from hgclr.files import check_output
     from hgclr.paper.corpora_table import count_corpus, figure_cells, write_table1
     from hgclr.provenance import command_line
 
-    folders = {corpus: folder for corpus, folder in (("wos", wos), ("nyt", nyt), ("rcv1", rcv1)) if folder is not None}
+    folders = {corpus: place for corpus, place in (("wos", wos), ("nyt", nyt), ("rcv1", rcv1)) if place is not None}
     if not folders:
         raise InputError("no data folder is given", remedy="give --wos, --nyt or --rcv1, or several of them")
     check_output(output)
     lines = {}
-    with progress_bar() as bar:
-        for corpus, folder in folders.items():
-            task = bar.add_task(corpus, total=None)
-            lines[corpus] = count_corpus(corpus, folder, partial(bar.advance, task))
+    for corpus, place in folders.items():
+        with counting(corpus) as progress:
+            lines[corpus] = count_corpus(corpus, place, progress)
     head, *rows = figure_cells(lines)
     print_table(Console(), head, rows)
     for corpus, line in lines.items():
         for note in line.notes:
-            standard_error().print(f"{folders[corpus]}: {note}", style="yellow", markup=False, soft_wrap=True)
+            standard_error().say(f"{folders[corpus]}: {note}", "yellow")
     print_written(write_table1(lines, output, command_line(["hgclr", *sys.argv[1:]])))
 
 
@@ -217,22 +197,22 @@ def table1(
 def curves(
     shared: Shared,
     sizes: Annotated[
-        str, typer.Option(metavar="N,N,…", help="Sizes of the training sample; all is every document.")
+        str, option("Sizes of the training sample; all is every document.", metavar="N,N,…")
     ] = "300,1000,4000,all",
     seeds: Annotated[
         str,
-        typer.Option(metavar="N,N,…", help="Seeds of sizes up to 5,000; larger ones are run with the first alone."),
+        option("Seeds of sizes up to 5,000; larger ones are run with the first alone.", metavar="N,N,…"),
     ] = "1,2,3",
 ) -> None:
     """Draw learning curves: the table systems at several sizes of the training sample.
 
-    Writes **curves.json**, **curves.md** and **curves.svg**, anew after each run, and each size's table into a folder
-    of its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with decisions tuned
-    on dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
+    Writes **curves.json**, **curves.md** and **curves.svg** again after each run, and the table of each size into a
+    folder of its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with
+    decisions tuned on dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
 
     Rows are those of **systems**, by default tfidf, names, head, flat-cls, flat-random-head, flat, default and hgclr.
-    The budget has no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, these are scored
-    whole.
+    The budget names no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, these splits
+    are scored whole.
 
     Example: **hgclr reproduce curves --data my-data --encoder all-MiniLM-L6-v2 --sizes 300,1000,all --output curves**
     """
@@ -249,7 +229,7 @@ def curves(
 def _end(complaints: Sequence[str], any_figure: bool) -> None:
     """Say what could not be run; exit with 1 if no row has a figure."""
     for complaint in complaints:
-        standard_error().print(complaint, style="yellow", markup=False, soft_wrap=True)
+        standard_error().say(complaint, "yellow")
     if not any_figure:
         raise typer.Exit(1)
 
@@ -262,3 +242,146 @@ def _watch(step: Step) -> Iterator[tuple[list[TrainingProgress], Callable[[int],
     title = f"row {step.number} of {step.total}, seed {step.seed}: {step.system}"
     with TrainingProgress(standard_error(), title) as progress:
         yield [progress], progress.on_documents
+
+
+FigureOutput = Annotated[Path, folder("Folder to write to; other files in it are kept.")]
+
+
+@app.command("figure5")
+def figure5(
+    flat: Annotated[Path, folder("Folder 'model' of a run with architecture flat.")],
+    hgclr: Annotated[Path, folder("Folder 'model' of a run with architecture hgclr.")],
+    output: FigureOutput,
+    seed: Seed = 0,
+) -> None:
+    """Map the label vectors of the flat model and of HGCLR side by side, coloured by parent.
+
+    Writes **figure5.png**, **figure5.svg** and **figure5.json**: a t-SNE of the rows of each model's linear head, and
+    two numbers for what the eye sees, each beside its value when parents are dealt out at random. The silhouette by
+    parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the father
+    (1 is best) tells at which place a label's father comes among all other labels, the nearest first.
+
+    Heads that start from the labels' names know the families before training. To see what training itself does, take
+    models whose heads started from random weights, as under the paper's presets: **hgclr reproduce table2 --preset
+    published --rows bert,hgclr --keep-models**.
+
+    Example: **hgclr reproduce figure5 --flat runs-published/bert-1/model --hgclr runs-published/hgclr-1/model --output
+    figures**
+    """
+    from rich.table import Table
+
+    for module in ("torch", "sklearn", "matplotlib"):
+        require_extra(module, extra="paper", capability="Figure 5")
+    from hgclr.hardware import machine
+    from hgclr.paper.label_map import map_models, write_label_maps
+
+    quiet_libraries()
+    check_output(output)
+    folders = {"flat": flat, "HGCLR": hgclr}
+    with standard_error().status("mapping the label vectors"):
+        maps = map_models(folders, seed=seed)
+        report = {"models": {name: _short(place) for name, place in folders.items()}, "machine": machine()}
+        files = write_label_maps(maps, output, report)
+    table = Table(title="Do the label vectors show the tree?", title_justify="left", title_style="bold")
+    for heading in ("", "silhouette by parent", "shuffled", "mean rank of the father", "shuffled"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, one in maps.items():
+        silhouette, rank = one.silhouette, one.father_rank
+        table.add_row(
+            name,
+            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))),
+            f"{rank.value:.1f} of {len(one.taxonomy) - 1}",
+            rank.shuffled(1),
+        )
+    Console().print(table)
+    print_written(files)
+
+
+@app.command("figure3")
+@reading_options
+def figure3(
+    model: Annotated[Path, folder("Folder 'training-model' of a run of HGCLR.")],
+    output: FigureOutput,
+    reading: Reading,
+    data: Annotated[Path | None, folder("Data folder to take documents from.")] = None,
+    split: Annotated[str, option("With --data: split to take them from, train, dev or test.")] = "test",
+    documents: Annotated[int, option("With --data: how many to draw at random.", min=1)] = 5,
+    text: Annotated[list[str] | None, option("A text to use instead of documents; repeatable. Needs --labels.")] = None,
+    source: Annotated[
+        Path | None, file("A file of texts to use instead of documents, one per line. Needs --labels.", "--input")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        option("Labels of every text: ids or paths, separated by ';'; their ancestors are added."),
+    ] = None,
+    draws: Annotated[int, option("Draws to show one by one.", min=1)] = 3,
+    samples: Annotated[int, option("Draws from which to estimate how often a token is kept.", min=2)] = 100,
+    keep_fraction: Annotated[
+        float | None,
+        option("Keep this share of the tokens instead of the share the model was trained with."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Mark the tokens that HGCLR keeps in its positive samples, for several draws of the Gumbel noise.
+
+    Writes **figure3.html**, **figure3.png** and **figure3.json**. Documents come with their own labels, or with those
+    given by --labels: the same text under other labels keeps other tokens. How much the share of draws in which a token
+    is kept varies between tokens stands beside what pure chance would give.
+
+    Example: **hgclr reproduce figure3 --model runs/hgclr/training-model --data my-data --output figures**
+    """
+    for module in ("torch", "matplotlib"):
+        require_extra(module, extra="paper", capability="Figure 3")
+    given = [name for name, value in (("--data", data), ("--text", text), ("--input", source)) if value]
+    if len(given) != 1:
+        said = f"{' and '.join(given)} are given" if given else "no texts are given"
+        raise InputError(said, remedy="give one of --data, --text and --input")
+    if data is None and labels is None:
+        raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
+    check_output(output)
+    from hgclr.data.folder import Document
+    from hgclr.hardware import machine
+    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents, write_kept_tokens
+
+    quiet_libraries()
+    network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
+    taxonomy = network.config.taxonomy
+    if data is not None:
+        chosen = some_documents(reading.open(data, taxonomy=taxonomy), split, documents, seed)
+    else:
+        lines = [line.strip() for line, _ in text_lines(source)] if source is not None else text or []
+        chosen = [Document(line, ()) for line in lines]
+    if labels is not None:
+        indices = _labels(labels, taxonomy, data, reading)
+        chosen = [Document(document.text, indices) for document in chosen]
+    with progress_bar() as bar:
+        found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
+        kept = list(bar.track(found, total=len(chosen), description="documents"))
+    rule = keep_rule(network.config)
+    files = write_kept_tokens(
+        kept, taxonomy, output, model=_short(model), rule=rule, seed=seed, report={"machine": machine()}
+    )
+    console = Console()
+    console.say(f"the model keeps {rule}")
+    for number, document in enumerate(kept, 1):
+        console.say(f"{number}. {'; '.join(document.paths)}: {document.summary()}")
+    if all(document.whole for document in kept):
+        console.say("to see what labels choose from short texts: --keep-fraction 0.5")
+    print_written(files)
+
+
+def _short(model: Path) -> str:
+    """Return the name of a model's folder with its run's; the rest of the path is of interest on this machine alone."""
+    return "/".join(model.resolve().parts[-2:])
+
+
+def _labels(text: str, taxonomy: Taxonomy, data: Path | None, reading: Reading) -> tuple[int, ...]:
+    """Return the indices of the labels given, and of those above them."""
+    from hgclr.data.folder import row_form
+    from hgclr.data.rows import LabelReader, RowProblem
+
+    form = row_form(data, **asdict(reading) | {"add_ancestors": True})
+    try:
+        return LabelReader(taxonomy, form).read(text)
+    except RowProblem as problem:
+        raise InputError(f"--labels: {problem.reason}", remedy=problem.remedy) from None

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from hgclr.cli import console
 from hgclr.cli.options import Model
-
-__all__ = ["serve"]
+from hgclr.errors import require_extra
 
 REQUESTS, BATCHES, LIMITS = "Requests", "Batches", "Limits of a request"
 
@@ -23,14 +23,14 @@ def serve(
     model: Model,
     host: Annotated[
         str,
-        _option("Address to listen on. Only this machine reaches the default; 0.0.0.0: every one that can.", "HOST"),
+        _option("Address to listen on. Only this machine reaches the default; with 0.0.0.0 others do, too.", "HOST"),
     ] = "127.0.0.1",
     port: Annotated[int, _option("Port to listen on; 0: any free one.", "PORT", min=0, max=65535)] = 8000,
     workers: Annotated[
         int,
         _option(
-            "Processes that share the address and the cores, each with the model in memory and limits of its own; one"
-            " that dies is replaced.",
+            "Number of processes that share the address and the cores, each with the model in memory and with limits of"
+            " its own; one that dies is replaced.",
             "WORKERS",
             min=1,
         ),
@@ -38,8 +38,8 @@ def serve(
     allow_host: Annotated[
         list[str],
         _option(
-            "Name that requests may be for, such as that of a proxy on this machine; can be repeated. A service on"
-            " 127.0.0.1 answers otherwise only to names of this machine.",
+            "Host name that requests may be for, such as that of a proxy on this machine; repeatable. Otherwise a"
+            " service on 127.0.0.1 answers only to names of this machine.",
             "ALLOW_HOST",
             REQUESTS,
         ),
@@ -47,7 +47,7 @@ def serve(
     max_connections: Annotated[
         int,
         _option(
-            "Open connections; one more takes the place of the one that is idle longest, or is refused.",
+            "Most open connections; one more takes the place of the one that is idle longest, or is refused.",
             "MAX_CONNECTIONS",
             REQUESTS,
             min=1,
@@ -56,7 +56,7 @@ def serve(
     max_queue: Annotated[
         int,
         _option(
-            "Texts that may wait. A request beyond that is refused at once with 429 and told when to come again.",
+            "Most texts that may wait. A request beyond that is refused at once, with 429 and a time to try again.",
             "MAX_QUEUE",
             REQUESTS,
             min=1,
@@ -74,7 +74,7 @@ def serve(
     grace: Annotated[
         float,
         _option(
-            "Seconds to finish what is under way after SIGTERM or Ctrl-C; nothing new is taken meanwhile.",
+            "Seconds to finish requests after SIGTERM or Ctrl-C; new ones are not taken meanwhile.",
             "GRACE",
             REQUESTS,
             min=0.0,
@@ -83,7 +83,7 @@ def serve(
     batch_tokens: Annotated[
         int | None,
         _option(
-            "Tokens computed at a time, padding included; default: what the backend takes best.",
+            "Tokens computed at a time, padding included; default: what suits the backend best.",
             "BATCH_TOKENS",
             BATCHES,
             min=1,
@@ -92,24 +92,25 @@ def serve(
     max_wait: Annotated[
         float,
         _option(
-            "Milliseconds that a text waits at most for others to be computed with.",
+            "Milliseconds that a text waits at most for others, to be computed together with them.",
             "MAX_WAIT_MS",
             BATCHES,
             "--max-wait-ms",
             min=0.0,
         ),
     ] = 2.0,
-    body_bytes: Annotated[int, _option("Size of a body; beyond it 413.", "BODY_BYTES", LIMITS, min=1)] = 4 * 2**20,
+    body_bytes: Annotated[int, _option("Largest body; answered with 413 beyond it.", "BODY_BYTES", LIMITS, min=1)] = 4
+    * 2**20,
     texts_per_request: Annotated[
-        int, _option("Texts in one; beyond it 422.", "TEXTS_PER_REQUEST", LIMITS, min=1)
+        int, _option("Most texts; answered with 422 beyond it.", "TEXTS_PER_REQUEST", LIMITS, min=1)
     ] = 256,
     characters_per_text: Annotated[
-        int, _option("Length of a text; beyond it 422.", "CHARACTERS_PER_TEXT", LIMITS, min=1)
+        int, _option("Longest text; answered with 422 beyond it.", "CHARACTERS_PER_TEXT", LIMITS, min=1)
     ] = 20_000,
     log_requests: Annotated[
         bool,
         _option(
-            "A line for each on standard error: time, id, endpoint, status, duration, number of texts. Never a text.",
+            "Log each on standard error: time, id, endpoint, status, duration, number of texts; never a text.",
             "LOG_REQUESTS",
             REQUESTS,
             "--log-requests",
@@ -118,24 +119,24 @@ def serve(
 ) -> None:
     """Serve a model over HTTP, with a page to try it on.
 
-    **POST /predict**, **POST /explain**, **GET /taxonomy**, **GET /model**; the page is at **/**, all addresses are
-    described at **/docs**. Texts of all requests are computed together; what does not fit in is refused, not hoarded.
+    The service answers **POST /predict**, **POST /explain**, **GET /taxonomy** and **GET /model**; the page is at
+    **/**, and **/docs** describes every address. Texts of all requests are computed together; what does not fit is
+    refused, not hoarded.
 
-    A key, if clients shall need one, is taken from the environment variable HGCLR_API_KEY, or from the file that
-    HGCLR_API_KEY_FILE names; never from the command line, where other users of the machine could read it.
+    To require a key of clients, set the environment variable HGCLR_API_KEY, or name a file that holds it in
+    HGCLR_API_KEY_FILE; a key is never given on the command line, where other users of the machine could read it.
 
     Example: **hgclr serve runs/first/model --port 8080**
+
+    Next: open the address that it prints, or **curl localhost:8080/predict --json '{"texts": ["a text"]}'**
     """
     import logging
     import os
     from functools import partial
     from ipaddress import ip_address
 
-    from hgclr.errors import require_extra
-
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require_extra(module, extra="serve", capability="The web service")
-    from hgclr.cli.console import open_classifier, standard_error
     from hgclr.serving.app import create_app
     from hgclr.serving.monitoring import start_log
     from hgclr.serving.server import listen, run
@@ -143,7 +144,7 @@ def serve(
     from hgclr.serving.workers import Deployment, run_workers
 
     start_log(requests=log_requests)
-    console = standard_error()
+    errors = console.standard_error()
     with listen(host, port) as listener:  # before the model, which takes longer to load than to tell that it is taken
         local = ip_address(listener.getsockname()[0]).is_loopback
         settings = Settings(
@@ -164,15 +165,15 @@ def serve(
         announce = partial(_announce, name, address, workers=workers, local=local, locked=settings.key is not None)
         if workers > 1:
             level = logging.getLogger("hgclr").level
-            load = partial(open_classifier, model)
+            load = partial(console.open_classifier, model)
             deployment = Deployment(load, settings, name, level=level, log_requests=log_requests)
             run_workers(deployment, listener, workers, started=announce)
         else:
-            with console.status(f"loading {model}"):
-                classifier = open_classifier(model)
+            with errors.status(f"loading {model}"):
+                classifier = console.open_classifier(model)
             app = create_app(classifier, settings, name=name)
             run(app, listener, started=lambda: announce(len(classifier.taxonomy)))
-    console.print("stopped")
+    errors.print("stopped")
 
 
 def _name(model: str) -> str:
@@ -193,8 +194,6 @@ def _announce(name: str, address: str, labels: int, *, workers: int, local: bool
     from rich.markup import escape
     from rich.panel import Panel
 
-    from hgclr.cli.console import standard_error
-
     if locked:
         key = "needed: Authorization: Bearer …, or as the password in a browser"
     elif local:
@@ -208,4 +207,4 @@ def _announce(name: str, address: str, labels: int, *, workers: int, local: bool
         f"key     {key}",
         "stop    Ctrl-C",
     ]
-    standard_error().print(Panel.fit("\n".join(lines), title="hgclr serve"), soft_wrap=True)
+    console.standard_error().print(Panel.fit("\n".join(lines), title="hgclr serve"), soft_wrap=True)

@@ -22,17 +22,6 @@ from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, c
 from hgclr.files import HARMLESS
 from hgclr.inference.classifier import PredictedLabel, Prediction
 
-__all__ = [
-    "prediction_tree",
-    "print_audit",
-    "print_calibrated",
-    "print_candidates",
-    "print_comparison",
-    "print_scores",
-    "print_table",
-    "show_explanations",
-]
-
 BAR = 10
 """Characters of the bar of a probability."""
 SHOWN_FINDINGS = 20
@@ -219,7 +208,6 @@ def print_audit(found: Audit, console: Console) -> None:
 
 
 def _findings(findings: Sequence[AuditFinding], room: int) -> Table:
-    """Return documents, about two lines each."""
     rows = [str(finding.row) for finding in findings]
     rest = max(40, room - max(3, *map(len, rows)) - len("score") - 3 * GAP)
     widths = rest - rest * 11 // 20, rest * 11 // 20
@@ -261,7 +249,6 @@ def _path(path: Sequence[str], width: int) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """Return the start of a text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= room else line[: room - 1].rstrip() + "…"
 
@@ -325,7 +312,6 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
 
 
 def _heading(label: ExplainedLabel) -> Text:
-    """Return probability, path and status of a label."""
     *above, name = label.label.path
     status = "" if label.status == "given" else f" ({label.status})"
     return Text.assemble(

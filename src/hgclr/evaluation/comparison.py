@@ -36,7 +36,7 @@ __all__ = ["PLAUSIBLE", "Comparison", "compare", "level_lines", "read_report", "
 PAGE = "comparison.html"
 NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}
 NEEDED |= {"calibration", "labels", "resampled"}
-REMEDY, ANEW = "give a folder that hgclr evaluate --report wrote", "evaluate the model anew"
+REMEDY, ANEW = "give a folder that hgclr evaluate --output wrote", "evaluate the model anew"
 DRAWN = {"micro_f1": "Micro-F1", "macro_f1": "Macro-F1", "hierarchical_f1": "Hierarchical F1"}
 CHANGES = 15
 """Labels that are listed as those that gained, and that lost, most."""

@@ -122,7 +122,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
 
 
 def read_scores(path: Path) -> CardScore:
-    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --report``."""
+    """Read the scores that ``hgclr evaluate --json`` wrote, or the ``report.json`` of ``hgclr evaluate --output``."""
     try:
         content = json.loads(read_bytes(path))
         return CardScore.from_json(
@@ -134,7 +134,7 @@ def read_scores(path: Path) -> CardScore:
         raise InputError(
             f"no scores of hgclr evaluate: {type(error).__name__} {error}",
             path=path,
-            remedy="give what hgclr evaluate --json wrote, or the report.json of --report",
+            remedy="give what hgclr evaluate --json wrote, or the report.json of its --output",
         ) from None
 
 

