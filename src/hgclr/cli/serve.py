@@ -2,117 +2,77 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-import typer
-
 from hgclr.cli import console
-from hgclr.cli.options import Model
+from hgclr.cli.options import Model, option
 from hgclr.errors import require_extra
 
-REQUESTS, BATCHES, LIMITS = "Requests", "Batches", "Limits of a request"
 
-
-def _option(text: str, variable: str, panel: str | None = None, name: str | None = None, **limits: Any) -> Any:
+def _option(variable: str, text: str, *names: str, **more: Any) -> Any:
     """Return an option that can be set by the environment variable HGCLR_…, too."""
-    names = () if name is None else (name,)
-    return typer.Option(*names, envvar=f"HGCLR_{variable}", rich_help_panel=panel, help=text, **limits)
+    return option(text, *names, envvar=f"HGCLR_{variable}", **more)
+
+
+_request = partial(_option, rich_help_panel="Requests")
+_batch = partial(_option, rich_help_panel="Batches")
+_limit = partial(_option, rich_help_panel="Limits of a request", min=1)
 
 
 def serve(
     model: Model,
     host: Annotated[
         str,
-        _option("Address to listen on. Only this machine reaches the default; with 0.0.0.0 others do, too.", "HOST"),
+        _option("HOST", "Address to listen on. Only this machine reaches the default; with 0.0.0.0 others do, too."),
     ] = "127.0.0.1",
-    port: Annotated[int, _option("Port to listen on; 0: any free one.", "PORT", min=0, max=65535)] = 8000,
+    port: Annotated[int, _option("PORT", "Port to listen on; 0: any free one.", min=0, max=65535)] = 8000,
     workers: Annotated[
         int,
-        _option(
-            "Number of processes that share the address and the cores, each with the model in memory and with limits of"
-            " its own; one that dies is replaced.",
-            "WORKERS",
-            min=1,
-        ),
+        _option("WORKERS", "Processes, each with the model and limits of its own; one that dies is replaced.", min=1),
     ] = 1,
     allow_host: Annotated[
         list[str],
-        _option(
+        _request(
+            "ALLOW_HOST",
             "Host name that requests may be for, such as that of a proxy on this machine; repeatable. Otherwise a"
             " service on 127.0.0.1 answers only to names of this machine.",
-            "ALLOW_HOST",
-            REQUESTS,
         ),
     ] = [],  # noqa: B006
     max_connections: Annotated[
         int,
-        _option(
-            "Most open connections; one more takes the place of the one that is idle longest, or is refused.",
+        _request(
             "MAX_CONNECTIONS",
-            REQUESTS,
+            "Most open connections; one more takes the place of the one that is idle longest, or is refused.",
             min=1,
         ),
     ] = 512,
     max_queue: Annotated[
-        int,
-        _option(
-            "Most texts that may wait. A request beyond that is refused at once, with 429 and a time to try again.",
-            "MAX_QUEUE",
-            REQUESTS,
-            min=1,
-        ),
+        int, _request("MAX_QUEUE", "Most texts that may wait; a request beyond is refused at once with 429.", min=1)
     ] = 1024,
     deadline: Annotated[
         float,
-        _option(
-            "Seconds after which a request is answered with 504 and its texts are dropped.",
-            "DEADLINE",
-            REQUESTS,
-            min=0.001,
-        ),
+        _request("DEADLINE", "Seconds until a request is answered with 504 and its texts are dropped.", min=0.001),
     ] = 30.0,
     grace: Annotated[
-        float,
-        _option(
-            "Seconds to finish requests after SIGTERM or Ctrl-C; new ones are not taken meanwhile.",
-            "GRACE",
-            REQUESTS,
-            min=0.0,
-        ),
+        float, _request("GRACE", "Seconds to finish requests after SIGTERM or Ctrl-C; no new ones are taken.", min=0.0)
     ] = 30.0,
     batch_tokens: Annotated[
-        int | None,
-        _option(
-            "Tokens computed at a time, padding included; default: what suits the backend best.",
-            "BATCH_TOKENS",
-            BATCHES,
-            min=1,
-        ),
+        int | None, _batch("BATCH_TOKENS", "Tokens computed at a time, with padding; default: by the backend.", min=1)
     ] = None,
     max_wait: Annotated[
-        float,
-        _option(
-            "Milliseconds that a text waits at most for others, to be computed together with them.",
-            "MAX_WAIT_MS",
-            BATCHES,
-            "--max-wait-ms",
-            min=0.0,
-        ),
+        float, _batch("MAX_WAIT_MS", "Milliseconds that a text waits at most for others.", "--max-wait-ms", min=0.0)
     ] = 2.0,
-    body_bytes: Annotated[int, _option("Largest body; answered with 413 beyond it.", "BODY_BYTES", LIMITS, min=1)] = 4
-    * 2**20,
-    texts_per_request: Annotated[
-        int, _option("Most texts; answered with 422 beyond it.", "TEXTS_PER_REQUEST", LIMITS, min=1)
-    ] = 256,
+    body_bytes: Annotated[int, _limit("BODY_BYTES", "Largest body; answered with 413 beyond it.")] = 4 * 2**20,
+    texts_per_request: Annotated[int, _limit("TEXTS_PER_REQUEST", "Most texts; answered with 422 beyond it.")] = 256,
     characters_per_text: Annotated[
-        int, _option("Longest text; answered with 422 beyond it.", "CHARACTERS_PER_TEXT", LIMITS, min=1)
+        int, _limit("CHARACTERS_PER_TEXT", "Longest text; answered with 422 beyond it.")
     ] = 20_000,
     log_requests: Annotated[
         bool,
-        _option(
-            "Log each on standard error: time, id, endpoint, status, duration, number of texts; never a text.",
+        _request(
             "LOG_REQUESTS",
-            REQUESTS,
+            "Log each on standard error: time, id, endpoint, status, duration, number of texts; never a text.",
             "--log-requests",
         ),
     ] = False,
@@ -132,7 +92,6 @@ def serve(
     """
     import logging
     import os
-    from functools import partial
     from ipaddress import ip_address
 
     for module in ("fastapi", "uvicorn", "prometheus_client"):
