@@ -147,6 +147,9 @@ def run(
         given |= {PUBLISHED: [pad_to_512(drawn, labels, pad)], BY_LENGTH: similar}
         work = {name: partial(train, given[name]) for name, train in trainers.items()}
         seconds = one_round(work, time.process_time)
+        print(
+            f"round {number} of {rounds}:", *(f"{name} {taken:.1f} s;" for name, taken in seconds.items()), flush=True
+        )
         if number:  # the first round warms up
             for name in trainers:
                 rates[name].append(BATCH * len(given[name]) / seconds[name])
