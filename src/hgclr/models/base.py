@@ -236,7 +236,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
-        alone = self.first_token_alone and self.config.pooling == "cls" and not self.encoder.is_gradient_checkpointing
+        alone = self.first_token_alone and self.config.pooling == "cls"
         if alone and self.training and attention_mask.device.type == "cpu":
             pooled = self._first_tokens(attention_mask, **inputs)
         else:
@@ -253,17 +253,15 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         finally:
             self.encoder.encoder.layer = layers
         last, attention = layers[-1], layers[-1].attention.self
+        lengths = attention_mask.sum(1).tolist()
         first, tokens = hidden[:, 0], hidden.flatten(0, 1)[attention_mask.flatten().nonzero().squeeze(1)]  # (T, H)
-        heads = (attention.num_attention_heads, -1)
-        query, key, value = (
-            project(states).unflatten(-1, heads)
-            for project, states in ((attention.query, first), (attention.key, tokens), (attention.value, tokens))
-        )
-        lengths, rate = attention_mask.sum(1).tolist(), attention.dropout.p
+        query = attention.query(first)
+        with packed(Packing(range(len(lengths)), lengths)):  # adapters have a dropout of their own
+            key, value = (project(tokens.unsqueeze(0)).squeeze(0) for project in (attention.key, attention.value))
+        query, key, value = (part.unflatten(-1, (attention.num_attention_heads, -1)) for part in (query, key, value))
+        scale, rate = attention.scaling, attention.dropout.p
         with torch.autocast("cpu", enabled=False):
-            mixed = first_token_attention(
-                query, key, value, lengths=lengths, scale=attention.scaling, dropout=rate
-            ).flatten(1)
+            mixed = first_token_attention(query, key, value, lengths=lengths, scale=scale, dropout=rate).flatten(1)
         states: Tensor = last.feed_forward_chunk(last.attention.output(mixed, first))
         return states
 
