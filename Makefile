@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOWEST ?= .venv-lowest
+NEWEST ?= .venv-newest
 # Two workers that take file by file, so that what a file sets up is set up once, in the order of tests/conftest.py.
 TEST   := -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # The benchmark sets, which are not part of the project.
@@ -10,7 +12,7 @@ DATA   ?= ../shared/data
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-fast test-lowest lock soak check docs bench format clean
+.PHONY: help quickstart test test-fast test-lowest test-newest lock soak check docs bench format clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,12 +26,18 @@ test: $(VENV)/.dev  ## the whole test suite
 test-fast: $(VENV)/.dev  ## the suite without what takes long
 	$(BIN)/python $(TEST) -m "not slow"
 
-test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml allows, in .venv-lowest
-	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet uv
-	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --output-file .venv-lowest/constraints.txt pyproject.toml
-	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[dev]'
-	.venv-lowest/bin/python $(TEST) -m "not slow"
+test-lowest:  ## the fast suite with the oldest dependencies that pyproject.toml allows, in LOWEST=.venv-lowest
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --output-file $(LOWEST)/constraints.txt pyproject.toml
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	$(LOWEST)/bin/python $(TEST) -m "not slow"
+
+# Where only some build of a package can be had, PIN=torch==2.13.0 or the like takes that.
+test-newest:  ## the fast suite with the newest dependencies there are, in NEWEST=.venv-newest
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[dev]' $(PIN)
+	$(NEWEST)/bin/python $(TEST) -m "not slow"
 
 lock:  ## what the container installs, by hash, into requirements.lock; after a change of constraints.txt
 	$(PYTHON) -m venv .venv-lock
@@ -37,7 +45,7 @@ lock:  ## what the container installs, by hash, into requirements.lock; after a 
 	.venv-lock/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt --extra onnx --extra serve --output-file requirements.lock pyproject.toml
 
 soak: $(VENV)/.dev  ## ten thousand damaged and made-up files of each kind, then the service under mixed load for half an hour
-	HGCLR_FUZZ_CASES=10000 HGCLR_FUZZ_SEED=$$(date +%s) $(BIN)/python -m pytest tests/robustness/test_mutated_files.py tests/robustness/test_any_content.py
+	$(BIN)/python benchmarks/file_soak.py --cases 10000 --output benchmarks/results/file-soak.json
 	$(BIN)/python benchmarks/serving_soak.py --data $(DATA)/clinc150 --seconds 1800 --output benchmarks/results/serving-soak.json
 
 check: $(VENV)/.dev docs  ## formatting, spelling, lint, types, import contract, docs
@@ -58,7 +66,7 @@ format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the virtual environment, the site and caches
-	rm -rf $(VENV) .venv-lowest .venv-lock site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest .venv-lock site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer
+from hgclr.nn.draws import drawn_for
 from hgclr.training.batches import Collator
 from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, one_round, provenance, show, spread, write
@@ -38,7 +39,9 @@ from published_style import PublishedStyle, pad_to_512
 
 BATCH = 12
 PUBLISHED, PLAIN, OURS = "published style", "ours, plain", "ours"
+WHOLE = "ours, last layer for all tokens"
 BY_LENGTH, COMPACT = "ours, batches by length", "ours, compact positives"
+CONTENDERS = (PUBLISHED, PLAIN, WHOLE, OURS, BY_LENGTH, COMPACT)
 
 Batch = dict[str, Tensor]
 
@@ -68,15 +71,23 @@ def contender(model: HGCLRForSequenceClassification, loss: Callable[[Batch], Ten
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def train(batches: list[Batch]) -> None:
-        for batch in batches:
+        for number, batch in enumerate(batches):
             optimiser.zero_grad()
-            loss(batch).backward()
+            with drawn_for(range(BATCH), 0, number):
+                loss(batch).backward()
             optimiser.step()
 
     return train
 
 
-def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, rounds: int = 5) -> dict[str, Any]:
+def run(
+    data: Path,
+    *,
+    encoder: str = "all-MiniLM-L6-v2",
+    documents: int = 600,
+    rounds: int = 5,
+    only: Sequence[str] = CONTENDERS,
+) -> dict[str, Any]:
     """Return documents a CPU second, ratios, and the share of a matrix product's speed.
 
     Args:
@@ -84,6 +95,7 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
         encoder: text encoder.
         documents: size of the sample to draw the batches from.
         rounds: turns that are timed.
+        only: the contenders to measure; published style, ours and by length must be among them.
     """
     torch.set_num_threads(1)
     folder, tokenizer = DataFolder(data), load_tokenizer(encoder)
@@ -101,13 +113,22 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
     for model in (fast, compact):
         accelerate_on_cpu(model, model.encoder)
     yardstick = PublishedStyle(published)
+
+    def loss_of_ours(batch: Batch, *, whole: bool) -> Tensor:
+        fast.first_token_alone = not whole
+        loss: Tensor = fast(**batch).loss
+        return loss
+
+    train_fast = contender(fast, partial(loss_of_ours, whole=False))
     trainers = {
         PUBLISHED: contender(published, lambda batch: yardstick(**batch)),
         PLAIN: contender(plain, lambda batch: plain(**batch).loss),
-        OURS: (train_fast := contender(fast, lambda batch: fast(**batch).loss)),
+        WHOLE: contender(fast, partial(loss_of_ours, whole=True)),
+        OURS: train_fast,
         BY_LENGTH: train_fast,
         COMPACT: contender(compact, lambda batch: compact(**batch).loss),
     }
+    trainers = {name: train for name, train in trainers.items() if name in only}
     # Length buckets: neighbours in length share a batch. A round takes one bucket from the middle of each third of
     # the lengths, so that its texts are as long on average as all are.
     random = np.random.default_rng(0)
@@ -126,6 +147,9 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
         given |= {PUBLISHED: [pad_to_512(drawn, labels, pad)], BY_LENGTH: similar}
         work = {name: partial(train, given[name]) for name, train in trainers.items()}
         seconds = one_round(work, time.process_time)
+        print(
+            f"round {number} of {rounds}:", *(f"{name} {taken:.1f} s;" for name, taken in seconds.items()), flush=True
+        )
         if number:  # the first round warms up
             for name in trainers:
                 rates[name].append(BATCH * len(given[name]) / seconds[name])
@@ -137,6 +161,11 @@ def run(data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 600, 
     return {
         "documents_per_cpu_second": {name: spread(values) for name, values in rates.items()},
         "ratio_to_published_style": {name: statistics.median(values) / base for name, values in rates.items()},
+        "ratio_by_round": {
+            name: spread([a / b for a, b in zip(values, rates[PUBLISHED], strict=True)])
+            for name, values in rates.items()
+        },
+        "rounds": rates,
         "share_of_matrix_product": spread(shares),
         "share_of_tokens_kept": spread(kept),
         "setting": {"data": data.name, "encoder": encoder, "batch": BATCH, "rounds": len(shares)},
@@ -153,10 +182,17 @@ def main() -> None:
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--documents", type=int, default=600, help="sample to draw the batches from")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="contenders to measure")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     arguments = parser.parse_args()
     quiet_libraries()
-    result = run(arguments.data, encoder=arguments.encoder, documents=arguments.documents, rounds=arguments.rounds)
+    result = run(
+        arguments.data,
+        encoder=arguments.encoder,
+        documents=arguments.documents,
+        rounds=arguments.rounds,
+        only=arguments.only,
+    )
     write(result, arguments.output)
     rows = [
         (name, f"{rate['median']:.2f}", f"{result['ratio_to_published_style'][name]:.2f} x")

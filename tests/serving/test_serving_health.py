@@ -11,7 +11,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hgclr.serving.app import create_app
-from support.fake_service import LONGEST, PATIENCE, TREE, GatedBackend, fake_service, make_classifier, metric, until
+from support.fake_service import (
+    LONGEST,
+    PATIENCE,
+    TREE,
+    GatedBackend,
+    WordBackend,
+    fake_service,
+    make_classifier,
+    metric,
+    until,
+)
 
 
 def test_it_is_ready_only_once_it_is_warm() -> None:
@@ -43,6 +53,13 @@ def test_it_is_ready_only_once_it_is_warm() -> None:
             return states
 
     assert asyncio.run(ask()) == [(200, 503, 503), (200, 200, 200), (200, 503, 503)]
+
+
+def test_it_warms_up_with_a_batch_as_large_as_any_will_be() -> None:
+    backend = WordBackend()
+    with fake_service(backend):
+        largest = max(backend.batches, key=lambda batch: sum(map(len, batch)))
+    assert list(map(len, largest)) == [LONGEST] * (backend.batch_tokens // LONGEST)
 
 
 def test_a_service_whose_thread_has_ended_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

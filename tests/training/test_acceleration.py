@@ -82,7 +82,8 @@ def test_encoders_of_the_common_kind_get_the_faster_attention(
     calls = []
     real = acceleration.dropout_attention
     monkeypatch.setattr(acceleration, "dropout_attention", lambda *a, **k: calls.append(k["lengths"]) or real(*a, **k))
-    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
+    encoder = make_encoder("bert")
+    model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").train()
     accelerate_on_cpu(model, model.encoder)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     model(torch.ones(2, 4, dtype=torch.long), mask)
@@ -122,6 +123,48 @@ def test_a_batch_without_padding_has_the_same_loss_and_gradient(make_encoder, ta
         )
     texts = int(encoded["attention_mask"].sum())
     assert tokens[-1] <= texts if compact else tokens == [2 * encoded["input_ids"].numel(), 2 * texts]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra"])
+def test_a_last_layer_for_first_tokens_alone_has_the_same_loss_and_gradient(
+    make_encoder, taxonomy, kind: str, packed: bool
+) -> None:
+    """Dropout included: what is drawn for the first token is what it would get beside the others."""
+    tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
+    torch.manual_seed(0)
+    model = HGCLRForSequenceClassification.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling="cls")
+    accelerate_on_cpu(model.train(), model.encoder)
+    assert model.first_token_alone
+    model.padding_free = packed
+    tokens = []
+    model.encoder.encoder.layer[-1].intermediate.register_forward_hook(
+        lambda _, __, output: tokens.append(output.shape[:-1].numel())
+    )
+    encoded = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    labels = (torch.rand(3, len(taxonomy)) < 0.4).float()
+    results = []
+    for alone in (False, True):
+        model.first_token_alone = alone
+        with drawn_for([4, 1, 7], 3):
+            loss = model(encoded["input_ids"], encoded["attention_mask"], labels).loss
+            loss.backward()
+        results.append((loss.detach(), {name: value.grad for name, value in model.named_parameters()}))
+        model.zero_grad()
+    (expected, gradients), (loss, found) = results
+    torch.testing.assert_close(loss, expected, atol=1e-6, rtol=1e-6)
+    for name, value in gradients.items():
+        torch.testing.assert_close(
+            found[name], value, atol=1e-6, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    assert tokens[-1] == 2 * len(TEXTS) < tokens[0]
+
+
+@pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
+def test_layers_of_another_make_are_computed_for_all_tokens(make_encoder, taxonomy, tokenizer, kind: str) -> None:
+    model = FlatForSequenceClassification.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling="cls")
+    accelerate_on_cpu(model, model.encoder)
+    assert not model.first_token_alone
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "qwen3"])

@@ -35,6 +35,7 @@ from hgclr.models.pretrained import (
     position_count,
     without_pooler,
 )
+from hgclr.nn.attention import first_token_attention
 from hgclr.nn.draws import Packing, packed
 from hgclr.nn.gathering import world_size
 from hgclr.nn.label_rows import LabelRows, LabelSized
@@ -160,6 +161,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
     padding_free = False
     """Whether training puts the tokens of all texts of a batch into one row, where much of it would be padding."""
+    first_token_alone = False
+    """Whether training computes the encoder's last layer for the first token of each text alone, if that is pooled."""
     less_memory: ClassVar[str] = "choose a smaller encoder, or set model.lora"
     """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
@@ -270,8 +273,34 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
-        vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
+        alone = self.first_token_alone and self.config.pooling == "cls"
+        if alone and self.training and attention_mask.device.type == "cpu":
+            pooled = self._first_tokens(attention_mask, **inputs)
+        else:
+            pooled = self.pool(self.hidden(attention_mask, **inputs), attention_mask)
+        vectors: Tensor = self.dropout(pooled)
         return vectors
+
+    def _first_tokens(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """Return the vectors of the first tokens, (B, H): the last layer needs keys and values of the others only."""
+        layers = self.encoder.encoder.layer
+        self.encoder.encoder.layer = layers[:-1]
+        try:
+            hidden = self.hidden(attention_mask, **inputs)  # of the last layer but one, (B, L, H)
+        finally:
+            self.encoder.encoder.layer = layers
+        last, attention = layers[-1], layers[-1].attention.self
+        lengths = attention_mask.sum(1).tolist()
+        first, tokens = hidden[:, 0], hidden.flatten(0, 1)[attention_mask.flatten().nonzero().squeeze(1)]  # (T, H)
+        query = attention.query(first)
+        with packed(Packing(range(len(lengths)), lengths)):  # adapters have a dropout of their own
+            key, value = (project(tokens.unsqueeze(0)).squeeze(0) for project in (attention.key, attention.value))
+        query, key, value = (part.unflatten(-1, (attention.num_attention_heads, -1)) for part in (query, key, value))
+        scale, rate = attention.scaling, attention.dropout.p
+        with torch.autocast("cpu", enabled=False):
+            mixed = first_token_attention(query, key, value, lengths=lengths, scale=scale, dropout=rate).flatten(1)
+        states: Tensor = last.feed_forward_chunk(last.attention.output(mixed, first))
+        return states
 
     @property
     def regularisation(self) -> float:

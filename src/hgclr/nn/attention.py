@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hgclr.nn.draws import Seed, document_seeds, draw_seed, keep_mask, kept_share
 
-__all__ = ["CPUDropout", "dropout_attention"]
+__all__ = ["CPUDropout", "dropout_attention", "first_token_attention"]
 
 
 class CPUDropout(nn.Dropout):
@@ -170,3 +170,31 @@ def _own_masks(weights: Tensor, rate: float, documents: Sequence[tuple[Seed, int
     for mask, (seed, length) in zip(masks, documents, strict=True):
         mask[:, :length, :length] = keep_mask((weights.shape[1], length, length), rate, seed)
     return masks
+
+
+def first_token_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, lengths: Sequence[int], scale: float, dropout: float
+) -> Tensor:
+    """Return what :func:`dropout_attention` does for the first token of each document alone, (B, heads, d).
+
+    Where rows are documents, the same positions are dropped.
+
+    Args:
+        query: of the first tokens, (B, heads, d).
+        key, value: (T, heads, d), the tokens of one document after those of the other.
+        lengths, scale, dropout: as there.
+    """
+    seeds = document_seeds(len(lengths), draw_seed()) if dropout else None
+    vectors = []
+    for number, (q, k, v) in enumerate(zip(query, key.split(lengths), value.split(lengths), strict=True)):
+        logits = (q * scale).unsqueeze(1) @ k.permute(1, 2, 0)  # (heads, 1, n)
+        weights = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(-1)
+        if dropout:
+            heads, length = len(weights), lengths[number]
+            if seeds is None:
+                mask = keep_mask((heads, 1, length), dropout)
+            else:
+                mask = keep_mask((heads, length, length), dropout, seeds[number])[:, :1]
+            weights = weights * mask.to(weights.dtype) * (1 / kept_share(dropout))
+        vectors.append((weights.to(v.dtype) @ v.transpose(0, 1)).squeeze(1))
+    return torch.stack(vectors)

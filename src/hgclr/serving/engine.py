@@ -168,7 +168,10 @@ class Engine:
             self._queue.put_tokenised(entries)
 
     def _compute(self) -> None:
-        self._classifier.predict(["a", "a few words to warm up with", "a long text " * self.max_length])
+        # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and so takes
+        # it now, not some time later.
+        longest = ["a long text " * self.max_length] * max(1, self._budget // self.max_length)
+        self._classifier.predict(["a", "a few words to warm up with", *longest])
         self.warm.set()
         while batch := self._queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()

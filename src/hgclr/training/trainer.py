@@ -59,6 +59,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 NAME = "hgclr_cpu"
+POST_NORM = ("bert", "roberta", "xlm-roberta", "electra")
+"""Encoders whose layers are made of the parts that BERT's have, norms behind them."""
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 """Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
 
@@ -87,6 +89,7 @@ def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
         return
     if isinstance(model, HierarchicalPreTrainedModel):
         model.padding_free = absolute_positions(encoder)
+        model.first_token_alone = encoder.config.model_type in POST_NORM
 
 
 def cpu_attention(
