@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from rich.markup import escape
+
 from measuring import arguments_of, provenance, show, write
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +68,9 @@ def main() -> None:
         failed += [{"seed": seed, "kind": kind, "problem": problem} for kind, problem in problems.items()]
         result = {"survived": dict(sorted(survived.items())), "failed": failed, "seeds": seeds}
         write({**result, "cases_a_round": arguments.round, **provenance()}, arguments.output)
-    show("Files survived", ("kind", "cases"), [(kind, f"{count:,}") for kind, count in sorted(survived.items())])
+    show(
+        "Files survived", ("kind", "cases"), [(escape(kind), f"{count:,}") for kind, count in sorted(survived.items())]
+    )
     sys.exit(1 if failed else 0)
 
 

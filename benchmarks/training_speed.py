@@ -47,11 +47,19 @@ Batch = dict[str, Tensor]
 
 
 def real_work(batch: Batch, model: HGCLRForSequenceClassification) -> float:
-    """Return the floating-point operations of a training step on the real tokens of both views of a batch."""
-    config = model.config.text_encoder
+    """Return the floating-point operations of a training step on the real tokens of both views of a batch.
+
+    Of a last layer that is computed for first tokens alone, keys and values count.
+    """
+    config, layers = model.config.text_encoder, model.config.text_encoder.num_hidden_layers
     parameters = sum(p.numel() for p in model.encoder.parameters())
-    embeddings = sum(p.numel() for p in model.encoder.embeddings.parameters())
-    encoder = Encoder(parameters, config.num_hidden_layers, config.hidden_size, weights=parameters - embeddings)
+    weights = parameters - sum(p.numel() for p in model.encoder.embeddings.parameters())
+    if model.first_token_alone:
+        last = model.encoder.encoder.layer[-1]
+        kept = (*last.attention.self.key.parameters(), *last.attention.self.value.parameters())
+        weights -= sum(p.numel() for p in last.parameters()) - sum(p.numel() for p in kept)
+        layers -= 1
+    encoder = Encoder(parameters, layers, config.hidden_size, weights=weights)
     lengths = batch["attention_mask"].sum(1).tolist()
     return 3 * 2 * sum(map(encoder.forward, lengths))  # the backward pass costs twice the forward pass; two views
 

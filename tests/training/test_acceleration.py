@@ -13,6 +13,8 @@ from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassifi
 from hgclr.nn.attention import CPUDropout
 from hgclr.nn.draws import drawn_for
 from hgclr.training import trainer as acceleration
+from hgclr.training.large_encoders import add_adapters
+from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 
 KINDS = ["bert", "mpnet", "roberta", "distilbert", "electra"]
@@ -126,14 +128,21 @@ def test_a_batch_without_padding_has_the_same_loss_and_gradient(make_encoder, ta
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", ["bert", "roberta", "electra"])
+@pytest.mark.parametrize(
+    ("kind", "adapters"), [("bert", False), ("bert", True), ("roberta", False), ("electra", False)]
+)
 def test_a_last_layer_for_first_tokens_alone_has_the_same_loss_and_gradient(
-    make_encoder, taxonomy, kind: str, packed: bool
+    make_encoder, taxonomy, kind: str, adapters: bool, packed: bool
 ) -> None:
     """Dropout included: what is drawn for the first token is what it would get beside the others."""
     tokenizer = AutoTokenizer.from_pretrained(make_encoder(kind))
     torch.manual_seed(0)
     model = HGCLRForSequenceClassification.from_encoder(make_encoder(kind), taxonomy, tokenizer, pooling="cls")
+    if adapters:
+        add_adapters(model.encoder, LoraSettings(rank=4, dropout=0.1))
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:  # which begins with 0
+                torch.nn.init.normal_(parameter, std=0.1)
     accelerate_on_cpu(model.train(), model.encoder)
     assert model.first_token_alone
     model.padding_free = packed
@@ -149,7 +158,8 @@ def test_a_last_layer_for_first_tokens_alone_has_the_same_loss_and_gradient(
         with drawn_for([4, 1, 7], 3):
             loss = model(encoded["input_ids"], encoded["attention_mask"], labels).loss
             loss.backward()
-        results.append((loss.detach(), {name: value.grad for name, value in model.named_parameters()}))
+        trained = {name: value.grad for name, value in model.named_parameters() if value.requires_grad}
+        results.append((loss.detach(), trained))
         model.zero_grad()
     (expected, gradients), (loss, found) = results
     torch.testing.assert_close(loss, expected, atol=1e-6, rtol=1e-6)
