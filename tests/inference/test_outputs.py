@@ -30,7 +30,7 @@ def test_more_documents_than_the_limit_are_sampled(
 ) -> None:
     documents = [Document(str(row), (1, 3) if row % 2 else (2,)) for row in range(7)]
     rows = {"dev": documents}
-    folder = SimpleNamespace(documents=rows.__getitem__, scan=rows.__getitem__)
+    folder = SimpleNamespace(documents=rows.__getitem__, usable=lambda split, *_: iter(rows[split]))
     counted: list[int] = []
     with caplog.at_level(logging.WARNING, logger="hgclr"):
         found = read_outputs(ThreeAtATime(), folder, "dev", entries=entries, progress=counted.append)
