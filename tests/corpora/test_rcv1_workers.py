@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from hgclr.corpora.rcv1 import in_order, limited, usable_cores
+from hgclr.corpora.rcv1 import in_order, limited
 from hgclr.errors import HGCLRError, InputError
+from hgclr.hardware import usable_cores
 
 
 def square(number: int) -> int:

@@ -30,6 +30,7 @@ from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import byte_lines
 from hgclr.errors import HGCLRError, InputError, first_line
 from hgclr.files import open_regular
+from hgclr.hardware import usable_cores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import LabelEntry, Source, link
 
@@ -420,11 +421,6 @@ def _id_in(name: str) -> int | None:
 def _by_id(name: str) -> tuple[float, str]:
     identifier = _id_in(name)
     return (float("inf") if identifier is None else identifier, name)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Generator[Result, None, None]:
