@@ -311,12 +311,16 @@ def test_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return known["commit"], known["modified"]
 
     assert found() == (None, None), "no repository"
+    results = tmp_path / "benchmarks" / "results" / "table.md"
+    results.parent.mkdir(parents=True)
+    results.write_text("")
     git(tmp_path, "init", "--quiet")
     assert found() == (None, None), "no commit"
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "-m", "first")
     commit = git(tmp_path, "log", "-1", "--format=%H")
     (tmp_path / "untracked").write_text("")
+    results.write_text("one more row")
     assert found() == (commit, False)
     (package / "hardware.py").write_text("changed")
     assert found() == (commit, True)

@@ -242,11 +242,15 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> tuple[str | None, bool | None]:
-    """Return the commit of the checkout this package runs from and whether tracked files differ from it."""
+    """Return the commit of the checkout this package runs from and whether tracked files differ from it.
+
+    Results do not count: a run that goes on from those in the repository rewrites them.
+    """
     root = Path(__file__).resolve().parents[2]
     # An installed copy may lie inside somebody else's repository, whose commit says nothing about us.
     if not (root / ".git").exists() or not (root / "src" / "hgclr").is_dir():
         return None, None
+    state = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/results"]
     try:
         commit, changes = (
             subprocess.run(
@@ -256,7 +260,7 @@ def _commit() -> tuple[str | None, bool | None]:
                 timeout=10,
                 check=True,
             )
-            for words in (["rev-parse", "--verify", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            for words in (["rev-parse", "--verify", "HEAD"], state)
         )
     except (OSError, subprocess.SubprocessError):  # no git, no commit yet, or a repository of another user
         return None, None
