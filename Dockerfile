@@ -1,7 +1,9 @@
 # The web service on onnxruntime: no torch inside. docs/how-to/container.md
 #   docker build --tag hgclr .
 #   docker run --publish 127.0.0.1:8000:8000 --volume ./my-int8:/model:ro hgclr
-FROM python:3.11-slim AS build
+# The official image python:3.11-slim (3.11.16 on Debian trixie, all architectures) as it was in August 2026.
+ARG PYTHON=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
+FROM ${PYTHON} AS build
 WORKDIR /build
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY src src
@@ -9,7 +11,7 @@ RUN python -m venv /opt/hgclr \
     && /opt/hgclr/bin/pip install --no-cache-dir --require-hashes --requirement requirements.lock \
     && /opt/hgclr/bin/pip install --no-cache-dir --no-deps '.[onnx,serve]'
 
-FROM python:3.11-slim
+FROM ${PYTHON}
 RUN useradd --create-home --uid 10001 hgclr
 COPY --from=build /opt/hgclr /opt/hgclr
 ENV PATH=/opt/hgclr/bin:$PATH \

@@ -25,6 +25,12 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
             assert f"!{name}" in ignored
 
 
+def test_every_stage_starts_from_the_one_image_that_is_held_to_a_digest() -> None:
+    (image,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.11-slim@sha256:[0-9a-f]{64}", image)
+    assert {name for name, _ in re.findall(r"^FROM (\S+)( AS \w+)?$", DOCKERFILE, re.MULTILINE)} == {"${PYTHON}"}
+
+
 def test_it_does_not_run_as_root_and_tells_its_health() -> None:
     last = DOCKERFILE.split("\nFROM ")[-1]
     assert re.search(r"^USER 10001$", last, re.MULTILINE)
