@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
+from hgclr.cli.tables import print_calibrated
 from hgclr.decisions import tuning
 from hgclr.decisions.calibration import Isotonic, Temperatures, fit
 from hgclr.decisions.decoding import Decoder
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import ThresholdTuner, f1
-from hgclr.decisions.tuning import Calibrated, Outputs, calibrate
+from hgclr.decisions.tuning import Calibrated, Candidate, Outputs, Quality, calibrate
 from hgclr.errors import InputError
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.taxonomy import Taxonomy
@@ -430,3 +432,16 @@ def test_no_label_may_be_sure_enough(caplog: pytest.LogCaptureFixture) -> None:
         found = calibrate(wrong, Decisions(TREE), method="none", rule="drop-orphans", scope="none", risk=0.01)
     assert found.decisions.abstain_below == 1
     assert caplog.messages == ["no label is sure enough for a risk of 0.01"]
+
+
+@pytest.mark.parametrize(("exact", "named"), [(0.51, False), (0.54, False), (0.56, True)])
+def test_a_way_with_far_more_exact_documents_than_the_chosen_one_is_named(exact: float, named: bool) -> None:
+    found = calibrate(single_paths(TREE), Decisions(TREE))
+    chosen = Candidate("closure", "none", Quality(0.8, 0.7, 0.8, 0.8, 0.5))
+    other = Candidate("best-path", "none", Quality(0.75, 0.7, 0.75, 0.75, exact))
+    found = replace(found, candidates=[chosen, other], best=chosen, after=chosen.held_out)
+    assert found.most_exact == (other if named else None)
+    console = Console(record=True, width=200)
+    print_calibrated(found, console)
+    hint = "best-path gives 56.00 % of the documents exactly their labels, at 75.00 Micro- and 70.00 Macro-F1"
+    assert (hint in console.export_text()) is named

@@ -269,6 +269,12 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
     lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}"]
     if found.decisions.abstain_below is not None:
         lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out (abstained)")
+    if (other := found.most_exact) is not None:
+        exact, micro, macro = (100 * value for value in (other.held_out.exact, *astuple(other.held_out)[:2]))
+        lines.append(
+            f"{other.rule} gives {exact:.2f} % of the documents exactly their labels, at {micro:.2f} Micro- and"
+            f" {macro:.2f} Macro-F1: hgclr calibrate --decode {other.rule} takes it"
+        )
     for line in lines:
         console.print(line, highlight=False, markup=False)
 

@@ -39,6 +39,8 @@ MANY = 2**21
 Way = tuple[Rule, Thresholds]
 NOISE = 0.001
 """Differences of F1 below this are taken for chance: the simpler way is chosen."""
+EXACT = 0.05
+"""Another way is named beside the chosen one if it gives so much larger a share of documents exactly their labels."""
 HARDLY = 0.1
 """A level whose predicted labels are fewer than this share of its gold ones is warned of."""
 
@@ -106,6 +108,12 @@ class Calibrated:
     best: Candidate | None
     calibration_before: CalibrationScores
     calibration_after: CalibrationScores
+
+    @property
+    def most_exact(self) -> Candidate | None:
+        """The candidate that gives by far more documents exactly their labels, if F1 has decided for another one."""
+        most = max(self.candidates, key=lambda candidate: candidate.held_out.exact)
+        return most if most.held_out.exact >= self.after.exact + EXACT else None
 
 
 def calibrate(
