@@ -36,7 +36,6 @@ from hgclr.models import HGCLRConfig
         ),
         ({"adversarial_size": -1.0}, "adversarial_size is -1.0; give 0 or more"),
         ({"positives": "guessed"}, "positives"),
-        ({"negatives": "none"}, "negatives"),
         ({"label_encoder": "gin"}, "label_encoder"),
     ],
 )

@@ -146,8 +146,6 @@ class HGCLRSettings(SharedSettings):
 
         contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
         contrastive_temperature: τ of NT-Xent.
-        negatives: the other documents of a batch count in NT-Xent ``all`` alike (the paper), only if their labels
-            are not the same (``different``), or by how far their labels are in the tree (``distance``).
         contrastive_bias: biases in the projection head.
         contrastive_dropout: dropouts in the projection head.
     """
@@ -180,7 +178,6 @@ class HGCLRSettings(SharedSettings):
 
     contrastive_weight: float = 0.1  # λ
     contrastive_temperature: float = 1.0  # τ
-    negatives: Literal["all", "different", "distance"] = "all"
     contrastive_bias: bool = True
     contrastive_dropout: float = 0.1
 

@@ -1,4 +1,4 @@
-"""HGCLR's label encoders, positive samples and negatives: what is built, what it computes, that it learns."""
+"""HGCLR's label encoders, positive samples: what is built, what it computes, that it learns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv, GCNConv
 from hgclr.config import PRESETS
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import save
-from support.toy import GOLD, TEXTS, batch_of, make_model, noise_for, still
+from support.toy import TEXTS, batch_of, make_model
 
 LONG = [" ".join([text] * 40) for text in TEXTS]
 LABEL_SIDE = ("label_encoder.", "token_label_attention.", "name_tokens")
@@ -33,8 +33,6 @@ VARIANTS = {
     "random": {"positives": "random", "keep_at_least": 0},
     "compact random": {"positives": "random", "keep_at_least": 0, "compact_positives": True},
     "adversarial": {"positives": "adversarial", "adversarial_size": 0.1},  # a text here has a norm of about 0.3
-    "different": {"negatives": "different"},
-    "distance": {"negatives": "distance"},
 }
 
 
@@ -256,7 +254,7 @@ def test_adversarial_training_uses_the_move_and_touches_no_gradient_before_the_e
 
 @pytest.mark.parametrize("positives", ["dropout", "adversarial"])
 def test_padding_and_batch_order_change_nothing_in_other_samples(make_encoder, taxonomy, positives: str) -> None:
-    model, tokenizer = make_model(make_encoder, taxonomy, positives=positives, negatives="distance")
+    model, tokenizer = make_model(make_encoder, taxonomy, positives=positives)
     batch = batch_of(tokenizer, taxonomy)
     plain = model(**batch)
     order = [2, 0, 3, 1]
@@ -266,18 +264,6 @@ def test_padding_and_batch_order_change_nothing_in_other_samples(make_encoder, t
     ):
         torch.testing.assert_close(other.loss, plain.loss, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(other.terms, plain.terms, atol=1e-5, rtol=1e-5)
-
-
-def test_documents_with_the_same_labels_are_not_pushed_apart(make_encoder, taxonomy) -> None:
-    terms = {}
-    for negatives in ("all", "different", "distance"):
-        model, tokenizer = make_model(make_encoder, taxonomy, negatives=negatives)
-        batch = batch_of(tokenizer, taxonomy, gold=[GOLD[0]] * len(TEXTS))
-        output = still(model)(**batch, noise=noise_for(batch, len(taxonomy)))
-        assert torch.isfinite(output.loss)
-        terms[negatives] = float(output.terms["loss_contrastive"])
-    assert terms["all"] > 0.5
-    assert terms["different"] == terms["distance"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_names_without_special_tokens_are_averaged_whole(make_encoder, taxonomy) -> None:

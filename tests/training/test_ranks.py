@@ -25,8 +25,6 @@ CASES: dict[str, Case] = {
     "hierarchy, threshold": ("hgclr", {**GUIDED, "keep_fraction": None, "keep_threshold": 0.1}),
     "hierarchy, probabilities": ("hgclr", {**GUIDED, "guidance": "probabilities", "token_label_heads": 2}),
     "hierarchy, compact": ("hgclr", {**GUIDED, "compact_positives": True}),
-    "hierarchy, different": ("hgclr", {**GUIDED, "negatives": "different"}),
-    "hierarchy, distance": ("hgclr", {**GUIDED, "negatives": "distance"}),
     "hierarchy, adapters, layers computed anew": ("hgclr", {**GUIDED, "large": True}),
     "dropout": ("hgclr", {**GUIDED, "positives": "dropout"}),
     "random": ("hgclr", {**GUIDED, "positives": "random"}),

@@ -119,7 +119,7 @@ SPACE = Search(
     {
         WEIGHT: optuna.distributions.FloatDistribution(0.003, 1.0, log=True),
         "model.keep_at_least": optuna.distributions.IntDistribution(0, 24, step=4),
-        "model.negatives": optuna.distributions.CategoricalDistribution(["all", "different"]),
+        "model.positives": optuna.distributions.CategoricalDistribution(["hierarchy", "dropout"]),
     }
 )
 

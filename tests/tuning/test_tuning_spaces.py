@@ -99,7 +99,7 @@ def test_a_file_gives_ranges_and_choices(tmp_path: Path) -> None:
         "model.contrastive_weight: {low: 0.003, high: 1, log: true}\n"
         "model.keep_at_least: {low: 0, high: 24, step: 4}\n"
         "model.keep_fraction: {low: 0.25, high: 1, step: 0.25}\n"
-        "model.negatives: {choices: [all, different]}\n"
+        "model.positives: {choices: [hierarchy, dropout]}\n"
         "training.learning_rate: {low: 3e-5, high: 3e-4, log: true}\n"
         "training.batch_size: {choices: [8, 16]}\n"
         "model.contrastive_temperature: {choices: [1, 0.5]}\n",
@@ -110,7 +110,7 @@ def test_a_file_gives_ranges_and_choices(tmp_path: Path) -> None:
         "model.contrastive_weight": FloatDistribution(0.003, 1.0, log=True),
         "model.keep_at_least": IntDistribution(0, 24, step=4),
         "model.keep_fraction": FloatDistribution(0.25, 1.0, step=0.25),
-        "model.negatives": CategoricalDistribution(["all", "different"]),
+        "model.positives": CategoricalDistribution(["hierarchy", "dropout"]),
         "training.learning_rate": FloatDistribution(3e-5, 3e-4, log=True),
         "training.batch_size": CategoricalDistribution([8, 16]),
         "model.contrastive_temperature": CategoricalDistribution([1.0, 0.5]),
@@ -149,9 +149,9 @@ def test_a_file_gives_ranges_and_choices(tmp_path: Path) -> None:
         ),
         ("model.keep_at_least: {low: 1, high: 9, step: 2, log: true}", r"model\.keep_at_least: log needs .* no step"),
         ("model.keep_at_least: {low: 1, high: 9, step: 0}", r"model\.keep_at_least: step is 0; give a positive number"),
-        ("model.negatives: {low: 0, high: 1}", r"model\.negatives: is no number and has no range; give choices"),
-        ("model.negatives: {choices: []}", r"model\.negatives: choices is no list of values"),
-        ("model.negatives: {choices: [all, some]}", r"model\.negatives: .*some"),
+        ("model.positives: {low: 0, high: 1}", r"model\.positives: is no number and has no range; give choices"),
+        ("model.positives: {choices: []}", r"model\.positives: choices is no list of values"),
+        ("model.positives: {choices: [dropout, some]}", r"model\.positives: .*some"),
         ("training.schedule: {choices: [linear, cosine]}", r"training\.schedule: .*'linear' or 'constant'"),
         ("training.epochs: {low: 0, high: 4}", r"training\.epochs: .*greater than or equal to 1"),
         (
@@ -174,5 +174,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_parameters_are_told_by_the_papers_symbols() -> None:
-    parameters = {"model.contrastive_weight": 0.1, "model.keep_threshold": 0.02, "model.negatives": "all"}
-    assert describe(parameters) == "lambda 0.1, gamma 0.02, negatives all"
+    parameters = {"model.contrastive_weight": 0.1, "model.keep_threshold": 0.02, "model.positives": "dropout"}
+    assert describe(parameters) == "lambda 0.1, gamma 0.02, positives dropout"

@@ -96,7 +96,7 @@ def tune(
     one continues from its checkpoint. With a larger **--trials**, a search continues for longer.
 
     A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}**,
-    **model.keep_at_least: {low: 0, high: 24, step: 4}** or **model.negatives: {choices: [all, different]}**.
+    **model.keep_at_least: {low: 0, high: 24, step: 4}** or **model.positives: {choices: [hierarchy, dropout]}**.
 
     On Ray, no trial is given up early, and Optuna chooses each one by those that have ended until then.
 

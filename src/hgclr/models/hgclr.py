@@ -16,7 +16,7 @@ from hgclr.models.pretrained import absolute_positions, first_position, load_pre
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeAttention, TreeConvolution
 from hgclr.nn.label_rows import LabelRows
-from hgclr.nn.objective import ProjectionHead, classification_loss, negative_weights, nt_xent
+from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
 from hgclr.nn.positive_samples import (
     TokenLabelAttention,
     adversarial_move,
@@ -143,12 +143,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         loss_original = classification_loss(logits, labels, reduction)
         loss_positive = classification_loss(positive_logits, labels, reduction)
         projected, positive_projected = self.projection(vectors).chunk(2)  # c and ĉ, (B, H) each
-        loss_contrastive = nt_xent(
-            projected,
-            positive_projected,
-            self.config.contrastive_temperature,
-            negative_weights(labels, self.config.negatives),
-        )
+        loss_contrastive = nt_xent(projected, positive_projected, self.config.contrastive_temperature)
         return HierarchicalOutput(
             loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
             logits=logits,

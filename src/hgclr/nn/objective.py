@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hgclr.nn.gathering import gather, rank, world_size
 
-__all__ = ["ProjectionHead", "classification_loss", "negative_weights", "nt_xent", "recursive_regularisation"]
+__all__ = ["ProjectionHead", "classification_loss", "nt_xent", "recursive_regularisation"]
 
 PIECE = 2**22
 """Weights of edges compared at a time: sixteen megabytes in single precision."""
@@ -33,48 +33,23 @@ class ProjectionHead(nn.Sequential):
         )
 
 
-def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0, weights: Tensor | None = None) -> Tensor:
+def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0) -> Tensor:
     """Pull each text to its positive sample and away from the others in the batch (Eqs. 13 to 15).
 
-    For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} w_mi exp(sim(z_m, z_i)/τ)``,
+    For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} exp(sim(z_m, z_i)/τ)``,
     sim the cosine; the loss is the mean over all 2N. Of several processes each takes the mean over its own texts and
     positive samples, and the others are those of all processes.
 
-    From projected texts and their projected positive samples, (N, H) each. The ``weights`` w are for a document of this
-    process and one of all, (N, M), whether text or positive sample; 1 in the paper, and always for a document's own
-    positive sample.
+    From projected texts and their projected positive samples, (N, H) each.
     """
     own = F.normalize(torch.stack([original, positive], 1), dim=-1)  # (N, 2, H)
     others = gather(own).transpose(0, 1).flatten(0, 1)  # (2M, H), all texts first
     similarity = own.transpose(0, 1).flatten(0, 1) @ others.T / temperature  # (2N, 2M)
     documents = len(others) // 2
     places = torch.arange(len(original), device=own.device) + rank() * len(original)
-    if weights is not None:
-        logs = weights.log().scatter(1, places[:, None], 0.0)
-        similarity = similarity + logs.repeat(2, 2)  # w exp(s) = exp(s + log w)
     places = torch.cat([places, places + documents])
     similarity = similarity.scatter(1, places[:, None], -torch.inf)  # a vector is no candidate for itself
     return F.cross_entropy(similarity, (places + documents) % len(others))
-
-
-def negative_weights(labels: Tensor, rule: str) -> Tensor | None:
-    """Return how much the documents of a batch count as each other's negatives, None if ``all`` alike.
-
-    They are (N, M), for this process' documents against those of all. ``different`` gives 0 to documents with the same
-    labels and 1 to all others, ``distance`` gives ``|y_m Δ y_n| / |y_m ∪ y_n|``, the Jaccard distance of gold labels,
-    (N, K). Label sets hold the ancestors of their labels, so that it is a distance in the tree: of two paths, the share
-    of their edges that they do not have in common.
-    """
-    if rule == "all":
-        return None
-    with torch.autocast(labels.device.type, enabled=False):  # half precision cannot count
-        labels = labels.float()
-        others = gather(labels)
-        shared = labels @ others.T  # |y_m ∩ y_n|, (N, M)
-    union = labels.sum(1)[:, None] + others.sum(1) - shared
-    if rule == "different":
-        return (shared != union).float()
-    return (union - shared) / union.clamp(min=1)
 
 
 def classification_loss(logits: Tensor, gold: Tensor, reduction: str) -> Tensor:

@@ -168,7 +168,6 @@ _ALL = (
     _preset("paper"),
     _preset("published"),
     _hgclr("hgclr-random-head", classifier_start="random"),
-    _hgclr("hgclr-distance", negatives="distance"),
     _hgclr("hgclr-compact", compact_positives=True),
 )
 SYSTEMS = {system.key: system for system in _ALL}
@@ -328,7 +327,6 @@ _SYSTEMS = Table(
         SystemRow("hgclr-published", "HGCLR, preset published"),
         SystemRow("bert", "flat, with the tree's documents", extra=True),
         SystemRow("hgclr-random-head", "HGCLR, head from random weights", extra=True),
-        SystemRow("hgclr-distance", "HGCLR, negatives by distance", extra=True),
         SystemRow("hgclr-compact", "HGCLR, compact positives", extra=True),
     ),
     (
