@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from hgclr.data.folder import label_documents, label_texts
+from hgclr.models.base import save
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.tree import read_model_tree
 from hgclr.training import RunConfig, train
 from hgclr.training.core import label_counts, with_label_documents
-from hgclr.training.run import new_model, tokenize_splits
+from hgclr.training.run import new_model, started_model, tokenize_splits
 
 
 def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:
@@ -71,6 +73,31 @@ def test_they_are_trained_on_by_default_and_not_in_the_presets(
     assert list(learned["input_ids"][96:]) == [tokenizer(document.text)["input_ids"] for document in expected]
     assert [len(tokens[split]) for split in ("train", "dev", "test")] == [96, 24, 24]
     assert label_counts(tokens["train"], len(folder.taxonomy)).sum() == sum(map(len, tokens["train"]["labels"]))
+
+
+def described(taxonomy: Taxonomy, text: str) -> Taxonomy:
+    texts = [text if identifier == "optics" else None for identifier in taxonomy.ids]
+    return Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, texts)
+
+
+def test_descriptions_reach_training_and_stay_with_the_model(
+    make_encoder, toy_data: Path, tmp_path: Path, taxonomy
+) -> None:
+    described(taxonomy, "lens and mirror").write(tmp_path / "tree.json")
+    data = {"taxonomy": tmp_path / "tree.json"}
+    run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", data=data)
+    model, tokenizer, _ = new_model(run)
+    learned = with_label_documents(None, model, tokenizer, wanted=True)
+    assert tokenizer("lens and mirror")["input_ids"] in list(learned["input_ids"])
+
+    save(model, tokenizer, tmp_path / "model")
+    place = taxonomy.resolve("optics")
+    assert read_model_tree(tmp_path / "model").descriptions[place] == "lens and mirror"
+    begun = {"model": {"start": tmp_path / "model"}, "training": {}, "output": tmp_path / "next"}
+    for text, expected in (("", "lens and mirror"), ("prism", "prism")):  # the data's own, where it has any
+        described(taxonomy, text).write(tmp_path / "tree.json")
+        again, _, _ = started_model(RunConfig(data={"path": toy_data, **data}, **begun), tmp_path / "model")
+        assert again.config.taxonomy.descriptions[place] == expected
 
 
 @pytest.mark.slow

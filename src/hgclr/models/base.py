@@ -70,6 +70,8 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
         label_parents: index of each label's parent, -1 for a top label. Ids stand in ``id2label``.
         label_names: each label's name for people and for the name embedding; names may repeat.
+        label_descriptions: what belongs to each label, "" where nothing is said; None if nothing is said of any. Only
+            training reads them, as documents of the label tree.
         label_name_length: tokens in the longest label name, the width of the stored name tokens.
         text_column: the column that the texts stood in before ``hgclr data import``; ``hgclr predict`` takes it in
             tables without a column ``text``.
@@ -89,6 +91,7 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
     encoder_config: dict[str, Any] | PreTrainedConfig | None = None
     label_parents: list[int] | None = None
     label_names: list[str] | None = None
+    label_descriptions: list[str] | None = None
     label_name_length: int = 0
     special_token_ids: list[int] | None = None
     text_column: str | None = None
@@ -114,14 +117,16 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
         if self.id2label is None or self.label_parents is None:
             raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
         by_index = {int(index): label for index, label in self.id2label.items()}
-        return Taxonomy([by_index[index] for index in range(len(by_index))], self.label_parents, self.label_names)
+        ids = [by_index[index] for index in range(len(by_index))]
+        return Taxonomy(ids, self.label_parents, self.label_names, self.label_descriptions)
 
     def set_taxonomy(self, taxonomy: Taxonomy) -> None:
-        """Store the label tree: ids in ``id2label``, parents and names beside them."""
+        """Store the label tree: ids in ``id2label``, parents, names and descriptions beside them."""
         self.id2label = dict(enumerate(taxonomy.ids))
         self.label2id = {label: index for index, label in enumerate(taxonomy.ids)}
         self.label_parents = [int(parent) for parent in taxonomy.parents]
         self.label_names = list(taxonomy.names)
+        self.label_descriptions = list(taxonomy.descriptions) if any(taxonomy.descriptions) else None
 
 
 @dataclass

@@ -278,7 +278,8 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
         return settings | {"model": {"classifier": system.classical, "encoder": encoder, "max_length": length}}
     method = HGCLRConfig(**method_settings(run.model.preset, run.model.overrides))
     names = {field.name for field in fields(HGCLRConfig)} - {field.name for field in fields(PreTrainedConfig)}
-    names -= {"encoder_config", "label_parents", "label_names", "label_name_length", "special_token_ids"}  # no choices
+    names -= {"encoder_config", "label_name_length", "special_token_ids"}  # no choices, and neither is the label tree:
+    names -= {"label_parents", "label_names", "label_descriptions"}
     chosen = {name: value for name, value in sections["model"].items() if name not in names}
     return settings | {"model": chosen | {name: getattr(method, name) for name in sorted(names)}}
 

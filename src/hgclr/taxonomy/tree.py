@@ -404,7 +404,8 @@ def read_model_tree(folder: str | Path) -> Taxonomy:
     try:
         config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
-        return Taxonomy([labels[index] for index in range(len(labels))], config["label_parents"], config["label_names"])
+        ids = [labels[index] for index in range(len(labels))]
+        return Taxonomy(ids, config["label_parents"], config["label_names"], config.get("label_descriptions"))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError("the model's configuration holds no label tree", path=path, remedy=REMEDY) from error
     except InputError as error:

@@ -293,6 +293,8 @@ def started_model(
     folder = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
     if folder.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
+    elif any(folder.taxonomy.descriptions):  # which may be other ones in the same tree
+        model.config.set_taxonomy(folder.taxonomy)
     return model, tokenizer, folder
 
 
