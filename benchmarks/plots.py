@@ -95,6 +95,8 @@ LADDER = {"names": "names", "head": "head", "default": "full"}
 """The rungs of effort, from the label tree alone to full training, by their rows."""
 OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cls-long": "first token, 2 x epochs"}
 """What stands beside them."""
+ACROSS = 2
+"""Panels side by side."""
 PLACES = {"tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
 """Where a name stands from its point, if not above it."""
 
@@ -104,8 +106,11 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
 
     It is CPU time where all systems of a data set have it.
     """
-    figure, panels = pyplot.subplots(1, len(curves), figsize=(4.6 * len(curves), 3.6), squeeze=False)
-    for axes, (name, result) in zip(panels[0], curves.items(), strict=True):
+    rows = -(-len(curves) // ACROSS)
+    figure, panels = pyplot.subplots(rows, ACROSS, figsize=(4.6 * ACROSS, 3.6 * rows), squeeze=False)
+    for axes in panels.flat[len(curves) :]:
+        axes.remove()
+    for axes, (name, result) in zip(panels.flat, curves.items(), strict=False):
         found = {}
         smallest = {key: points[0] for key, points in result["points"].items() if points}
         timed = [point for point in smallest.values() if point["seconds"] is not None]
@@ -138,7 +143,7 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
     return figure
 
 
-DATA_SETS = ("clinc150", "icd10cm", "arxiv")
+DATA_SETS = ("clinc150", "icd10cm", "arxiv", "job-titles")
 PLOTS = {
     "training-speed": training,
     "prediction-speed": prediction,
