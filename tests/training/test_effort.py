@@ -58,25 +58,34 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
         assert last in classifier.taxonomy.leaves
 
 
-def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(encoder: str, taxonomy: Taxonomy) -> None:
+@pytest.mark.parametrize("described", [{}, {"optics": "lens and mirror", "science": "atom"}])
+def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
+    encoder: str, taxonomy: Taxonomy, described: dict[str, str]
+) -> None:
     """The head's rows from their definition, with vectors of equal length so that the dot product is the cosine."""
+    descriptions = [described.get(identifier) for identifier in taxonomy.ids]
+    taxonomy = Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions)
     tokenizer = load_tokenizer(encoder)
     model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
     model.classify_by_names(tokenizer)
-    with torch.no_grad():
-        vectors = [
-            model.encoder(**tokenizer([name], return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
-            for name in taxonomy.names
-        ]
-    length = np.mean([np.linalg.norm(vector) for vector in vectors])
-    names = [vector / np.linalg.norm(vector) for vector in vectors]
+
+    @torch.no_grad()
+    def vector(text: str) -> np.ndarray:
+        return model.encoder(**tokenizer([text], return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+
+    def direction(vector: np.ndarray) -> np.ndarray:
+        return vector / np.linalg.norm(vector)
+
+    length = np.mean([np.linalg.norm(vector(name)) for name in taxonomy.names])
+    names = [
+        direction(vector(name)) if text is None else direction(direction(vector(name)) + direction(vector(text)))
+        for name, text in zip(taxonomy.names, descriptions, strict=True)
+    ]
     for label in range(len(taxonomy)):
         below = [names[other] for other in range(len(taxonomy)) if label in taxonomy.ancestors(other)]
         row = names[label]
         if below:
-            middle = np.mean(below, axis=0)
-            row = row + middle / np.linalg.norm(middle)
-            row = row / np.linalg.norm(row)
+            row = direction(row + direction(np.mean(below, axis=0)))
         np.testing.assert_allclose(model.classifier.weight[label].detach().numpy(), 5 / length * row, atol=1e-4)
     assert not model.classifier.bias.any()
 

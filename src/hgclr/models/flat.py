@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,6 @@ from hgclr.data.folder import label_texts
 from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.nn.draws import drawn_for_labels
 from hgclr.taxonomy.changes import TreeChanges
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "FlatForSequenceClassification",
@@ -32,7 +29,7 @@ __all__ = [
 SLOPE = 5.0
 """Logit of a text that says nothing but the label's name."""
 LONGEST = 64
-"""Tokens of a label name that are read, special tokens included."""
+"""Tokens of a label's name, or of its description, that are read, special tokens included."""
 BLOCK = 2**14
 """Tokens of label names that are embedded at a time, padding included."""
 
@@ -82,14 +79,18 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make the head of a classifier that has seen no document: how near is a text to what the labels are called?
 
-        ``p_k = sigmoid(5 h · v_k / m)`` with v_k the direction of the k-th name, and m the mean length of the names'
-        vectors. An inner label's v_k is the direction of its own name's plus that of the mean of all labels' below it.
+        ``p_k = sigmoid(5 h · v_k / m)`` with v_k the direction of the k-th name, or half-way between that and its
+        description's where there is one, and m the mean length of the names' vectors. An inner label's v_k is its own
+        direction plus that of the mean of all labels' below it.
         These are similarities and no frequencies: paths are to be compared with each other, by the decoding rule
         ``best-path``, and not with a threshold. There is no bias, because the vectors of long texts are short, so that
         one that suits short texts refuses all labels of long ones.
         """
-        tree, vectors = self.config.taxonomy, name_vectors(self, tokenizer)
+        tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
+        if described := [label for label, text in enumerate(tree.descriptions) if text]:
+            texts = text_vectors(self, tokenizer, [tree.descriptions[label] for label in described])
+            names[described] = F.normalize(names[described] + F.normalize(texts, dim=-1), dim=-1)
         below, count = torch.zeros_like(names), torch.zeros(len(tree), 1)
         for level in reversed(tree.levels[1:]):  # sums over all labels below each
             parents = torch.from_numpy(tree.parents[level])
@@ -169,22 +170,22 @@ def is_special(tokens: Tensor, special_token_ids: Sequence[int]) -> Tensor:
 
 
 @torch.no_grad()
-def name_vectors(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return the vector of each label's name read as a text, (K, H), by a model of :mod:`hgclr.models`."""
+def text_vectors(model: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Tensor:
+    """Return the vectors, (n, H), in which a model of :mod:`hgclr.models` puts names or descriptions of labels."""
     training = model.training
     model.eval()
-    vectors = torch.empty_like(model.classifier.weight)
-    for labels, tokens in name_blocks(name_tokens(label_texts(model.config.taxonomy), tokenizer)):
+    vectors = model.classifier.weight.new_empty(len(texts), model.classifier.in_features)
+    for places, tokens in name_blocks(name_tokens(texts, tokenizer)):
         real = tokens >= 0
         ids = tokens.masked_fill(~real, int(tokenizer.pad_token_id))
-        vectors[labels] = model.encode(real.long().to(model.device), input_ids=ids.to(model.device))
+        vectors[places] = model.encode(real.long().to(model.device), input_ids=ids.to(model.device))
     model.train(training)
     return vectors
 
 
 def name_directions(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return ``u_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k from :func:`name_vectors` and n̄ their mean, (K, H)."""
-    vectors = name_vectors(model, tokenizer)
+    """Return ``u_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th label's name and n̄ their mean, (K, H)."""
+    vectors = text_vectors(model, tokenizer, label_texts(model.config.taxonomy))
     return F.normalize(vectors - vectors.mean(0), dim=-1)
 
 
