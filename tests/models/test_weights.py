@@ -108,6 +108,17 @@ def test_an_encoder_is_refused_too(make_encoder, taxonomy, tokenizer, tmp_path: 
         FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
 
 
+def test_an_encoder_that_cannot_be_built_as_its_configuration_says(
+    make_encoder, taxonomy, tokenizer, tmp_path: Path
+) -> None:
+    """Its own weights are loaded without what NaN would draw; a model on top of it draws."""
+    folder = Path(shutil.copytree(make_encoder("bert"), tmp_path / "encoder"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"initializer_range": float("nan")}))
+    with pytest.raises(InputError, match=r"encoder: cannot load an encoder from this folder \(normal expects std"):
+        FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
+
+
 def test_an_encoder_in_which_no_name_matches(make_encoder, taxonomy, tokenizer, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(make_encoder("bert"), tmp_path / "encoder"))
     tensors = load_file(folder / "model.safetensors")

@@ -24,8 +24,8 @@ from transformers.configuration_utils import SubConfigSpec
 from transformers.utils.generic import ModelOutput
 
 from hgclr.config import HGCLRSettings, HiMatchSettings
-from hgclr.encoders import encoder_pooling
-from hgclr.errors import InputError
+from hgclr.encoders import encoder_load_error, encoder_pooling
+from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
 from hgclr.models.pretrained import (
     first_position,
@@ -207,7 +207,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         pretrained = load_from_encoder(AutoModel, encoder, **without_pooler(encoder_config))
         if settings.get("pooling", "auto") == "auto":
             settings["pooling"] = encoder_pooling(encoder)
-        model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
+        with refuse_broken(lambda error: encoder_load_error(encoder, error)):  # its configuration may be any
+            model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
         model.encoder = pretrained
         return model
 
