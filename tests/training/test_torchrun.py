@@ -144,6 +144,6 @@ def test_accelerate_launch_is_the_same(together: Path, config: Path, folder: Pat
     output = folder / "accelerate"
     environment = os.environ | {"HGCLR_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *launcher, "-m", "hgclr", "train", str(config), "--output", str(output)]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     check_weights(output, together)
