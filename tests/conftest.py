@@ -9,7 +9,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests, slow = Counter(item.path for item in items), Counter[Path]()
     slow.update(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path] / tests[item.path])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _known_machine() -> Iterator[None]:
+    """Ask git and the installed packages once: what they say is part of every result, and does not change meanwhile."""
+    from hgclr import hardware
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_commit", "_version"):
+            patch.setattr(hardware, name, cache(getattr(hardware, name)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """Leave the flushing to the system: no test takes the power away, and a run of toys flushes a hundred times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

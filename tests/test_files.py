@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import posix
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from support.crash_points import run_forked, survive_every_crash
 
 NAMES = ("a", "b/c")
 WRITERS, ROUNDS = 4, 100
+
+
+@pytest.fixture(autouse=True)
+def _flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flush in earnest here, which tests of other files do not wait for."""
+    monkeypatch.setattr(os, "fsync", posix.fsync)
 
 
 @pytest.fixture(params=["exchanged", "renamed"])

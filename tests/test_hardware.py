@@ -26,6 +26,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(hardware, "_cpuinfo", lambda: CAPABLE)
+    for name in ("_commit", "_version"):  # which tests of other files ask only once
+        monkeypatch.setattr(hardware, name, getattr(hardware, name).__wrapped__)
     return tmp_path / "cache" / "hardware.json"
 
 

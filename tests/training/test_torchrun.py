@@ -8,19 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from hgclr.cli.app import app
 from hgclr.training import RunConfig, train
 from support.ranks import run_ranks
 
 EPOCHS = 3
-TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
 pytestmark = pytest.mark.slow
 
 
@@ -39,14 +41,6 @@ def config(make_encoder, toy_data: Path, folder: Path) -> Path:
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(settings))
     return file
-
-
-def start(launcher: tuple[str, ...], config: Path, output: Path) -> subprocess.Popen[str]:
-    environment = os.environ | {"HGCLR_CACHE": str(output.parent / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *launcher, "-m", "hgclr", "train", str(config), "--output", str(output)]
-    return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
 
 
 def weights(output: Path) -> dict[str, torch.Tensor]:
@@ -87,19 +81,44 @@ def test_two_processes_end_where_one_does(together: Path, config: Path, folder: 
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
+def train_by_command(environment: dict[str, str], config: Path, output: Path) -> None:
+    """Do as ``hgclr train`` does, in a process that torchrun's agent has started as a fork."""
+    os.environ.update(environment)  # their own is that of when the server of the forks was started
+    output.with_name(f"process-{os.environ['RANK']}").write_text(str(os.getpid()))
+    torch.set_num_threads(1)
+    app(["train", str(config), "--output", str(output)], prog_name="hgclr", standalone_mode=False)
+
+
 def test_a_run_that_loses_a_process_goes_on_and_ends_with_the_same_weights(
-    together: Path, config: Path, folder: Path
+    together: Path, config: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output = folder / "killed"
-    process = start((*TORCHRUN, "--max-restarts", "1"), config, output)
-    while not list(output.glob("checkpoints/checkpoint-*/COMPLETE")):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    (second,) = (child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1")
-    second.send_signal(signal.SIGKILL)
-    printed, problems = process.communicate(timeout=900)
-    assert process.returncode == 0, problems
-    assert printed.count("model:") == 1
+    """With torchrun's own agent, which starts forks in the place of programs that would import for long."""
+    monkeypatch.setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "")  # which the agent sets
+    output, logs = folder / "killed", folder / "logs"
+    agent = elastic_launch(
+        LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=2,
+            max_restarts=1,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            run_id="killed",
+            start_method="forkserver",
+            logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
+        ),
+        train_by_command,
+    )
+    with ThreadPoolExecutor() as threads:  # in the main one it would keep signals for itself
+        done = threads.submit(agent, dict(os.environ), config, output)
+        while not list(output.glob("checkpoints/checkpoint-*/COMPLETE")):
+            assert not done.done(), done.result()
+            time.sleep(0.05)
+        os.kill(int((folder / "process-1").read_text()), signal.SIGKILL)
+        done.result(timeout=900)
+    attempts = [sorted(path.name for path in attempt.iterdir()) for attempt in logs.glob("*/attempt_*")]
+    assert attempts == [["0", "1"]] * 2
+    assert "".join(path.read_text() for path in logs.rglob("stdout.log")).count("model:") == 1
     expected, found = weights(together), weights(output)
     assert all(torch.equal(found[name], value) for name, value in expected.items())
     histories = [json.loads((path / "metrics.json").read_text())["history"] for path in (together, output)]
@@ -117,8 +136,14 @@ def test_accelerate_launch_is_the_same(together: Path, config: Path, folder: Pat
         "2",
         "--num_machines",
         "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
     )
-    process = start((*launcher, "--mixed_precision", "no", "--dynamo_backend", "no"), config, folder / "accelerate")
-    _, problems = process.communicate(timeout=900)
-    assert process.returncode == 0, problems
-    check_weights(folder / "accelerate", together)
+    output = folder / "accelerate"
+    environment = os.environ | {"HGCLR_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *launcher, "-m", "hgclr", "train", str(config), "--output", str(output)]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    check_weights(output, together)

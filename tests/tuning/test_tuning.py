@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import subprocess
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import optuna
@@ -24,7 +26,8 @@ from hgclr.tuning import search as searching
 from hgclr.tuning import trials
 from hgclr.tuning.search import tune
 from hgclr.tuning.space import Search, grid, with_parameters
-from support.crash_points import kill_forked
+from support.crash_points import run_forked
+from support.short_run import die_after_checkpoint_in
 
 WEIGHT, GAMMA = "model.contrastive_weight", "model.keep_threshold"
 
@@ -262,37 +265,28 @@ def test_two_processes_do_not_search_in_one_folder(run: RunConfig, stub: Stub, m
         tune(run, grid(run))
 
 
-@pytest.mark.slow
-def test_a_study_is_opened_where_the_system_has_no_fcntl(tmp_path: Path) -> None:
-    program = """
-import sys
-import os
-from pathlib import Path
-from types import ModuleType
-sys.modules["fcntl"] = None  # as outside Unix
-from hgclr.errors import InputError
-from hgclr.tuning.trials import open_study
-windows = sys.modules["msvcrt"] = ModuleType("msvcrt")
-windows.LK_NBLCK, held = 2, set()
-def locking(descriptor, mode, length):
-    place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
-    if place in held:
-        raise PermissionError
-    held.add(place)
-windows.locking = locking
-with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
-    study.set_user_attr("opened", True)
-    try:
-        with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False):
-            sys.exit("two at once")
-    except InputError as error:
-        assert "has been tuning here since" in str(error), error
-held.clear()  # as when a descriptor is closed
-with open_study(Path(sys.argv[1]), {"a": 1}, pruning=False) as study:
-    assert study.user_attrs["opened"]
-"""
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_study_is_opened_where_the_system_has_no_fcntl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    windows, held = ModuleType("msvcrt"), set()
+
+    def locking(descriptor: int, mode: int, length: int) -> None:
+        place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
+        if place in held:
+            raise PermissionError
+        held.add(place)
+
+    windows.LK_NBLCK, windows.locking = 2, locking
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as outside Unix
+    monkeypatch.setitem(sys.modules, "msvcrt", windows)
+    with trials.open_study(tmp_path, {"a": 1}, pruning=False) as study:
+        study.set_user_attr("opened", True)
+        with (
+            pytest.raises(InputError, match="has been tuning here since"),
+            trials.open_study(tmp_path, {"a": 1}, pruning=False),
+        ):
+            pass
+    held.clear()  # as when a descriptor is closed
+    with trials.open_study(tmp_path, {"a": 1}, pruning=False) as study:
+        assert study.user_attrs["opened"]
 
 
 @pytest.mark.usefixtures("no_plots")
@@ -316,8 +310,9 @@ def test_bad_seeds_are_refused(run: RunConfig, seeds: list[int]) -> None:
 
 @pytest.mark.slow
 def test_the_files(run: RunConfig, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one test with the heat map's values because plots take long to draw."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/hgclr", "tune", "/a/b/c.yaml", "--set", "data.path=/d/e", "--grid"])
-    result = tune(run, grid(run, lambdas=[0.05, 0.1], gammas=[0.01, 0.02]))
+    result = tune(run, grid(run, lambdas=[0.3, 0.1], gammas=[0.02, 0.01]))
     with (run.output / "trials.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["trial", "state", "macro_f1", WEIGHT, GAMMA, "seconds"]
@@ -340,6 +335,9 @@ def test_the_files(run: RunConfig, stub: Stub, monkeypatch: pytest.MonkeyPatch) 
         for path in run.output.rglob("*")
         if path.is_file() and path.name not in ("metrics.json", "study.journal", "study.lock")
     }
+    picture = (run.output / "plots" / "grid.svg").read_text()
+    written = [picture.index(f"<!-- {text} -->") for text in ("52.00", "51.00", "32.00", "31.00")]
+    assert written == sorted(written)  # row by row from the lowest lambda, in each from the lowest gamma
 
 
 def test_a_plot_that_cannot_be_drawn_is_a_note(run: RunConfig, stub: Stub) -> None:
@@ -348,14 +346,6 @@ def test_a_plot_that_cannot_be_drawn_is_a_note(run: RunConfig, stub: Stub) -> No
     assert "no plot of parallel coordinates: one setting was searched" in notes
     assert not (run.output / "plots" / "contour.png").exists()
     assert (run.output / "plots" / "history.png").exists()
-
-
-@pytest.mark.slow
-def test_the_heat_map_has_every_value_in_its_place(run: RunConfig, stub: Stub) -> None:
-    tune(run, grid(run, lambdas=[0.3, 0.1], gammas=[0.02, 0.01]))
-    picture = (run.output / "plots" / "grid.svg").read_text()
-    written = [picture.index(f"<!-- {text} -->") for text in ("52.00", "51.00", "32.00", "31.00")]
-    assert written == sorted(written)  # row by row from the lowest lambda, in each from the lowest gamma
 
 
 def test_keeping_by_share_takes_the_threshold_away(run: RunConfig) -> None:
@@ -412,17 +402,18 @@ def best_gamma(result: Any) -> float:
 @pytest.mark.usefixtures("no_plots")
 def test_a_killed_search_goes_on_to_the_same_result(run: RunConfig, tmp_path: Path) -> None:
     """SIGKILL in the middle of the second trial, after its first checkpoint; then the same command again."""
-    run.training.epochs, run.training.patience = 6, 6
+    run.training.epochs, run.data.limit = 2, 48
     config = tmp_path / "run.yaml"
     run.write(config)
     options = ["--grid", "--lambdas", ".1", "--gammas", ".02,.1"]
     command = ["tune", str(config), "--output", str(tmp_path / "cut"), *options]
     second = tmp_path / "cut" / "trials" / "0001" / "seed-3"
-    kill_forked(
-        lambda: app(command, prog_name="hgclr"),
-        tmp_path / "log",
-        lambda: any(second.glob("checkpoints/checkpoint-*/COMPLETE")),
-    )
+
+    def search() -> None:
+        die_after_checkpoint_in(second)
+        app(command, prog_name="hgclr")
+
+    assert run_forked(search, tmp_path / "log") == -signal.SIGKILL, (tmp_path / "log").read_text()
     assert not (second / "metrics.json").exists()
     first = tmp_path / "cut" / "trials" / "0000" / "seed-3" / "metrics.json"
     before = first.stat().st_mtime_ns
