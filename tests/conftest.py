@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import logging
@@ -51,6 +52,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests, slow = Counter(item.path for item in items), Counter[Path]()
     slow.update(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path] / tests[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from what is imported by now: it would go through it after every training."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
