@@ -55,7 +55,10 @@ def times(fp32: float, bf16: float) -> str:
 
 
 @pytest.mark.slow
-def test_the_real_trial_runs_or_crashes_but_is_no_broken_script() -> None:
+def test_the_real_trial_runs_or_crashes_but_is_no_broken_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once in the place of twenty times, which take long where bfloat16 is emulated."""
+    before, after = hardware._PROBE.split("range(20)")
+    monkeypatch.setattr(hardware, "_PROBE", f"{before}range(1){after}")
     probe = hardware._run_probe()
     assert probe.status in {"fast", "slow", "crashes"}, probe.detail
 
