@@ -1,4 +1,4 @@
-"""``torchrun -m hgclr train``: several processes are one run, also when one of them is killed."""
+"""Several processes are one run, as torchrun's agent and ``accelerate launch`` start them, also when one is killed."""
 
 from __future__ import annotations
 
