@@ -140,8 +140,13 @@ def test_the_papers_recipe_is_the_papers() -> None:
 def test_the_default_recipe_follows_the_sizes(documents: int, parameters: float, rate: float, epochs: int) -> None:
     recipe = make_recipe(TrainingSettings(), documents=documents, encoder_parameters=int(parameters))
     assert recipe.learning_rate == pytest.approx(rate, rel=0.01)
-    assert recipe.head_learning_rate == pytest.approx(10 * recipe.learning_rate)
+    assert recipe.head_learning_rate == pytest.approx(3e-3), "a head starts anew on an encoder of any size"
     assert recipe.epochs == epochs
+    own = make_recipe(TrainingSettings(), documents=documents, encoder_parameters=int(parameters), head_rate=1.0)
+    assert own.head_learning_rate == own.learning_rate == recipe.learning_rate
+    chosen = TrainingSettings(learning_rate=1e-5)
+    recipe = make_recipe(chosen, documents=documents, encoder_parameters=int(parameters))
+    assert recipe.head_learning_rate == pytest.approx(1e-4)
     assert recipe.steps_per_epoch == -(-documents // 16)
 
 

@@ -381,6 +381,8 @@ class Recipe:
     base_rate_bias: bool
 
 
+SMALL_RATE = 3e-4
+"""Rate of a MiniLM-L6, which larger encoders stay below."""
 LORA_RATE = 10.0
 """How many times the rate of a whole encoder its adapters take."""
 
@@ -401,7 +403,8 @@ def make_recipe(
         documents: size of the training set.
         encoder_parameters: size of the encoder without its embeddings.
         pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
-        head_rate: how many times the encoder's rate the layers on top of it take.
+        head_rate: how many times the encoder's rate the layers on top of it take. If it is more than once, and the rate
+            is not set, they take it of a small encoder's, :data:`SMALL_RATE`: they start anew on one of any size.
         lora: adapters are trained in the place of the encoder, at :data:`LORA_RATE` times its rate.
     """
     paper = settings.recipe == "paper"
@@ -410,6 +413,9 @@ def make_recipe(
     else:  # the paper's is the recipe of the systems on TextRCNN that it compares with
         batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (16, 1e-3, 1.0)
     times = LORA_RATE if lora else 1.0
+    new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies
+    if settings.learning_rate is not None:
+        new_rate = settings.learning_rate / times
     batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or times * rate
     steps = math.ceil(documents / (batch_size * settings.gradient_accumulation))
 
@@ -421,7 +427,7 @@ def make_recipe(
         steps_per_epoch=steps,
         batch_size=batch_size,
         learning_rate=rate,
-        head_learning_rate=choose(settings.head_learning_rate, rate / times, head_rate * rate / times),
+        head_learning_rate=choose(settings.head_learning_rate, rate / times, head_rate * new_rate),
         warmup=choose(settings.warmup, 2000.0 if pretrained else 0.0, 0.1),
         schedule=choose(settings.schedule, "constant", "linear"),
         weight_decay=choose(settings.weight_decay, 0.0, 0.01),
@@ -432,7 +438,7 @@ def make_recipe(
 
 def default_rate(encoder_parameters: int) -> float:
     """Return the encoder's rate: 3e-4 for a MiniLM-L6 (11 M without word embeddings), 4e-5 for a base model (85 M)."""
-    return min(3e-4, max(1e-5, 3e-4 * 11e6 / max(encoder_parameters, 1)))
+    return min(SMALL_RATE, max(1e-5, SMALL_RATE * 11e6 / max(encoder_parameters, 1)))
 
 
 def default_epochs(steps: int) -> int:
