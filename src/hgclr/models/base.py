@@ -70,8 +70,8 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
         label_parents: index of each label's parent, -1 for a top label. Ids stand in ``id2label``.
         label_names: each label's name for people and for the name embedding; names may repeat.
-        label_descriptions: what belongs to each label, "" where nothing is said; None if nothing is said of any. Only
-            training reads them, as documents of the label tree.
+        label_descriptions: what belongs to each label, "" where nothing is said; None if nothing is said of any.
+            Training alone reads them: as documents of the label tree, and beside names where there are no others.
         label_name_length: tokens in the longest label name, the width of the stored name tokens.
         text_column: the column that the texts stood in before ``hgclr data import``; ``hgclr predict`` takes it in
             tables without a column ``text``.
