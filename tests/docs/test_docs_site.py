@@ -139,8 +139,9 @@ def test_options_have_their_facts() -> None:
 def test_every_setting_is_in_the_reference() -> None:
     page = settings_page()
     fields = [name for section in (DataSettings, ModelSettings, TrainingSettings) for name in section.model_fields]
-    filled_in = {"encoder_config", "special_token_ids", "label_name_length", "label_parents", "label_names"}
-    chosen = set(argument_texts(HGCLRConfig)) - filled_in - {"text_column"}  # which training fills in
+    tree = {"label_parents", "label_names", "label_descriptions", "label_name_length"}
+    filled_in = {"encoder_config", "special_token_ids", "text_column", *tree}
+    chosen = set(argument_texts(HGCLRConfig)) - filled_in  # by training
     for name in [*fields, *chosen]:
         assert f"\n`{name}`\n:   " in page, name
     assert "`encoder_config`" not in page
