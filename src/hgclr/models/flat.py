@@ -174,7 +174,7 @@ def text_vectors(model: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence
     """Return the vectors, (n, H), in which a model of :mod:`hgclr.models` puts names or descriptions of labels."""
     training = model.training
     model.eval()
-    vectors = model.classifier.weight.new_empty(len(texts), model.classifier.in_features)
+    vectors: Tensor = model.classifier.weight.new_empty(len(texts), model.classifier.in_features)
     for places, tokens in name_blocks(name_tokens(texts, tokenizer)):
         real = tokens >= 0
         ids = tokens.masked_fill(~real, int(tokenizer.pad_token_id))
