@@ -73,6 +73,22 @@ def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training:
 
 
 @pytest.mark.usefixtures("_no_plot")
+def test_runs_of_other_rows_and_sizes_are_shown_and_not_missed(plan: Experiment, training: PretendedTraining) -> None:
+    run_curves([20, None], [1, 3], plan, rows=["flat"])
+    (plan.output / "30" / "runs").mkdir(parents=True)  # a size with nothing finished
+    (plan.output / "notes" / "runs").mkdir(parents=True)
+    made = run_curves([20], [1, 3], plan, rows=["default"])
+    assert [run.output.name for run in training.runs] == ["flat-1", "flat-3", "flat-1", "default-1", "default-3"]
+    assert made.sizes == ["20", "all"]
+    assert {key: [point.size for point in points] for key, points in made.points.items()} == {
+        "flat": ["20", "all"],
+        "default": ["20"],
+    }
+    assert list(made.rows) == list(made.points)
+    assert not made.missing  # the default at all documents was not asked for
+
+
+@pytest.mark.usefixtures("_no_plot")
 def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, None], [1, 3], plan, rows=["flat", "names"], command="hgclr reproduce curves …")
     content = json.loads((plan.output / "curves.json").read_text(encoding="utf-8"))

@@ -208,7 +208,8 @@ def curves(
 
     Writes **curves.json**, **curves.md** and **curves.svg** again after each run, and the table of each size into a
     folder of its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with
-    decisions tuned on dev (solid) and at one half (dashed). What is done is not run again; what is missing is named.
+    decisions tuned on dev (solid) and at one half (dashed). What is done is not run again, and is shown whatever
+    rows and sizes are asked for; what is missing is named.
 
     Rows are those of **systems**, by default tfidf, names, head, flat-cls, flat-random-head, flat, default and hgclr.
     The budget names no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, these splits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from hgclr.paper.summary import (
     time_shown,
     training_time,
 )
-from hgclr.paper.systems import SYSTEMS, TABLES, SystemRow
+from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 
 if TYPE_CHECKING:
@@ -114,30 +114,41 @@ def size_name(size: int | None) -> str:
 
 
 def collect_curves(
-    plans: Plans, rows: Sequence[SystemRow], refused: Mapping[tuple[int | None, str, int], str], command: str
+    plans: Plans,
+    sizes: Sequence[int | None],
+    rows: Sequence[str],
+    refused: Mapping[tuple[int | None, str, int], str],
+    command: str,
 ) -> Curves:
-    """Read what the runs left behind; ``refused`` tells by size, system and seed why one could not be made."""
-    points: dict[str, list[Point]] = {row.system: [] for row in rows}
+    """Read what the runs left behind: of the sizes and rows that were asked for, and of all others that are done.
+
+    ``refused`` tells by size, system and seed why one could not be made.
+    """
+    table = [row for row in TABLES["systems"].rows if not row.printed]
+    points: dict[str, list[Point]] = {row.system: [] for row in table}
     missing, made = [], []
     for size, (seeds, plan) in plans.items():
         documents = "all documents" if size is None else f"{size:,} documents"
-        for row in rows:
+        for row in table:
             runs = plan.finished_runs(SYSTEMS[row.system], seeds)
             missing += [
                 f"{row.title}, {documents}, seed {seed}: {refused.get((size, row.system, seed), 'not run yet')}"
                 for seed in seeds
-                if seed not in runs
+                if seed not in runs and size in sizes and row.system in rows
             ]
             if runs:
                 points[row.system].append(_point(size, runs))
                 made.append(runs)
+    points = {key: each for key, each in points.items() if each or key in rows}
+    every = [point for each in points.values() for point in each]
+    shown = {*map(size_name, sizes), *(point.size for point in every)}
     plan = next(iter(plans.values()))[1]
     budget = str(replace(plan.budget or Budget(), documents=None))
     return Curves(
         title=", ".join([plan.data.name, Path(plan.encoder).name, *([budget] if budget else [])]),
-        sizes=[size_name(size) for size in plans],
-        rows={row.system: row.title for row in rows},
-        panels=_panels([point for each in points.values() for point in each]),
+        sizes=[name for name in map(size_name, plans) if name in shown],
+        rows={row.system: row.title for row in table if row.system in points},
+        panels=_panels(every),
         points=points,
         missing=missing,
         machines=machines_of(made),
@@ -199,7 +210,17 @@ def parse_sizes(text: str) -> list[int | None]:
         if size in sizes:
             raise InputError(f"--sizes has {word} twice")
         sizes.append(size)
+    return _in_order(sizes)
+
+
+def _in_order(sizes: Iterable[int | None]) -> list[int | None]:
     return sorted(sizes, key=lambda size: (size is None, size))
+
+
+def _sizes_in(output: Path) -> list[int | None]:
+    """Return the sizes that have a folder with runs."""
+    names = [folder.parent.name for folder in output.glob("*/runs")]
+    return [None if name == ALL else int(name) for name in names if name == ALL or (name.isascii() and name.isdigit())]
 
 
 def run_curves(
@@ -214,7 +235,8 @@ def run_curves(
     """Run the table of systems at every size, and write ``curves.json``, ``.md`` and ``.svg``, anew after each run.
 
     Each size has a folder of its own in ``experiment.output``, with its table and its runs; what is done stays, what
-    was killed goes on. Dev and test are whole, or the samples of the budget, at every size.
+    was killed goes on. Runs of other rows and sizes that are done with the same settings are shown, too. Dev and test
+    are whole, or the samples of the budget, at every size.
 
     Args:
         sizes: of the training sample; None is all documents.
@@ -226,18 +248,22 @@ def run_curves(
     if experiment.budget is not None and experiment.budget.documents is not None:
         raise InputError("--budget has documents, which --sizes decides", remedy="leave them out of --budget")
     table, chosen = TABLES["systems"], list(rows or ROWS)
-    plans: dict[int | None, tuple[Sequence[int], Experiment]] = {}
-    for size in sizes:
+
+    def plan_of(size: int | None) -> tuple[Sequence[int], Experiment]:
         some = seeds if size is not None and size <= SEEDED else seeds[:1]
         budget = replace(experiment.budget or Budget(), documents=size, scores_all=True)
-        plans[size] = some, replace(experiment, output=experiment.output / size_name(size), budget=budget)
-        check_runs(table, some, plans[size][1], chosen)
+        return some, replace(experiment, output=experiment.output / size_name(size), budget=budget)
+
+    plans = {size: plan_of(size) for size in _in_order({*sizes, *_sizes_in(experiment.output)})}
+    for size in sizes:
+        some, plan = plans[size]
+        check_runs(table, some, plan, chosen)
     refused: dict[tuple[int | None, str, int], str] = {}
     last: Curves | None = None
 
     def written() -> Curves:
         nonlocal last
-        curves = collect_curves(plans, table.choose(chosen), refused, command)
+        curves = collect_curves(plans, sizes, chosen, refused, command)
         if curves != last:  # a run that was there already changes nothing
             files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
             if curves.panels:
@@ -246,7 +272,8 @@ def run_curves(
             last = curves
         return curves
 
-    for size, (some, plan) in plans.items():
+    for size in sizes:
+        some, plan = plans[size]
 
         def on_table(summary: Summary, size: int | None = size) -> None:
             refused.update(
