@@ -97,7 +97,7 @@ OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cl
 """What stands beside them."""
 ACROSS = 2
 """Panels side by side."""
-PLACES = {"tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
+PLACES = {"names": (0, -18), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
 """Where a name stands from its point, if not above it."""
 
 
@@ -143,7 +143,47 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
     return figure
 
 
-DATA_SETS = ("clinc150", "icd10cm", "arxiv", "job-titles")
+DATA_SETS = {"clinc150": "CLINC150", "icd10cm": "ICD-10-CM", "arxiv": "arXiv", "job-titles": "job titles"}
+"""Folders of the ladder's results, and what the plots call their data."""
+GROWING = {
+    "CLINC150": ("clinc150", "full/clinc150"),
+    "ICD-10-CM": ("icd10cm", "full/icd10cm"),
+    "arXiv": ("arxiv", "arxiv-10000", "arxiv-all"),
+}
+"""Data sets with results at several sizes, and their folders."""
+LINES = {
+    "default": ("default", OURS, "o-"),
+    "head": ("head on the encoder as it comes", OURS, "^:"),
+    "flat-cls": ("flat, first token", "#8a8a8a", "o-"),
+    "tfidf": ("TF-IDF + logistic regression", "#8a8a8a", "s:"),
+}
+"""Systems in the plot of sizes: name, colour, marker and line."""
+
+
+def growth(results: dict[str, list[dict[str, Any]]]) -> pyplot.Figure:
+    """Draw test Macro-F1, tuned, against the number of training documents; each size with its own length and epochs."""
+    figure, panels = pyplot.subplots(1, len(results), figsize=(4.2 * len(results), 3.4), squeeze=False)
+    for axes, (name, parts) in zip(panels.flat, results.items(), strict=True):
+        for key, (title, colour, look) in LINES.items():
+            points = sorted(
+                (point["documents"], point["scores"]["tuned"]["macro"])
+                for part in parts
+                for point in part["points"].get(key, ())
+            )
+            documents = [documents for documents, _ in points]
+            means, spread = zip(*((scores["mean"], scores["sd"] or 0.0) for _, scores in points), strict=True)
+            axes.errorbar(documents, means, yerr=spread, fmt=look, color=colour, markersize=5, label=title)
+        axes.set(xscale="log", ylim=(0, 100), xlabel="training documents")
+        axes.set_title(name, loc="left")
+        axes.set_xticks(documents, [f"{number:,}" for number in documents])
+        axes.minorticks_off()
+    panels.flat[0].set_ylabel("test Macro-F1, decisions tuned")
+    handles, titles = panels.flat[0].get_legend_handles_labels()
+    figure.tight_layout(rect=(0, 0, 1, 0.92))
+    figure.legend(handles, titles, loc="upper center", ncols=len(LINES), frameon=False)
+    return figure
+
+
 PLOTS = {
     "training-speed": training,
     "prediction-speed": prediction,
@@ -167,9 +207,15 @@ def main() -> None:
             print(f"{file} is not there: no plot of it")
             continue
         save(draw(read(file)), arguments.output / f"{name}.svg")
-    curves = {name: arguments.results / name / "curves.json" for name in DATA_SETS}
-    if there := {name: read(file) for name, file in curves.items() if file.is_file()}:
+    curves = {title: arguments.results / name / "curves.json" for name, title in DATA_SETS.items()}
+    if there := {title: read(file) for title, file in curves.items() if file.is_file()}:
         save(ladder(there), arguments.output / "ladder.svg")
+    sizes = {
+        title: [read(file) for name in names if (file := arguments.results / name / "curves.json").is_file()]
+        for title, names in GROWING.items()
+    }
+    if there := {title: parts for title, parts in sizes.items() if parts}:
+        save(growth(there), arguments.output / "documents.svg")
 
 
 def read(file: Path) -> dict[str, Any]:

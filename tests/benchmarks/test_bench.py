@@ -65,4 +65,4 @@ def test_every_result_on_record_can_be_judged_and_drawn(tmp_path: Path, monkeypa
         assert judge(recorded[name])
     monkeypatch.setattr(sys, "argv", ["plots.py", "--results", str(RESULTS), "--output", str(tmp_path)])
     plots.main()
-    assert {file.stem for file in tmp_path.iterdir()} == {*plots.PLOTS, "ladder"}
+    assert {file.stem for file in tmp_path.iterdir()} == {*plots.PLOTS, "ladder", "documents"}
