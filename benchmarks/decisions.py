@@ -32,6 +32,9 @@ from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, write
 
 RISKS = (0.1, 0.05, 0.02)
+DEV_SIZES = (10, 30, 100, 300)
+DRAWS = 10
+"""Random samples of dev of each size."""
 TUNED: Rule = "min-parent"
 """The rule under which kinds of thresholds are compared."""
 
@@ -91,7 +94,7 @@ def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
     probabilities = found.calibration(test.logits)
     result: dict[str, Any] = {
         "rule": found.rule,
-        "thresholds": found.found["thresholds"],
+        "thresholds": found.provenance["thresholds"],
         "scores": scored(found.decide(probabilities).predicted, test.gold, taxonomy),
         "risks": {},
     }
@@ -103,6 +106,24 @@ def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
         kept = np.count_nonzero(given) / max(1, np.count_nonzero(everything))
         result["risks"][str(risk)] = {"wrong": 100 * wrong, "kept": 100 * kept}
     return result
+
+
+def of_dev_sizes(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
+    """Score one half, and what ``hgclr calibrate`` finds on samples of dev: the mean over draws, and the worst."""
+    half = scored(Decisions(taxonomy).decide(sigmoid(test.logits.copy())).predicted, test.gold, taxonomy)
+    found = {"one half": half | {"lowest_micro_f1": half["micro_f1"], "lowest_macro_f1": half["macro_f1"]}}
+    for size in (*(size for size in DEV_SIZES if size < len(dev.gold)), len(dev.gold)):
+        scores = []
+        for draw in range(DRAWS if size < len(dev.gold) else 1):
+            chosen = np.random.default_rng(draw).choice(len(dev.gold), size, replace=False)
+            decisions = calibrate(Outputs(dev.logits[chosen], dev.gold[chosen]), Decisions(taxonomy)).decisions
+            given = decisions.decide(decisions.probabilities(test.logits.copy())).predicted
+            scores.append(scored(given, test.gold, taxonomy))
+        found[f"{size} documents"] = {
+            **{name: statistics.mean(each[name] for each in scores) for name in half},
+            **{f"lowest_{name}": min(each[name] for each in scores) for name in ("micro_f1", "macro_f1")},
+        }
+    return found
 
 
 def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
@@ -117,6 +138,7 @@ def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
         "thresholds": of_thresholds(dev, test, taxonomy),
         "calibration": of_calibrations(dev, test, taxonomy),
         "calibrate": of_all(dev, test, taxonomy),
+        "dev_sizes": of_dev_sizes(dev, test, taxonomy),
     }
 
 
@@ -160,6 +182,13 @@ def main() -> None:
         f"{arguments.name}: hgclr calibrate ({', '.join(found['rule'])}; {', '.join(found['thresholds'])})",
         ["", "Micro-F1", "Macro-F1", "exact, %"],
         [["by itself", *(_text(found["scores"][name]) for name in ("micro_f1", "macro_f1", "exact"))]],
+    )
+    columns = ("micro_f1", "lowest_micro_f1", "macro_f1", "lowest_macro_f1", "exact")
+    rows = [[size, *(_text(row[name]) for name in columns)] for size, row in result["dev_sizes"].items()]
+    show(
+        f"{arguments.name}: tuned on samples of dev, over {DRAWS} draws",
+        ["", "Micro-F1", "worst draw", "Macro-F1", "worst draw", "exact, %"],
+        rows,
     )
     rows = [[risk, _text(row["wrong"]), _text(row["kept"])] for risk, row in found["risks"].items()]
     show(f"{arguments.name}: abstention", ["risk", "wrong, %", "labels kept, %"], rows)

@@ -77,7 +77,12 @@ def tune_decisions(
     taxonomy = model.config.taxonomy
     most = max(LEAST, ENTRIES // len(taxonomy))
     if len(tokens) < LEAST:
-        logger.warning("decisions stay at one half: %d documents in dev are too few to tune on", len(tokens))
+        logger.warning(
+            "decisions stay at one half: %d documents in dev are too few to tune on; give dev %d or more, or tune on"
+            " train by hgclr calibrate --folds 5",
+            len(tokens),
+            LEAST,
+        )
         return None
     if len(tokens) > most:
         logger.info("decisions are tuned on %d of the %d documents of dev, a random sample", most, len(tokens))
