@@ -170,13 +170,10 @@ def machines_of(rows: Iterable[Runs]) -> list[dict[str, Any]]:
 def training_time(runs: Runs) -> dict[str, Spread | None]:
     """Return ``seconds`` and ``cpu_seconds`` of training, without runs that were killed and went on.
 
-    Runs made before CPU time was noted have none, and then neither has the row.
+    Runs made before CPU time was noted have none of it.
     """
     whole = [run for run in runs.values() if not run["resumed"]]
-    return {
-        name: Spread.of([run[name] for run in whole]) if all(name in run for run in whole) else None
-        for name in ("seconds", "cpu_seconds")
-    }
+    return {name: Spread.of([run[name] for run in whole if name in run]) for name in ("seconds", "cpu_seconds")}
 
 
 def _line(
