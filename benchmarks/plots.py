@@ -97,7 +97,7 @@ OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cl
 """What stands beside them."""
 ACROSS = 2
 """Panels side by side."""
-PLACES = {"names": (0, -18), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
+PLACES = {"names": (7, -8), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
 """Where a name stands from its point, if not above it."""
 
 
@@ -164,18 +164,20 @@ def growth(results: dict[str, list[dict[str, Any]]]) -> pyplot.Figure:
     """Draw test Macro-F1, tuned, against the number of training documents; each size with its own length and epochs."""
     figure, panels = pyplot.subplots(1, len(results), figsize=(4.2 * len(results), 3.4), squeeze=False)
     for axes, (name, parts) in zip(panels.flat, results.items(), strict=True):
+        sizes = set()
         for key, (title, colour, look) in LINES.items():
             points = sorted(
                 (point["documents"], point["scores"]["tuned"]["macro"])
                 for part in parts
                 for point in part["points"].get(key, ())
             )
-            documents = [documents for documents, _ in points]
+            documents = [number for number, _ in points]
+            sizes.update(documents)
             means, spread = zip(*((scores["mean"], scores["sd"] or 0.0) for _, scores in points), strict=True)
             axes.errorbar(documents, means, yerr=spread, fmt=look, color=colour, markersize=5, label=title)
         axes.set(xscale="log", ylim=(0, 100), xlabel="training documents")
         axes.set_title(name, loc="left")
-        axes.set_xticks(documents, [f"{number:,}" for number in documents])
+        axes.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])
         axes.minorticks_off()
     panels.flat[0].set_ylabel("test Macro-F1, decisions tuned")
     handles, titles = panels.flat[0].get_legend_handles_labels()
