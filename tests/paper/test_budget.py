@@ -15,6 +15,7 @@ def test_it_is_read_and_said_in_words() -> None:
     assert Budget.parse("documents=1500, length=64,epochs=8") == Budget(documents=1500, length=64, epochs=8)
     assert str(Budget.parse("documents=1500,length=64,epochs=8")) == "1,500 documents, 64 tokens, 8 epochs"
     assert str(Budget.parse("epochs=8,test=400")) == "8 epochs, scored on test 400"
+    assert str(Budget.parse("epochs=1")) == "1 epoch"
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,9 @@ class Budget:
 
     def __str__(self) -> str:
         """Say it in words, for the title of a table."""
-        words = {"documents": "documents", "length": "tokens", "epochs": "epochs"}
-        parts = [f"{getattr(self, key):,} {word}" for key, word in words.items() if getattr(self, key) is not None]
+        words = {"documents": "document", "length": "token", "epochs": "epoch"}
+        bounds = {word: bound for key, word in words.items() if (bound := getattr(self, key)) is not None}
+        parts = [f"{bound:,} {word}{'' if bound == 1 else 's'}" for word, bound in bounds.items()]
         scored = [f"{split} {size:,}" for split, size in (("dev", self.dev), ("test", self.test)) if size is not None]
         return ", ".join([*parts, *(f"scored on {sample}" for sample in scored)])
 
