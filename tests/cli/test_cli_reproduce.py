@@ -75,7 +75,7 @@ def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_pat
     budget = ["--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
     result = run("systems", *common, *budget, "--rows", "tfidf,hiclass,flat,hgclr")
     assert result.exit_code == 0, result.output
-    assert "(budget: 24 documents, 16 tokens, 1 epochs)" in result.output
+    assert "(budget: 24 documents, 16 tokens, 1 epoch)" in result.output
     assert "TF-IDF + hiclass, per parent node could not be run: hiclass gives a text one path" in result.output
     assert "row 4 of 4, seed 2: hgclr" in result.output
     for suffix in ("md", "csv", "json"):
