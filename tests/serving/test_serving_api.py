@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import schemathesis
@@ -62,16 +62,28 @@ schema = schemathesis.openapi.from_dict(app.openapi())
 schema.app = started_once
 
 
-@pytest.mark.slow
-@schema.parametrize()
-@EXAMPLES
-def test_every_answer_is_as_described(case: schemathesis.Case) -> None:
+def answer(case: schemathesis.Case) -> None:
     key = {"Authorization": f"Bearer {KEY}"}
     case.call_and_validate(headers=key, excluded_checks=BEYOND_A_SCHEMA.get(case.path, []))
 
 
-@pytest.mark.slow
-@schema.parametrize()
-@EXAMPLES
-def test_every_refusal_is_as_described(case: schemathesis.Case) -> None:
+def refusal(case: schemathesis.Case) -> None:
     case.validate_response(case.call(), checks=WITHOUT_A_KEY)
+
+
+def make_test(
+    method: str, path: str, check: Callable[[schemathesis.Case], None]
+) -> Callable[[schemathesis.Case], None]:
+    """Return the test of one operation, under a name of its own: of tests with one name xdist runs the first alone."""
+
+    def test(case: schemathesis.Case) -> None:
+        check(case)
+
+    return pytest.mark.slow(schema.include(path=path, method=method.upper()).parametrize()(EXAMPLES(test)))
+
+
+OPERATIONS = [(method, path) for path, methods in app.openapi()["paths"].items() for method in methods]
+for method, path in OPERATIONS:
+    for check in (answer, refusal):
+        name = f"test_every_{check.__name__}_of_{method}{path.replace('/', '_').replace('.', '_')}_is_as_described"
+        globals()[name] = make_test(method, path, check)
