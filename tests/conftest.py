@@ -48,7 +48,12 @@ TREE = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that are slow as a whole: of two workers, the one with the last file decides the end."""
+    """Begin with the files that are slow as a whole: of two workers, the one with the last file decides the end.
+
+    Two tests of one name are refused: xdist would run one of them and say nothing.
+    """
+    if repeated := [name for name, times in Counter(item.nodeid for item in items).items() if times > 1]:
+        raise pytest.UsageError(f"several tests are called {repeated[0]}: give each a name of its own")
     tests, slow = Counter(item.path for item in items), Counter[Path]()
     slow.update(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path] / tests[item.path])
