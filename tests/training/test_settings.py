@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,32 @@ def test_the_default_recipe_follows_the_sizes(documents: int, parameters: float,
     recipe = make_recipe(chosen, documents=documents, encoder_parameters=int(parameters))
     assert recipe.head_learning_rate == pytest.approx(1e-4)
     assert recipe.steps_per_epoch == -(-documents // 16)
+
+
+@pytest.mark.parametrize(
+    ("documents", "length", "batch_size", "rate"),
+    [
+        (47_000, 11, 64, 6e-4),
+        (10_000, 16, 64, 6e-4),
+        (10_000, 17, 32, 4.24e-4),
+        (9_999, 11, 16, 3e-4),
+        (10**6, 33, 16, 3e-4),
+    ],
+)
+def test_batches_of_many_short_documents_are_larger(
+    documents: int, length: float, batch_size: int, rate: float
+) -> None:
+    sizes: dict[str, Any] = {"documents": documents, "encoder_parameters": 11_000_000, "mean_length": length}
+    recipe = make_recipe(TrainingSettings(), **sizes)
+    assert recipe.batch_size == batch_size
+    assert recipe.steps_per_epoch == -(-documents // batch_size)
+    assert recipe.learning_rate == pytest.approx(rate, rel=0.01)
+    assert recipe.head_learning_rate == pytest.approx(10 * rate, rel=0.01)
+    own = make_recipe(TrainingSettings(batch_size=16, learning_rate=1e-5), **sizes)
+    assert (own.batch_size, own.learning_rate, own.head_learning_rate) == (16, 1e-5, 1e-4), "what is set stands"
+    assert make_recipe(TrainingSettings(batch_size=16), **sizes).learning_rate == 3e-4
+    assert make_recipe(TrainingSettings(recipe="paper"), **sizes).batch_size == 12
+    assert make_recipe(TrainingSettings(), **sizes, pretrained=False).batch_size == 16
 
 
 def test_what_the_user_sets_wins_over_the_recipe() -> None:

@@ -184,6 +184,7 @@ def fit(
                 settings,
                 documents=len(learned),
                 encoder_parameters=count_parameters(model.encoder),
+                mean_length=float(text_lengths(learned).mean()),
                 pretrained=model.config.text_encoder.model_type != TEXTRCNN,
                 head_rate=model.head_rate,
                 lora=lora is not None,

@@ -383,6 +383,12 @@ class Recipe:
 
 SMALL_RATE = 3e-4
 """Rate of a MiniLM-L6, which larger encoders stay below."""
+SMALL_BATCH = 16
+"""Documents of a batch, unless there are many short ones."""
+MANY_DOCUMENTS = 10_000
+"""From how many documents on batches of short ones are larger: fewer would be too few steps."""
+FULL_STEP = 1024
+"""Tokens of a batch that keep a CPU busy: on fewer, the fixed costs of a step are a third of it."""
 LORA_RATE = 10.0
 """How many times the rate of a whole encoder its adapters take."""
 
@@ -392,6 +398,7 @@ def make_recipe(
     *,
     documents: int,
     encoder_parameters: int,
+    mean_length: float = math.inf,
     pretrained: bool = True,
     head_rate: float = 10.0,
     lora: bool = False,
@@ -402,6 +409,7 @@ def make_recipe(
         settings: the user's choices.
         documents: size of the training set.
         encoder_parameters: size of the encoder without its embeddings.
+        mean_length: tokens of a document, on average.
         pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
         head_rate: how many times the encoder's rate the layers on top of it take. If it is more than once, and the rate
             is not set, they take it of a small encoder's, :data:`SMALL_RATE`: they start anew on one of any size.
@@ -409,11 +417,15 @@ def make_recipe(
     """
     paper = settings.recipe == "paper"
     if pretrained:
-        batch_size, rate = (12, 3e-5) if paper else (16, default_rate(encoder_parameters))
+        batch_size, rate = (12, 3e-5) if paper else (SMALL_BATCH, default_rate(encoder_parameters))
     else:  # the paper's is the recipe of the systems on TextRCNN that it compares with
-        batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (16, 1e-3, 1.0)
+        batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (SMALL_BATCH, 1e-3, 1.0)
     times = LORA_RATE if lora else 1.0
     new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies
+    if pretrained and not paper and settings.batch_size is None:
+        batch_size = default_batch(documents, mean_length)
+        rise = math.sqrt(batch_size / SMALL_BATCH)  # larger batches are less noisy, and bear larger steps
+        rate, new_rate = rise * rate, rise * new_rate
     if settings.learning_rate is not None:
         new_rate = settings.learning_rate / times
     batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or times * rate
@@ -439,6 +451,14 @@ def make_recipe(
 def default_rate(encoder_parameters: int) -> float:
     """Return the encoder's rate: 3e-4 for a MiniLM-L6 (11 M without word embeddings), 4e-5 for a base model (85 M)."""
     return min(SMALL_RATE, max(1e-5, SMALL_RATE * 11e6 / max(encoder_parameters, 1)))
+
+
+def default_batch(documents: int, mean_length: float) -> int:
+    """Return the documents of a batch: 16, or up to 64 of many short texts, as long as they fill a step no more."""
+    batch_size = SMALL_BATCH
+    while documents >= MANY_DOCUMENTS and batch_size < 64 and 2 * batch_size * mean_length <= FULL_STEP:
+        batch_size *= 2
+    return batch_size
 
 
 def default_epochs(steps: int) -> int:

@@ -207,7 +207,7 @@ def _recipe_rate(run: RunConfig) -> float:
     with torch.device("meta"):
         parameters = count_parameters(new_encoder(config))
     pretrained = config.model_type != TEXTRCNN
-    # The rate does not depend on the number of documents.
+    # That of small data: the one for many short documents is twice as high at most, and within the space.
     return make_recipe(
         run.training,
         documents=1,
