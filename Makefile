@@ -21,7 +21,7 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 	$(BIN)/hgclr quickstart
 
 test: $(VENV)/.dev  ## the whole test suite
-	$(BIN)/python $(TEST)
+	$(BIN)/python $(TEST) --durations 30
 
 test-fast: $(VENV)/.dev  ## the suite without what takes long
 	$(BIN)/python $(TEST) -m "not slow"

@@ -101,16 +101,22 @@ PLACES = {"names": (7, -8), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-lo
 """Where a name stands from its point, if not above it."""
 
 
+def grid(count: int, height: float) -> tuple[pyplot.Figure, list[Axes]]:
+    """Return a figure with that many panels, each ``height`` inches high."""
+    rows = -(-count // ACROSS)
+    figure, panels = pyplot.subplots(rows, ACROSS, figsize=(4.6 * ACROSS, height * rows), squeeze=False)
+    for axes in panels.flat[count:]:
+        axes.remove()
+    return figure, list(panels.flat[:count])
+
+
 def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
     """Draw test Macro-F1 against the time of training at the smallest size of every data set, the rungs joined.
 
     It is CPU time where all systems of a data set have it.
     """
-    rows = -(-len(curves) // ACROSS)
-    figure, panels = pyplot.subplots(rows, ACROSS, figsize=(4.6 * ACROSS, 3.6 * rows), squeeze=False)
-    for axes in panels.flat[len(curves) :]:
-        axes.remove()
-    for axes, (name, result) in zip(panels.flat, curves.items(), strict=False):
+    figure, panels = grid(len(curves), height=3.6)
+    for axes, (name, result) in zip(panels, curves.items(), strict=True):
         found = {}
         smallest = {key: points[0] for key, points in result["points"].items() if points}
         timed = [point for point in smallest.values() if point["seconds"] is not None]
@@ -146,11 +152,12 @@ def ladder(curves: dict[str, dict[str, Any]]) -> pyplot.Figure:
 DATA_SETS = {"clinc150": "CLINC150", "icd10cm": "ICD-10-CM", "arxiv": "arXiv", "job-titles": "job titles"}
 """Folders of the ladder's results, and what the plots call their data."""
 GROWING = {
-    "CLINC150": ("clinc150", "full/clinc150"),
-    "ICD-10-CM": ("icd10cm", "full/icd10cm"),
+    "CLINC150": ("clinc150", "full/clinc150", "full/clinc150-larger-batches"),
+    "ICD-10-CM": ("icd10cm", "full/icd10cm", "full/icd10cm-larger-batches"),
     "arXiv": ("arxiv", "arxiv-10000", "arxiv-all"),
+    "job titles": ("job-titles", "full/job-titles", "full/job-titles-batches-of-16"),
 }
-"""Data sets with results at several sizes, and their folders."""
+"""Data sets with results at several sizes, and their folders: of two that have a row at a size, the last one counts."""
 LINES = {
     "default": ("default", OURS, "o-"),
     "head": ("head on the encoder as it comes", OURS, "^:"),
@@ -162,26 +169,26 @@ LINES = {
 
 def growth(results: dict[str, list[dict[str, Any]]]) -> pyplot.Figure:
     """Draw test Macro-F1, tuned, against the number of training documents; each size with its own length and epochs."""
-    figure, panels = pyplot.subplots(1, len(results), figsize=(4.2 * len(results), 3.4), squeeze=False)
-    for axes, (name, parts) in zip(panels.flat, results.items(), strict=True):
+    figure, panels = grid(len(results), height=3.2)
+    for axes, (name, parts) in zip(panels, results.items(), strict=True):
         sizes = set()
         for key, (title, colour, look) in LINES.items():
-            points = sorted(
-                (point["documents"], point["scores"]["tuned"]["macro"])
+            points = {
+                point["documents"]: point["scores"]["tuned"]["macro"]
                 for part in parts
                 for point in part["points"].get(key, ())
-            )
-            documents = [number for number, _ in points]
+            }
+            documents = sorted(points)
             sizes.update(documents)
-            means, spread = zip(*((scores["mean"], scores["sd"] or 0.0) for _, scores in points), strict=True)
+            means = [points[number]["mean"] for number in documents]
+            spread = [points[number]["sd"] or 0.0 for number in documents]
             axes.errorbar(documents, means, yerr=spread, fmt=look, color=colour, markersize=5, label=title)
-        axes.set(xscale="log", ylim=(0, 100), xlabel="training documents")
+        axes.set(xscale="log", ylim=(0, 100), xlabel="training documents", ylabel="test Macro-F1, decisions tuned")
         axes.set_title(name, loc="left")
         axes.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])
         axes.minorticks_off()
-    panels.flat[0].set_ylabel("test Macro-F1, decisions tuned")
-    handles, titles = panels.flat[0].get_legend_handles_labels()
-    figure.tight_layout(rect=(0, 0, 1, 0.92))
+    handles, titles = panels[0].get_legend_handles_labels()
+    figure.tight_layout(rect=(0, 0, 1, 0.95))
     figure.legend(handles, titles, loc="upper center", ncols=len(LINES), frameon=False)
     return figure
 

@@ -172,7 +172,8 @@ def test_batches_of_many_short_documents_are_larger(
     assert recipe.head_learning_rate == pytest.approx(10 * rate, rel=0.01)
     own = make_recipe(TrainingSettings(batch_size=16, learning_rate=1e-5), **sizes)
     assert (own.batch_size, own.learning_rate, own.head_learning_rate) == (16, 1e-5, 1e-4), "what is set stands"
-    assert make_recipe(TrainingSettings(batch_size=16), **sizes).learning_rate == 3e-4
+    for settings in (TrainingSettings(batch_size=16), TrainingSettings(gradient_accumulation=4)):
+        assert make_recipe(settings, **sizes).learning_rate == 3e-4
     assert make_recipe(TrainingSettings(recipe="paper"), **sizes).batch_size == 12
     assert make_recipe(TrainingSettings(), **sizes, pretrained=False).batch_size == 16
 

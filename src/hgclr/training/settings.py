@@ -158,7 +158,7 @@ class TrainingSettings(_Section):
         recipe: where settings that have no default and are left out come from.
         epochs: how often to go through the documents at most.
         batch_size: documents of a batch, those of all processes together; to the contrastive loss, the others in it are
-            a document's negatives.
+            a document's negatives. By default 16, and up to 64 of many short texts.
         batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
             and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
         gradient_accumulation: batches whose gradients are summed up before a step.
@@ -422,7 +422,7 @@ def make_recipe(
         batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (SMALL_BATCH, 1e-3, 1.0)
     times = LORA_RATE if lora else 1.0
     new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies
-    if pretrained and not paper and settings.batch_size is None:
+    if pretrained and not paper and settings.batch_size is None and settings.gradient_accumulation == 1:
         batch_size = default_batch(documents, mean_length)
         rise = math.sqrt(batch_size / SMALL_BATCH)  # larger batches are less noisy, and bear larger steps
         rate, new_rate = rise * rate, rise * new_rate
