@@ -196,3 +196,14 @@ def test_what_people_look_for_is_at_the_top() -> None:
     for name in ("audit", "calibrate", "evaluate", "explain", "fit", "train"):
         assert callable(getattr(hgclr, name)), name
     assert {"__version__", "fit"} <= set(dir(hgclr))
+
+
+def test_many_short_texts_are_trained_in_larger_batches(
+    encoder: str, toy_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder(toy_data)
+    model, tokenizer = make_model(encoder, folder.taxonomy)
+    monkeypatch.setattr("hgclr.training.settings.MANY_DOCUMENTS", 96)
+    documents, dev = list(folder.documents("train")), list(folder.documents("dev"))
+    fitted = fit(model, tokenizer, documents, dev, settings=TrainingSettings(epochs=1, calibrate=False))
+    assert fitted.metrics["recipe"]["batch_size"] == 64

@@ -386,7 +386,7 @@ SMALL_RATE = 3e-4
 SMALL_BATCH = 16
 """Documents of a batch, unless there are many short ones."""
 MANY_DOCUMENTS = 10_000
-"""From how many documents on batches of short ones are larger: fewer would be too few steps."""
+"""From how many documents on batches of short ones are larger: of fewer they would be few steps."""
 FULL_STEP = 1024
 """Tokens of a batch that keep a CPU busy: on fewer, the fixed costs of a step are a third of it."""
 LORA_RATE = 10.0
