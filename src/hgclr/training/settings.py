@@ -387,8 +387,10 @@ SMALL_BATCH = 16
 """Documents of a batch, unless there are many short ones."""
 MANY_DOCUMENTS = 10_000
 """From how many documents on batches of short ones are larger: of fewer they would be few steps."""
+LARGEST_BATCH = 64
+"""Documents of a batch of many short ones, at most."""
 FULL_STEP = 1024
-"""Tokens of a batch that keep a CPU busy: on fewer, the fixed costs of a step are a third of it."""
+"""Tokens of a batch beyond which a larger one saves nothing: on a sixth of them a third of a step is fixed costs."""
 LORA_RATE = 10.0
 """How many times the rate of a whole encoder its adapters take."""
 
@@ -456,7 +458,7 @@ def default_rate(encoder_parameters: int) -> float:
 def default_batch(documents: int, mean_length: float) -> int:
     """Return the documents of a batch: 16, or up to 64 of many short texts, as long as they fill a step no more."""
     batch_size = SMALL_BATCH
-    while documents >= MANY_DOCUMENTS and batch_size < 64 and 2 * batch_size * mean_length <= FULL_STEP:
+    while documents >= MANY_DOCUMENTS and batch_size < LARGEST_BATCH and 2 * batch_size * mean_length <= FULL_STEP:
         batch_size *= 2
     return batch_size
 
