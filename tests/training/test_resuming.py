@@ -140,6 +140,40 @@ def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Pat
         train(make_run(encoder, toy_data, output), resume=True)
 
 
+@pytest.mark.parametrize("step", [1, 3, 5])
+def test_a_run_that_was_stopped_within_an_epoch_ends_with_the_same_weights(
+    encoder: str, toy_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
+    run = make_run(encoder, toy_data, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(run, callbacks=[StopAfterSaving(step)])
+    result = train(run, resume=True)
+    found, expected = (load_file(folder / "model.safetensors") for folder in (result.model, finished / "model"))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    scores = [epoch["macro_f1"] for epoch in json.loads((finished / "metrics.json").read_text())["history"]]
+    assert [epoch["macro_f1"] for epoch in result.metrics["history"]] == scores
+
+
+def test_checkpoints_are_written_by_the_clock_within_an_epoch_and_not_before_its_evaluation(
+    encoder: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Saved(TrainerCallback):
+        def __init__(self) -> None:
+            self.steps: list[tuple[int, int]] = []
+
+        def on_save(self, args, state, control, **kwargs) -> None:
+            self.steps.append((state.global_step, sum("eval_loss" in entry for entry in state.log_history)))
+
+    due, saved = Saved(), Saved()
+    with monkeypatch.context() as patch:
+        patch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
+        train(make_run(encoder, toy_data, tmp_path / "due", training__epochs=2), callbacks=[due])
+    assert due.steps == [(1, 0), (2, 1), (3, 1), (4, 2)]
+    train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=2), callbacks=[saved])
+    assert saved.steps == [(2, 1), (4, 2)]
+
+
 def test_where_there_is_nothing_to_resume_training_starts(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # killed before its first checkpoint
     assert train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=1), resume=True).model.is_dir()

@@ -31,7 +31,7 @@ from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedMo
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, text_lengths
-from hgclr.training.checkpoints import find_checkpoint
+from hgclr.training.checkpoints import TimedCheckpoints, find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
 from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
@@ -341,6 +341,7 @@ def _make_trainer(
         callbacks=[
             EarlyStop(settings.patience, list(settings.patience_metrics)),
             CollapseWatch(model.config.contrastive_weight),
+            TimedCheckpoints(),
             *([tensorboard(output / "tensorboard")] if settings.tensorboard and rank() == 0 else []),
             *callbacks,
         ],
