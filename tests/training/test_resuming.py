@@ -144,7 +144,7 @@ def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Pat
 def test_a_run_that_was_stopped_within_an_epoch_ends_with_the_same_weights(
     encoder: str, toy_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
+    monkeypatch.setattr("hgclr.training.callbacks.SECONDS_BETWEEN", 0)
     run = make_run(encoder, toy_data, tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         train(run, callbacks=[StopAfterSaving(step)])
@@ -167,7 +167,7 @@ def test_checkpoints_are_written_by_the_clock_within_an_epoch_and_not_before_its
 
     due, saved = Saved(), Saved()
     with monkeypatch.context() as patch:
-        patch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
+        patch.setattr("hgclr.training.callbacks.SECONDS_BETWEEN", 0)
         train(make_run(encoder, toy_data, tmp_path / "due", training__epochs=2), callbacks=[due])
     assert due.steps == [(1, 0), (2, 1), (3, 1), (4, 2)]
     train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=2), callbacks=[saved])

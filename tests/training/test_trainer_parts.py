@@ -14,13 +14,9 @@ from transformers import EvalPrediction, TrainingArguments
 
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training.batches import Collator, SortedByLength
+from hgclr.training.callbacks import CollapseWatch, EarlyStop
 from hgclr.training.core import base_rates, history, label_counts
-from hgclr.training.trainer import (
-    CollapseWatch,
-    EarlyStop,
-    HierarchicalTrainer,
-    StreamingScores,
-)
+from hgclr.training.trainer import HierarchicalTrainer, StreamingScores
 
 
 def evaluations(callback: EarlyStop, scores: list[tuple[float, float]]) -> int | None:

@@ -9,20 +9,15 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import time
 from pathlib import Path
-from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from hgclr.errors import InputError
 from hgclr.files import atomic_file, flush, json_bytes, read_json, sha256
-from hgclr.nn.gathering import world_size
-from hgclr.training.distributed import from_first_rank
 
-__all__ = ["TimedCheckpoints", "delete_checkpoint", "delete_old", "find_checkpoint", "mark_complete", "problem"]
+__all__ = ["delete_checkpoint", "delete_old", "find_checkpoint", "mark_complete", "problem"]
 
 logger = logging.getLogger(__name__)
 MARK = "COMPLETE"
@@ -31,27 +26,6 @@ DOOMED = ".deleted"
 """What a checkpoint's name ends in from when its deletion begins."""
 NEEDED = (SAFE_WEIGHTS_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, "rng_state")
 """How the names of files begin without which the Trainer would begin anew where it should go on."""
-SECONDS_BETWEEN = 600
-"""After how long a checkpoint is due although the epoch has not ended."""
-
-
-class TimedCheckpoints(TrainerCallback):
-    """Write checkpoints within long epochs as well, by the clock of the first rank."""
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self.written = time.monotonic()
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.written = time.monotonic()
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Ask for one if it is due; not after an epoch's last step, where dev is scored first."""
-        if float(state.epoch or 0).is_integer() or (world_size() > 1 and state.global_step % 10):
-            return  # several ranks ask each other in every tenth step
-        if from_first_rank(time.monotonic() - self.written >= SECONDS_BETWEEN):
-            control.should_save = True
 
 
 def mark_complete(checkpoint: Path) -> None:

@@ -31,22 +31,14 @@ from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedMo
 from hgclr.nn.gathering import rank, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, text_lengths
-from hgclr.training.checkpoints import TimedCheckpoints, find_checkpoint
+from hgclr.training.callbacks import CollapseWatch, EarlyStop, TimedCheckpoints, tensorboard
+from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, tune_decisions
 from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
 from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, Recipe, TrainingSettings, make_recipe
-from hgclr.training.trainer import (
-    CollapseWatch,
-    Documents,
-    EarlyStop,
-    HierarchicalTrainer,
-    NoNumberError,
-    accelerate_on_cpu,
-    as_tokens,
-    tensorboard,
-)
+from hgclr.training.trainer import Documents, HierarchicalTrainer, NoNumberError, accelerate_on_cpu, as_tokens
 
 __all__ = ["Fitted", "Plan", "base_rates", "count_parameters", "fit", "label_counts"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,19 +19,15 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
-from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput, SchedulerType
 
 from hgclr.data.folder import DocumentLike, read_documents
 from hgclr.data.tokens import tokenize_documents
-from hgclr.errors import HGCLRError, InputError, require_extra
+from hgclr.errors import HGCLRError, InputError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import HGCLRConfig
@@ -42,19 +37,17 @@ from hgclr.nn.draws import current_packing, drawn_for
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches, text_lengths
+from hgclr.training.callbacks import BestCheckpoint
 from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_complete
 from hgclr.training.distributed import add_scores, add_up
 
 __all__ = [
-    "CollapseWatch",
     "Documents",
-    "EarlyStop",
     "HierarchicalTrainer",
     "NoNumberError",
     "StreamingScores",
     "accelerate_on_cpu",
     "as_tokens",
-    "tensorboard",
 ]
 
 logger = logging.getLogger(__name__)
@@ -126,85 +119,12 @@ def cpu_attention(
     return output.transpose(1, 2).contiguous(), None
 
 
-class EarlyStop(TrainerCallback, ExportableState):
-    """Stop when no watched dev score has improved for ``patience`` evaluations.
-
-    The paper watches Macro-F1; the published program starts counting anew when Macro- or Micro-F1 improves.
-    The counter and the best scores survive a resume.
-    """
-
-    def __init__(self, patience: int, metrics: list[str]) -> None:
-        self.patience, self.metrics = patience, metrics
-        self.best: dict[str, float] = {}
-        self.waited = 0
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        metrics = kwargs["metrics"]
-        better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
-        for name in better:
-            self.best[name] = metrics[f"eval_{name}"]
-        self.waited = 0 if better else self.waited + 1
-        if self.waited >= self.patience:
-            control.should_training_stop = True
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "args": {"patience": self.patience, "metrics": self.metrics},
-            "attributes": {"best": self.best, "waited": self.waited},
-        }
-
-
-class BestCheckpoint(TrainerCallback):
-    """Look for the best checkpoint beside the others: the run may have been moved since its path was noted."""
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Note its path anew, which the Trainer takes for gone where there is nothing any more."""
-        if state.best_global_step:
-            state.best_model_checkpoint = str(Path(str(args.output_dir)) / f"checkpoint-{state.best_global_step}")
-
-
 class NoNumberError(HGCLRError):
     """A loss that is no number: nothing that comes after it would be one."""
 
     def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
         super().__init__(f"the loss is {loss} after step {step}")
         self.batch = batch
-
-
-class CollapseWatch(TrainerCallback):
-    """Warn when the model predicts nothing although training goes on."""
-
-    def __init__(self, contrastive_weight: float) -> None:
-        self.contrastive_weight = contrastive_weight
-        self.empty = 0
-        self.terms: dict[str, float] = {}
-
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        logs = kwargs["logs"]
-        self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Warn at the second evaluation in a row at which nothing is predicted right."""
-        self.empty = self.empty + 1 if kwargs["metrics"]["eval_micro_f1"] == 0 else 0
-        if self.empty != 2:
-            return
-        ratio = self.contrastive_weight * self.terms.get("loss_contrastive", 0.0) / self.terms.get("loss_original", 1.0)
-        if ratio > 1:
-            cause = f"the contrastive term is {ratio:.0f} times the classification loss: lower model.contrastive_weight"
-        else:
-            cause = "raise training.learning_rate, set training.base_rate_bias, or train longer"
-        logger.warning("no label has been predicted right for two evaluations; %s", cause)
-
-
-def tensorboard(folder: Path) -> TrainerCallback:
-    """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
-    require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
-    from torch.utils.tensorboard import SummaryWriter
-    from transformers.integrations.integration_utils import TensorBoardCallback
-
-    return TensorBoardCallback(SummaryWriter(str(folder)))
 
 
 class StreamingScores:
