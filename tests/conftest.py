@@ -100,13 +100,22 @@ def _own_log() -> None:
         logger.setLevel(logging.NOTSET)
 
 
+@pytest.fixture(scope="session")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the graphs of all workers."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "graphs"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the ONNX graph of a model only once, where the exporter is imported at all."""
+def _traced_once(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace models of a kind only once, where the exporter is imported at all."""
     if "hgclr.export.onnx" in sys.modules:
         from support.traced import traced_once
 
-        monkeypatch.setattr("hgclr.export.onnx.trace", traced_once)
+        monkeypatch.setattr("hgclr.export.onnx.as_traced", traced_once(graphs))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ import prediction_speed
 import startup
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from support.traced import traced_once
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,6 @@ def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, t
 def test_other_forms_of_the_graph_give_the_same_logits(make_encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_variants, "LENGTHS", {"short texts": 5})
     monkeypatch.setattr(graph_variants, "WORDS", 20)
-    monkeypatch.setattr(graph_variants, "trace", traced_once)
     result = graph_variants.run(encoder=make_encoder("bert"), tokens=32, rounds=2)
     assert set(result["forms"]["short texts"]) == set(graph_variants.REWRITES)
     assert result["forms"]["short texts"]["as it is"]["median"] == 1

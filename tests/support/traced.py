@@ -1,24 +1,43 @@
-"""Graphs of models, each traced once: torch takes seconds for one, however small."""
+"""Graphs of models, of which torch traces each kind once: that takes seconds, however small the model."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from pathlib import Path
 
 import onnx
 import onnx_ir
 
-from hgclr.export.onnx import trace
+from hgclr.export.onnx import as_traced
 from hgclr.models import HierarchicalPreTrainedModel
 
-GRAPHS: dict[str, bytes] = {}
 
+def traced_once(folder: Path) -> Callable[[HierarchicalPreTrainedModel], onnx_ir.Model]:
+    """Return what does as :func:`hgclr.export.onnx.as_traced` does, and keeps graphs in ``folder``.
 
-def traced_once(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
-    """Do as :func:`hgclr.export.onnx.trace` does; the same weights in the same model give the same graph again."""
-    digest = hashlib.sha256(f"{type(model)} {model.config.pooling} {model.config.text_encoder}".encode())
-    for name, values in (*model.named_parameters(), *model.named_buffers()):
-        digest.update(name.encode() + values.detach().numpy().tobytes())
-    key = digest.hexdigest()
-    if key not in GRAPHS:
-        GRAPHS[key] = onnx_ir.to_proto(trace(model)).SerializeToString()
-    return onnx_ir.from_proto(onnx.ModelProto.FromString(GRAPHS[key]))
+    A model that differs from an earlier one in nothing but the values of its parameters gets that one's graph with its
+    own values.
+    """
+
+    def trace_once(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
+        parameters = {f"model.{name}": values.detach().numpy() for name, values in model.named_parameters()}
+        encoder = {**model.config.text_encoder.to_dict(), "_name_or_path": None}
+        shapes = {name: values.shape for name, values in parameters.items()}
+        digest = hashlib.sha256(repr((type(model), model.config.pooling, encoder, shapes)).encode())
+        for name, values in model.named_buffers():
+            digest.update(name.encode() + values.numpy().tobytes())
+        kept = folder / f"{digest.hexdigest()}.onnx"
+        if not kept.exists():
+            graph = as_traced(model)
+            if not parameters.keys() <= graph.graph.initializers.keys():
+                return graph
+            temporary = kept.with_name(f"{kept.name}.{id(graph)}")
+            temporary.write_bytes(onnx_ir.to_proto(graph).SerializeToString())
+            temporary.replace(kept)  # another worker may be at the same
+        graph = onnx_ir.from_proto(onnx.ModelProto.FromString(kept.read_bytes()))
+        for name, values in parameters.items():
+            graph.graph.initializers[name].const_value = onnx_ir.tensor(values.copy(), name=name)
+        return graph
+
+    return trace_once

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,37 +147,50 @@ def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     Raises:
         OnnxExporterError: if torch cannot write this encoder as a graph.
     """
+    graph = as_traced(model)
+    # Constants are computed, whatever their size; torch's own choice also fuses rotary embeddings, into an operator
+    # that does not take them.
+    with quiet_exporter():
+        optimize_ir(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
+    # Notes on every node, with lines of code and the folders they are in on this machine.
+    ClearMetadataAndDocStringPass()(graph)
+    return graph
+
+
+def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
+    """Return the graph as torch writes it, with the model's parameters under their names."""
     # Torch takes sizes of 0 and 1 for constants, hence neither stands here; the tokens do not matter, the padding does.
     ids = torch.ones(2, max(2, min(8, model.config.max_length)), dtype=torch.int64)
     mask = ids.clone()
     mask[1, ids.shape[1] // 2 :] = 0
-    # Torch's notes on its own workings are of no use to the user.
+    with quiet_exporter():
+        program = torch.onnx.export(
+            _Logits(model).eval(),
+            (ids, mask),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=INPUTS,
+            output_names=[OUTPUT],
+            dynamic_shapes={name: {0: "batch", 1: "length"} for name in INPUTS},
+            optimize=False,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    return program.model
+
+
+@contextmanager
+def quiet_exporter() -> Iterator[None]:
+    """Keep torch's notes on its own workings from the user, who has no use for them."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(
-                _Logits(model).eval(),
-                (ids, mask),
-                dynamo=True,
-                opset_version=OPSET,
-                input_names=INPUTS,
-                output_names=[OUTPUT],
-                dynamic_shapes={name: {0: "batch", 1: "length"} for name in INPUTS},
-                optimize=False,
-                verbose=False,
-            )
-            if program is None:
-                raise RuntimeError("torch.onnx.export gave no program")
-            # Constants are computed, whatever their size; torch's own choice also fuses rotary embeddings, into an
-            # operator that does not take them.
-            optimize_ir(program.model, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
+            yield
     finally:
         logger.setLevel(level)
-    # Notes on every node, with lines of code and the folders they are in on this machine.
-    ClearMetadataAndDocStringPass()(program.model)
-    return program.model
 
 
 def keep_first_token(model: onnx_ir.Model) -> int:
