@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,23 @@ def _the_book() -> None:
 
 
 @pytest.fixture(scope="module")
-def by_levels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+def progress() -> list[tuple[int, int | None]]:
+    """What was told while the book was gone through, once for every level."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory, progress: list[tuple[int, int | None]]) -> dict[int, Any]:
     folder = tmp_path_factory.mktemp("icd")
-    return {levels: build_icd10cm(folder / str(levels), levels=levels).output for levels in LEVELS}
+    return {
+        levels: build_icd10cm(folder / str(levels), levels=levels, progress=lambda *told: progress.append(told))
+        for levels in LEVELS
+    }
+
+
+@pytest.fixture(scope="module")
+def by_levels(summaries: dict[int, Any]) -> dict[int, Path]:
+    return {levels: summary.output for levels, summary in summaries.items()}
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +153,21 @@ def test_splits(built: Path) -> None:
     assert not [row for name in ("dev", "test") for row in splits[name] if row["text"].casefold() in names]
 
 
-def test_the_split_is_decided_by_the_seed_alone(built: Path, tmp_path: Path) -> None:
+def test_the_split_is_decided_by_the_seed_alone_and_noted(built: Path, tmp_path: Path) -> None:
     again = build_icd10cm(tmp_path / "again").output
     for path in built.iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes()
-    other = build_icd10cm(again, seed=1).output  # over an earlier build
-    assert (other / "test.jsonl.gz").read_bytes() != (built / "test.jsonl.gz").read_bytes()
+    summary = build_icd10cm(again, levels=1, seed=3)  # over an earlier build
+    record = json.loads((again / "corpus.json").read_text())
+    assert (record["corpus"], record["settings"], record["labels"]) == ("icd10cm", {"levels": 1, "seed": 3}, 22)
+    splits = rows(again)
+    assert record["documents"] == summary.documents == {name: len(split) for name, split in splits.items()}
+    assert {row["text"] for row in splits["test"]} != {row["text"] for row in rows(built)["test"]}
 
 
-def test_texts_that_cite_their_block_are_recorded(tmp_path: Path) -> None:
-    summary = build_icd10cm(tmp_path / "data")
-    lines = [json.loads(line) for line in (tmp_path / "data" / "left-out.jsonl").read_text().splitlines()]
-    assert summary.left_out == {"it cites a code of its own block": len(lines)}
+def test_texts_that_cite_their_block_are_recorded(summaries: dict[int, Any], built: Path) -> None:
+    lines = [json.loads(line) for line in (built / "left-out.jsonl").read_text().splitlines()]
+    assert summaries[2].left_out == {"it cites a code of its own block": len(lines)}
     pericarditis = {
         "where": "I01.0",
         "reason": "it cites a code of its own block",
@@ -159,14 +177,6 @@ def test_texts_that_cite_their_block_are_recorded(tmp_path: Path) -> None:
     for line in lines:
         cited = {code for code in re.findall(r"\b[A-Z]\d\w", line["detail"]) if icd.is_valid_item(code)}
         assert block_of(line["where"]) in map(block_of, cited)
-
-
-def test_what_was_done_is_recorded(tmp_path: Path) -> None:
-    summary = build_icd10cm(tmp_path / "data", levels=1, seed=3)
-    record = json.loads((tmp_path / "data" / "corpus.json").read_text())
-    assert (record["corpus"], record["settings"], record["labels"]) == ("icd10cm", {"levels": 1, "seed": 3}, 22)
-    counts = {name: len(split) for name, split in rows(tmp_path / "data").items()}
-    assert record["documents"] == summary.documents == counts
 
 
 def test_categories(by_levels: dict[int, Path]) -> None:
@@ -245,20 +255,19 @@ def test_levels_that_the_book_does_not_have(tmp_path: Path, levels: int) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_goes_over_the_chapters(tmp_path: Path) -> None:
-    seen: list[tuple[int, int | None]] = []
-    build_icd10cm(tmp_path / "data", progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(done, 22) for done in range(1, 23)]
+@pytest.mark.usefixtures("built")
+def test_progress_goes_over_the_chapters(progress: list[tuple[int, int | None]]) -> None:
+    assert progress == [(done, 22) for done in range(1, 23)] * len(LEVELS)
 
 
-def test_an_interrupted_build_leaves_the_earlier_one(tmp_path: Path) -> None:
+def test_an_interrupted_build_leaves_the_earlier_one(built: Path, tmp_path: Path) -> None:
     def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build_icd10cm(tmp_path / "data", progress=interrupt)
     assert list(tmp_path.iterdir()) == []
-    build_icd10cm(tmp_path / "data")
+    shutil.copytree(built, tmp_path / "data")
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     with pytest.raises(KeyboardInterrupt):
         build_icd10cm(tmp_path / "data", levels=1, progress=interrupt)
