@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -216,6 +217,25 @@ def _write_encoder(kind: str, vocabulary: list[str], folder: Path) -> str:
     )
     AutoModel.from_config(config).save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture
+def default_encoder(make_encoder: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny random encoder where the real one would be fetched to, for pages that are followed to the letter.
+
+    It is trained for two epochs where the recipe has up to thirty, and the processor is not tried out.
+    """
+    from hgclr import hardware
+    from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
+
+    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hardware, "bf16_probe", lambda: hardware.Probe("slow", "not tried", 1.0))
+    monkeypatch.setattr("hgclr.training.settings.default_epochs", lambda _: 2)
+    cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
+    for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
+        if not (cached / name).exists():
+            (cached / name).write_text("{}")
+    return cached
 
 
 @pytest.fixture(scope="session")

@@ -8,28 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from hgclr import hardware
-from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
-from hgclr.hardware import Probe
-
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("default_encoder")
 def test_the_python_example_runs(
-    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(example.strip().splitlines()) <= 12
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
     shutil.copytree(toy_data, tmp_path / "my-data")
-    # A tiny random encoder stands where the real one would be fetched to.
-    cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
-    for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
-        if not (cached / name).exists():
-            (cached / name).write_text("{}")
-    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("slow", "not tried", 1.0))
     exec(compile(example, "README.md", "exec"), {})
     assert "test Macro-F1" in capsys.readouterr().out
     assert (tmp_path / "runs" / "first" / "model" / "model.safetensors").is_file()

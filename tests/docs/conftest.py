@@ -9,20 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
-
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "hooks"))
-
-
-@pytest.fixture
-def default_encoder(make_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tiny random encoder, in the place where the real one would be fetched to."""
-    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
-    cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
-    for name in (NOTE, *ENCODERS[DEFAULT_ENCODER].sha256):
-        if not (cached / name).exists():
-            (cached / name).write_text("{}")
-    return cached
 
 
 @pytest.fixture(scope="session")

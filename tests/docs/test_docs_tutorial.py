@@ -15,11 +15,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from hgclr import hardware
 from hgclr.cli import machine as doctor
 from hgclr.cli.app import app
 from hgclr.cli.machine import HealthCheck
-from hgclr.hardware import Probe
 from support.doc_pages import DOCS, Block, blocks, commands
 
 PAGE = DOCS / "tutorial" / "index.md"
@@ -28,10 +26,9 @@ SHELL = [block for block in blocks(PAGE) if block.language == "sh"]
 
 @pytest.fixture(autouse=True)
 def _nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the doctor from looking for networks and trying out the processor."""
+    """Keep the doctor from looking for networks."""
     for check in ("_hub", "_index", "_devices"):
         monkeypatch.setattr(doctor, check, lambda: HealthCheck("outside", "ok", "answers"))
-    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("slow", "not tried", 1.0))
 
 
 def test_it_has_ten_steps() -> None:
