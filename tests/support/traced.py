@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def traced_once(folder: Path) -> Callable[[HierarchicalPreTrainedModel], onnx_ir
             graph = as_traced(model)
             if not parameters.keys() <= graph.graph.initializers.keys():
                 return graph
-            temporary = kept.with_name(f"{kept.name}.{id(graph)}")
+            temporary = kept.with_name(f"{kept.name}.{os.getpid()}")
             temporary.write_bytes(onnx_ir.to_proto(graph).SerializeToString())
             temporary.replace(kept)  # another worker may be at the same
         graph = onnx_ir.from_proto(onnx.ModelProto.FromString(kept.read_bytes()))
