@@ -36,6 +36,7 @@ def test_an_export(make_encoder, taxonomy, tmp_path: Path) -> None:
     network, tokenizer = make_model(make_encoder, taxonomy)
     save(network.deployed(), tokenizer, tmp_path / "model")
     wanted = HierarchicalClassifier.from_pretrained(tmp_path / "model").predict_proba(TEXTS)
+    export_stock(tmp_path / "model", tmp_path / "first")  # so that forks have what it imports
 
     def work(place: Path) -> None:
         export_stock(tmp_path / "model", place / "stock")
