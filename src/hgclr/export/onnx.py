@@ -31,7 +31,7 @@ from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 
-__all__ = ["OnnxExport", "add_constant", "export_onnx", "keep_first_token", "quantise", "trace"]
+__all__ = ["OnnxExport", "add_constant", "as_traced", "export_onnx", "keep_first_token", "quantise", "trace"]
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "logits"
@@ -150,7 +150,7 @@ def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     graph = as_traced(model)
     # Constants are computed, whatever their size; torch's own choice also fuses rotary embeddings, into an operator
     # that does not take them.
-    with quiet_exporter():
+    with _quiet_exporter():
         optimize_ir(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
     # Notes on every node, with lines of code and the folders they are in on this machine.
     ClearMetadataAndDocStringPass()(graph)
@@ -163,7 +163,7 @@ def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     ids = torch.ones(2, max(2, min(8, model.config.max_length)), dtype=torch.int64)
     mask = ids.clone()
     mask[1, ids.shape[1] // 2 :] = 0
-    with quiet_exporter():
+    with _quiet_exporter():
         program = torch.onnx.export(
             _Logits(model).eval(),
             (ids, mask),
@@ -181,7 +181,7 @@ def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
 
 
 @contextmanager
-def quiet_exporter() -> Iterator[None]:
+def _quiet_exporter() -> Iterator[None]:
     """Keep torch's notes on its own workings from the user, who has no use for them."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level

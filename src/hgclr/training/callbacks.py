@@ -69,8 +69,7 @@ class TimedCheckpoints(TrainerCallback):
     ) -> None:
         self.written = time.monotonic()
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.written = time.monotonic()
+    on_save = on_train_begin
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Ask for one if it is due; not after an epoch's last step, where dev is scored first."""
