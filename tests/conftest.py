@@ -22,6 +22,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run side by side, and thread pools would fight for the cores. Numpy and torch look when they are imported, hence
 # nothing is before this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Some virtual machines announce AMX and kill the process that uses it, as bfloat16 does. It looks once, too.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
