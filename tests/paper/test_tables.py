@@ -266,8 +266,9 @@ def test_the_systems_differ_in_what_they_are_named_for(toy_data: Path, tmp_path:
 
     assert differences("flat-cls", "flat") == {"model.pooling": "cls"}
     assert differences("flat-random-head", "flat") == {"model.classifier_start": "random"}
-    assert differences("bert", "flat") == {"data.label_documents": True}
-    assert differences("head", "default") == {"training.effort": "head"}
+    assert differences("bert", "flat") == {"data.label_documents": True, "training.refit_head": None}
+    assert differences("no-refit", "default") == {"training.refit_head": False}
+    assert differences("head", "default") == {"training.effort": "head", "training.refit_head": False}
     for key in ("flat", "flat-cls", "flat-random-head"):
         assert differences(f"{key}-long", key) == {"training.epochs": 16, "training.patience": 12}
     for key in (row.system for row in TABLES["systems"].rows if row.system not in ("names", "hiclass")):

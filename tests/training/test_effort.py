@@ -95,7 +95,6 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
 ) -> None:
     """From rows of 0 and with one label, it must be scikit-learn's ridge logistic regression of the same strength."""
     monkeypatch.setattr(frozen, "ITERATIONS", 500)
-    monkeypatch.setattr(frozen, "STRENGTH", 0.01)
     monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 20)  # several blocks of documents
     tokenizer = load_tokenizer(encoder)
     model = FlatForSequenceClassification.from_encoder(
@@ -109,7 +108,7 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
     gold = np.array(["court" in text for text in texts])
     documents = [Document(text, (0,) if has else ()) for text, has in zip(texts, gold, strict=True)]
     tokens = tokenize_documents(documents, tokenizer, max_length=16)
-    fit_head(model, tokens, torch.tensor([0.5]), Collator(1, tokenizer.pad_token_id))
+    fit_head(model, tokens, Collator(1, tokenizer.pad_token_id), strength=0.01)
     with torch.no_grad():
         vectors = np.stack(
             [
@@ -153,7 +152,7 @@ def test_memory_of_a_head_does_not_grow_with_the_documents(
         tokens, model = tokenize_documents(rows, tokenizer, max_length=16), copy.deepcopy(fresh)
         tracemalloc.start()
         with Largest() as largest:
-            fit_head(model, tokens, torch.full((len(taxonomy),), 0.3), collator)
+            fit_head(model, tokens, collator)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return model.classifier.weight.detach(), largest.numbers, most

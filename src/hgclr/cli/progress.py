@@ -29,7 +29,8 @@ class TrainingProgress(TrainerCallback):
         self.console, self.title = console, title
         self._bar = progress_bar(console)
         self._steps: TaskID | None = None
-        self._documents = self._bar.add_task(f"{title}: reading", total=None)
+        self._documents: TaskID | None = self._bar.add_task(f"{title}: reading", total=None)
+        self._train: int | None = None
         self._scoring: TaskID | None = None
         self._last: dict[str, float] = {}
 
@@ -47,6 +48,7 @@ class TrainingProgress(TrainerCallback):
 
     def on_start(self, plan: Plan) -> None:
         """Print what is going to be done."""
+        self._train = plan.documents.get("train")
         documents = ", ".join(f"{name} {count:,}" for name, count in plan.documents.items())
         labels = f"{plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)}"
         lines = [f"{self.title}: {labels}; documents: {documents or 'none'}"]
@@ -63,12 +65,17 @@ class TrainingProgress(TrainerCallback):
             self.console.print(line, soft_wrap=True, markup=False)
 
     def on_documents(self, count: int) -> None:
+        """Count documents that were read, or, after training, encoded to fit the head to."""
+        if self._documents is None:
+            self._documents = self._bar.add_task(f"{self.title}: fitting the head", total=self._train)
         self._bar.advance(self._documents, count)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._bar.remove_task(self._documents)
+        if self._documents is not None:
+            self._bar.remove_task(self._documents)
+            self._documents = None
         self._steps = self._bar.add_task(self.title, total=state.max_steps, completed=state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

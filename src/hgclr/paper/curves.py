@@ -56,6 +56,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     "flat-random-head-long": (COLOURS[3], "D"),
     "flat": (COLOURS[0], "o"),
     "flat-long": (COLOURS[0], "D"),
+    "no-refit": (INK, "D"),
     "default": (INK, "o"),
     "hgclr": (COLOURS[1], "o"),
     "hgclr-paper": (COLOURS[2], "o"),

@@ -271,7 +271,7 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     form = asdict(row_form(local(run.data.path), **told))
     settings: dict[str, Any] = {
         "data": sections["data"] | form | {"label_documents": run.uses_label_documents},
-        "training": sections["training"] | {"calibrate": run.tunes_decisions},
+        "training": sections["training"] | {"calibrate": run.tunes_decisions, "refit_head": run.refits_head},
     }
     if system.classical is not None:
         length = run.model.overrides["max_length"]

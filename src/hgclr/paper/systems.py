@@ -93,9 +93,10 @@ def _over_textrcnn(
 
 
 def _without_tree(key: str, **settings: Any) -> tuple[System, System]:
-    """Return a flat model that does not train on the label tree's documents, and the same trained twice as long."""
-    model, data = {"architecture": "flat", **settings}, {"label_documents": False}
-    return System(key, model, data=data), System(f"{key}-long", model, data=data, length=2, after=key)
+    """Return a flat model trained without a tree's documents and a last fit of the head, and that for twice as long."""
+    model, data, training = {"architecture": "flat", **settings}, {"label_documents": False}, {"refit_head": False}
+    once = System(key, model, data=data, training=training)
+    return once, System(f"{key}-long", model, data=data, training=training, length=2, after=key)
 
 
 def _preset(preset: str) -> System:
@@ -164,6 +165,7 @@ _ALL = (
     *_without_tree("flat-cls", pooling="cls"),
     *_without_tree("flat-random-head", classifier_start="random"),
     *_without_tree("flat"),
+    System("no-refit", training={"refit_head": False}),
     System("default"),
     _preset("paper"),
     _preset("published"),
@@ -326,6 +328,7 @@ _SYSTEMS = Table(
         SystemRow("hgclr-paper", "HGCLR, preset paper"),
         SystemRow("hgclr-published", "HGCLR, preset published"),
         SystemRow("bert", "flat, with the tree's documents", extra=True),
+        SystemRow("no-refit", "default, head not fitted again", extra=True),
         SystemRow("hgclr-random-head", "HGCLR, head from random weights", extra=True),
         SystemRow("hgclr-compact", "HGCLR, compact positives", extra=True),
     ),
@@ -337,13 +340,14 @@ _SYSTEMS = Table(
         ),
         (
             "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts "
-            "from the labels' names, the tree's documents (each label's name as a training document), tuned "
-            "decisions."
+            "from the labels' names, the tree's documents (each label's name as a training document), the head "
+            "fitted once more to the trained encoder's vectors of all documents, tuned decisions."
         ),
         (
-            "The three flat systems train on no documents of the tree. flat has the encoder's own pooling and a head "
-            "that starts from names; with random weights it starts from those; flat, first token, reads the first "
-            "token only, as the default once did. The paper's presets have the first token and a random head."
+            "The three flat systems train on no documents of the tree, and their heads are not fitted again. flat has "
+            "the encoder's own pooling and a head that starts from names; with random weights it starts from those; "
+            "flat, first token, reads the first token only, as the default once did. The paper's presets have the "
+            "first token and a random head."
         ),
         "A step of HGCLR reads every text twice; flat with twice the epochs reads as many texts.",
         (

@@ -34,10 +34,10 @@ from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, TimedCheckpoints, tensorboard
 from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
-from hgclr.training.frozen import final_scores, fit_head, tune_decisions
+from hgclr.training.frozen import final_scores, fit_head, refit_head, tune_decisions
 from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
 from hgclr.training.run_checks import CHECKPOINTS
-from hgclr.training.settings import LoraSettings, Recipe, TrainingSettings, make_recipe
+from hgclr.training.settings import MANY_DOCUMENTS, LoraSettings, Recipe, TrainingSettings, make_recipe
 from hgclr.training.trainer import Documents, HierarchicalTrainer, NoNumberError, accelerate_on_cpu, as_tokens
 
 __all__ = ["Fitted", "Plan", "base_rates", "count_parameters", "fit", "label_counts"]
@@ -125,7 +125,7 @@ def fit(
         output: folder that keeps checkpoints and what TensorBoard reads; None keeps nothing.
         resume: go on from the newest whole checkpoint in ``output``.
         callbacks: further callbacks of the Trainer, such as a progress bar.
-        on_documents: called with the number of documents encoded by the effort ``head``, as it grows.
+        on_documents: called with the number of documents encoded to fit a head to, as it grows.
         on_start: called with what is going to be done, once that is known.
 
     Raises:
@@ -152,6 +152,7 @@ def fit(
     if not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
+    tuned: Calibrated | None = None
 
     def tell(recipe: Recipe | None, precision: Precision, device: torch.device, lora: str | None = None) -> None:
         if on_start is not None:
@@ -216,14 +217,18 @@ def fit(
             "precision": _precision(trainer),
             "history": history(trainer.state.log_history),
         }
+        many = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
+        if many and isinstance(model, FlatForSequenceClassification):
+            how["recipe"]["refit_head"], tuned = refit_head(
+                model, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
+            )
     else:
         if not isinstance(model, FlatForSequenceClassification):
             raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
         tell(None, "fp32", model.device)
         if effort == "head":
-            how["recipe"] = fit_head(
-                model, learned, base_rates(counts, len(tokens["train"])), collator, on_documents=on_documents
-            )
+            model.set_base_rates(base_rates(counts, len(tokens["train"])))
+            how["recipe"] = fit_head(model, learned, collator, on_documents=on_documents)
         else:
             model.classify_by_names(tokenizer)
     metrics: dict[str, Any] = {
@@ -234,7 +239,7 @@ def fit(
         "seconds": round(time.monotonic() - started, 1),
         "cpu_seconds": round(time.process_time() - cpu_started, 1),
     }
-    return _decide_and_score(model, tokens, collator, counts, settings, metrics)
+    return _decide_and_score(model, tokens, collator, counts, settings, metrics, tuned)
 
 
 def no_number(
@@ -403,14 +408,16 @@ def _decide_and_score(
     counts: Tensor,
     settings: TrainingSettings,
     metrics: dict[str, Any],
+    calibrated: Calibrated | None,
 ) -> Fitted:
-    """Tune decisions on dev, score dev and test at one half, and test as tuned."""
+    """Tune decisions on dev, unless they are, score dev and test at one half, and test as tuned."""
     taxonomy = model.config.taxonomy
     decisions = {"half": Decisions(taxonomy, thresholds=model.config.threshold)}
-    calibrated = None
     if settings.effort == "names":  # names can be compared with each other, not with a threshold
         decisions["tuned"], metrics["tuned"] = Decisions(taxonomy, "best-path", allow_inner_nodes=False), {}
-    elif settings.calibrate is not False:
+    elif settings.calibrate is False:
+        calibrated = None
+    elif calibrated is None:
         calibrated = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
     if calibrated is not None:
         decisions["tuned"] = calibrated.decisions

@@ -1,7 +1,8 @@
-"""The effort ``head``: fit the head to vectors of the encoder as it comes."""
+"""Fit the head to vectors of an encoder as it is; tune decisions, and score, with what a model computes."""
 
 from __future__ import annotations
 
+import copy
 import io
 import logging
 import tempfile
@@ -24,7 +25,7 @@ from hgclr.nn.gathering import rank, world_size
 from hgclr.training.batches import Collator, SortedByLength, text_lengths
 from hgclr.training.distributed import add_scores, add_up, from_first_rank, gather_objects, share_weights
 
-__all__ = ["final_scores", "fit_head", "tune_decisions"]
+__all__ = ["final_scores", "fit_head", "refit_head", "tune_decisions"]
 
 logger = logging.getLogger(__name__)
 BATCH = 64
@@ -32,7 +33,9 @@ BATCH = 64
 LEAST = 10
 """Documents of dev below which nothing is tuned."""
 STRENGTH = 3e-5
-"""λ of :func:`fit_head`."""
+"""λ of :func:`fit_head` on an encoder as it comes."""
+TRAINED_STRENGTH = 1e-3
+"""λ on a trained one, where the head is near its place already."""
 ITERATIONS = 50
 """Steps of L-BFGS at most."""
 FEATURE_ENTRIES = 2**24
@@ -151,18 +154,20 @@ class VectorFile:
 def fit_head(
     model: FlatForSequenceClassification,
     learned: datasets.Dataset,
-    rates: Tensor,
     collator: Collator,
+    *,
+    strength: float = STRENGTH,
     on_documents: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Fit the head to frozen vectors, pulled towards where it stands, and return the recipe.
 
     ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents at a time;
-    W_0 are the rows as they are, which point to the labels' names, so that a label with few documents stays near its
-    name and one with many goes where they are. The bias starts at ``rates``, how often each label occurs in train,
-    (K,). Each document, those of the label tree included, is encoded once; ``on_documents`` is called with their number
-    as it grows. Gradients are summed up over parts of the documents, so that memory does not grow with their number,
-    but for 8 bytes that order each by its length.
+    λ is the ``strength``, W_0 are the rows as they are. On an encoder as it comes they point to the labels' names, so
+    that a label with few documents stays near its name and one with many goes where they are.
+
+    Each document, those of the label tree included, is encoded once; ``on_documents`` is called with their number as it
+    grows. Gradients are summed up over parts of the documents, so that memory does not grow with their number, but for
+    8 bytes that order each by its length.
     """
     with VectorFile(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
@@ -174,24 +179,23 @@ def fit_head(
                 if each is not None and rank() == 0:
                     vectors.write(*each)
         if rank() == 0:
-            _fit(model, vectors, learned, rates)
+            _fit(model, vectors, learned, strength)
     share_weights(model.classifier)
     logger.info("fitted a head of %d labels to %d vectors", model.config.label_count, len(learned))
-    return {"strength": STRENGTH, "iterations": ITERATIONS}
+    return {"strength": strength, "iterations": ITERATIONS}
 
 
-def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: datasets.Dataset, rates: Tensor) -> None:
-    model.set_base_rates(rates)
+def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: datasets.Dataset, strength: float) -> None:
     head = model.classifier
-    start = head.weight.detach().clone()  # W_0
-    weight, bias = start.clone().requires_grad_(), head.bias.detach().clone().requires_grad_()
+    start = head.weight.detach().cpu()  # W_0
+    weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
     documents, step = len(learned), max(1, FEATURE_ENTRIES // max(start.shape))
     labels = learned.select_columns("labels").with_format("arrow")
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        total = STRENGTH / 2 * (weight - start).square().sum()
+        total = strength / 2 * (weight - start).square().sum()
         total.backward()
         for begin in range(0, documents, step):
             end = min(begin + step, documents)
@@ -206,6 +210,31 @@ def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: dat
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)
+
+
+def refit_head(
+    model: FlatForSequenceClassification,
+    learned: datasets.Dataset,
+    dev: datasets.Dataset,
+    collator: Collator,
+    *,
+    seed: int,
+    on_documents: Callable[[int], None] | None = None,
+) -> tuple[dict[str, Any], Calibrated | None]:
+    """Fit the head of a trained model once more, see :func:`fit_head`; return the recipe and decisions found on dev.
+
+    An encoder that has seen each of many documents a few times ends with a head that lags behind it, most of all for
+    labels that are rare: gradients of single batches have moved it. The new head stays unless the old one is better on
+    dev, each with decisions that are tuned for it and scored on documents that they were not tuned on.
+    """
+    former, before = copy.deepcopy(model.classifier), tune_decisions(model, dev, collator, seed=seed)
+    recipe = fit_head(model, learned, collator, strength=TRAINED_STRENGTH, on_documents=on_documents)
+    after = tune_decisions(model, dev, collator, seed=seed)
+    kept = before is None or after is None or after.after.by("both") > before.after.by("both")
+    if not kept:
+        model.classifier.load_state_dict(former.state_dict())
+    logger.info("the head was fitted once more, and %s", "stays so" if kept else "was put back, being worse on dev")
+    return recipe | {"kept": kept}, after if kept else before
 
 
 def _gold(table: Any, labels: int) -> Tensor:

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 
+LINEAR_HEADS = ("flat", "hgclr")
+"""Architectures whose head is one linear layer on the text's vector."""
 Place = Annotated[Path, PlainSerializer(as_written, when_used="json-unless-none")]
 """A path, or a URL in an object store."""
 
@@ -155,6 +157,9 @@ class TrainingSettings(_Section):
             vectors of the encoder as it comes, in a fraction of the time; ``full`` trains all of it.
         calibrate: tune decisions on dev at the end and save them with the model; by default in the preset ``default``
             and in no other, and never after the effort ``names``.
+        refit_head: at the end of ``full`` training, fit a linear head once more, to the trained encoder's vectors of
+            all documents, and keep the better one on dev; by default of 10,000 documents or more, and in the preset
+            ``default`` only.
         recipe: where settings that have no default and are left out come from.
         epochs: how often to go through the documents at most.
         batch_size: documents of a batch, those of all processes together; to the contrastive loss, the others in it are
@@ -178,6 +183,7 @@ class TrainingSettings(_Section):
 
     effort: Literal["names", "head", "full"] = "full"
     calibrate: bool | None = None
+    refit_head: bool | None = None
     recipe: Literal["default", "paper"] = "default"
     epochs: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=2)
@@ -220,12 +226,14 @@ class RunConfig(_Section):
     def _effort_fits(self) -> Self:
         """Only a linear head on a pretrained encoder can be had for less than full training, which is not adapted."""
         effort = self.training.effort
+        if self.training.refit_head and self.model.architecture not in LINEAR_HEADS:
+            raise ValueError(f"training.refit_head is true, and {self.model.architecture} has more than a linear head")
         if self.model.lora is not None and (effort != "full" or self.model.encoder == TEXTRCNN):
             reason = f"training.effort is {effort}" if effort != "full" else f"model.encoder is {TEXTRCNN}"
             raise ValueError(f"model.lora adapts a pretrained encoder in training, and {reason}: leave it out")
         if effort == "full":
             return self
-        if self.model.architecture not in ("flat", "hgclr") or self.model.encoder == TEXTRCNN:
+        if self.model.architecture not in LINEAR_HEADS or self.model.encoder == TEXTRCNN:
             system = TEXTRCNN if self.model.encoder == TEXTRCNN else self.model.architecture
             raise ValueError(f"training.effort is {effort}, and {system} has more to train than a head: use full")
         if effort == "names" and self.model.start is not None:
@@ -244,13 +252,26 @@ class RunConfig(_Section):
         return (self.model.preset == "default" if chosen is None else chosen) and self.training.effort != "names"
 
     @property
+    def refits_head(self) -> bool | None:
+        """Whether the head is fitted once more at the end; None leaves it to the number of documents."""
+        chosen = self.training.refit_head
+        if self.model.architecture not in LINEAR_HEADS or self.training.effort != "full":
+            return False
+        return False if chosen is None and self.model.preset != "default" else chosen
+
+    @property
     def resolved_training(self) -> TrainingSettings:
         """The settings of training with what the preset decides filled in."""
         training, ours = self.training, self.model.preset == "default"
         chosen = training.precision if ours or "precision" in training.model_fields_set else "fp32"
         batching = training.batching or ("by_length" if ours else "uniform")
         return training.model_copy(
-            update={"calibrate": self.tunes_decisions, "batching": batching, "precision": chosen}
+            update={
+                "calibrate": self.tunes_decisions,
+                "refit_head": self.refits_head,
+                "batching": batching,
+                "precision": chosen,
+            }
         )
 
     @classmethod
@@ -386,7 +407,8 @@ SMALL_RATE = 3e-4
 SMALL_BATCH = 16
 """Documents of a batch, unless there are many short ones."""
 MANY_DOCUMENTS = 10_000
-"""From how many documents on batches of short ones are larger: of fewer they would be few steps."""
+"""From how many documents on batches of short ones are larger, of fewer they would be few steps; and from how many on
+the head is fitted once more: an encoder sees fewer so often that it knows them by heart."""
 LARGEST_BATCH = 64
 """Documents of a batch of many short ones, at most."""
 FULL_STEP = 1024
