@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
 
 from hgclr.nn.attention import CPUDropout
-from hgclr.nn.draws import keep_mask, kept_share
+from hgclr.nn.draws import keep_mask, keep_masks, kept_share
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])
@@ -27,6 +29,19 @@ def test_torchs_seed_decides_the_bits() -> None:
     torch.manual_seed(5)
     assert torch.equal(keep_mask((50,), 0.5), first)
     assert not torch.equal(first, second)
+
+
+def test_masks_of_several_seeds_are_those_of_each() -> None:
+    seeds = [(7, 3, 0), (7, 4, 0), 9]
+    expected = torch.stack([keep_mask((2, 5, 5), 0.3, seed) for seed in seeds])
+    assert torch.equal(keep_masks((2, 5, 5), 0.3, seeds), expected)
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    expected = [keep_mask((20_000,), 0.5, seed) for seed in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda seed: keep_mask((20_000,), 0.5, seed), range(40)))
+    assert all(map(torch.equal, found, expected))
 
 
 def test_what_is_kept_is_scaled_and_the_gradient_follows() -> None:

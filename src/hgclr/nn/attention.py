@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hgclr.nn.draws import Seed, document_seeds, draw_seed, keep_mask, kept_share
+from hgclr.nn.draws import Seed, document_seeds, draw_seed, keep_mask, keep_masks, kept_share
 
 __all__ = ["CPUDropout", "dropout_attention", "first_token_attention"]
 
@@ -129,11 +129,15 @@ class _DropoutAttention(torch.autograd.Function):
         output = torch.zeros_like(value)
         groups, masks = list(_groups(lengths, query.shape[1], packed=len(query) < len(lengths))), []
         seeds = document_seeds(len(lengths), draw_seed()) if dropout else None
+        documents = None if seeds is None else list(zip(seeds, lengths, strict=True))
         for group in groups:
             weights = group.logits(query, key, scale).softmax(-1)  # (G, heads, n, n)
             if dropout:
-                own = None if seeds is None else list(zip(seeds, lengths, strict=True))[group.documents]
-                masks.append(keep_mask(weights.shape, dropout) if own is None else _own_masks(weights, dropout, own))
+                masks.append(
+                    keep_mask(weights.shape, dropout)
+                    if documents is None
+                    else _own_masks(weights, dropout, documents[group.documents])
+                )
                 weights = weights.mul_(masks[-1].to(weights.dtype))
             group.cut(output).copy_(weights.to(value.dtype) @ group.cut(value))
         ctx.save_for_backward(query, key, value, *masks)
@@ -147,17 +151,14 @@ class _DropoutAttention(torch.autograd.Function):
         gradient = gradient * (1 / ctx.kept)
         for number, group in enumerate(ctx.groups):
             g = group.cut(gradient)
-            logits = group.logits(query, key, ctx.scale).requires_grad_()  # S, (G, heads, n, n)
-            with torch.enable_grad():
-                softmax = logits.softmax(-1)
-            weights = softmax.detach()  # P
+            weights = group.logits(query, key, ctx.scale).softmax(-1)  # P, (G, heads, n, n)
             d_weights = (g @ group.cut(value).transpose(-1, -2)).to(weights.dtype)
             kept = weights
             if masks:
                 mask = masks[number].to(weights.dtype)
                 kept, d_weights = weights * mask, d_weights.mul_(mask)
             group.cut(d_value).copy_(kept.transpose(-1, -2).to(g.dtype) @ g)
-            (d_logits,) = torch.autograd.grad(softmax, logits, d_weights)
+            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)  # P ∘ (dP - Σ P ∘ dP)
             d_logits = d_logits.mul_(ctx.scale).to(g.dtype)
             group.cut(d_query).copy_(d_logits @ group.cut(key))
             group.cut(d_key).copy_(d_logits.transpose(-1, -2) @ group.cut(query))
@@ -166,9 +167,12 @@ class _DropoutAttention(torch.autograd.Function):
 
 def _own_masks(weights: Tensor, rate: float, documents: Sequence[tuple[Seed, int]]) -> Tensor:
     """Return what is kept of attention weights, (G, heads, n, n), drawn for each document by its seed and length."""
+    _, heads, longest, _ = weights.shape
+    if all(length == longest for _, length in documents):
+        return keep_masks((heads, longest, longest), rate, [seed for seed, _ in documents])
     masks = torch.zeros(weights.shape, dtype=torch.uint8)
     for mask, (seed, length) in zip(masks, documents, strict=True):
-        mask[:, :length, :length] = keep_mask((weights.shape[1], length, length), rate, seed)
+        mask[:, :length, :length] = keep_mask((heads, length, length), rate, seed)
     return masks
 
 

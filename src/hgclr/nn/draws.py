@@ -8,6 +8,7 @@ one process has it or several have a part each, and whether its texts are padded
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -28,6 +29,7 @@ __all__ = [
     "drawn_for_labels",
     "gumbel_noise",
     "keep_mask",
+    "keep_masks",
     "kept_share",
     "packed",
     "uniform",
@@ -145,8 +147,11 @@ def _mix(key: Sequence[int]) -> int:
     return mixed
 
 
-class _Bits:
-    """Streams of random 64-bit words by numpy's SFC64; to begin another is ten times as fast as to make a generator."""
+class _Bits(threading.local):
+    """Streams of random 64-bit words by numpy's SFC64, in each thread by a generator of its own.
+
+    To begin another stream is ten times as fast as to make a generator.
+    """
 
     def __init__(self) -> None:
         self._generator = np.random.SFC64(0)
@@ -160,6 +165,9 @@ class _Bits:
         self._generator.state = self._state
         self._generator.random_raw(12, output=False)
         return self._generator.random_raw(count)
+
+
+_bits = _Bits()
 
 
 def kept_share(rate: float) -> float:
@@ -183,10 +191,19 @@ def keep_mask(
         streams = [(seed, prod(shape))]
     if device is not None and device.type != "cpu":
         return (torch.rand(*shape, generator=_generator(seed, device), device=device) >= rate).to(torch.uint8)
-    bits, mask, start = _Bits(), np.empty(prod(shape), dtype=np.bool_), 0
+    return _drawn_mask(shape, rate, streams)
+
+
+def keep_masks(shape: Sequence[int], rate: float, seeds: Sequence[Seed]) -> Tensor:
+    """Return the masks that :func:`keep_mask` gives for each of the seeds, (number of seeds, *shape), on the CPU."""
+    return _drawn_mask((len(seeds), *shape), rate, [(seed, prod(shape)) for seed in seeds])
+
+
+def _drawn_mask(shape: Sequence[int], rate: float, streams: Sequence[tuple[Seed, int]]) -> Tensor:
+    mask, start = np.empty(prod(shape), dtype=np.bool_), 0
     for own, count in streams:
         # numpy compares, and torch widens uint8, several times faster than torch does either with bools.
-        words = bits.words(-(-count // 4), own).view(np.uint16)[:count]
+        words = _bits.words(-(-count // 4), own).view(np.uint16)[:count]
         np.greater_equal(words, round(rate * STEPS), out=mask[start : start + count])
         start += count
     return torch.from_numpy(mask.view(np.uint8)).view(*shape)
@@ -200,7 +217,7 @@ def gumbel_noise(shape: tuple[int, ...], seed: Seed, device: torch.device) -> Te
     if device.type != "cpu":
         return -torch.empty(shape, device=device).exponential_(generator=_generator(seed, device)).log_()
     count = prod(shape)
-    bits = torch.from_numpy(_Bits().words(-(-count // 2), seed).view(np.int32)[:count])
+    bits = torch.from_numpy(_bits.words(-(-count // 2), seed).view(np.int32)[:count])
     between = bits.bitwise_and_(2**23 - 1).to(torch.float32).add_(0.5).mul_(2**-23)  # 0 and 1
     return between.log_().neg_().log_().neg_().view(shape)
 
@@ -210,8 +227,8 @@ def uniform(shape: Sequence[int], device: torch.device) -> Tensor:
     seeds = document_seeds(shape[0], draw_seed())
     if seeds is None:
         return torch.rand(*shape, device=device)
-    bits, count = _Bits(), prod(shape[1:])
-    rows = [bits.words(count, seed) >> np.uint64(40) for seed in seeds]  # 24 bits are what a float has
+    count = prod(shape[1:])
+    rows = [_bits.words(count, seed) >> np.uint64(40) for seed in seeds]  # 24 bits are what a float has
     return torch.from_numpy(np.stack(rows).astype(np.float32) * np.float32(2**-24)).view(*shape).to(device)
 
 
