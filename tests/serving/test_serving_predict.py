@@ -169,7 +169,7 @@ def test_texts_of_several_requests_share_a_batch_and_keep_their_own_decisions() 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda: app.state.service.engine.waiting == 4)
+        until(lambda: len(app.state.service.engine._queue._ready) == 4)  # those that are tokenised
         backend.gate.set()
         for thread in (first, *threads):
             thread.join(PATIENCE)
