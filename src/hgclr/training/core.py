@@ -217,8 +217,8 @@ def fit(
             "precision": _precision(trainer),
             "history": history(trainer.state.log_history),
         }
-        many = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
-        if many and isinstance(model, FlatForSequenceClassification):
+        refits = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
+        if refits and isinstance(model, FlatForSequenceClassification):
             how["recipe"]["refit_head"], tuned = refit_head(
                 model, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
             )
