@@ -143,6 +143,8 @@ def test_the_default_recipe_follows_the_sizes(documents: int, parameters: float,
     assert recipe.learning_rate == pytest.approx(rate, rel=0.01)
     assert recipe.head_learning_rate == pytest.approx(3e-3), "a head starts anew on an encoder of any size"
     assert recipe.epochs == epochs
+    named = make_recipe(TrainingSettings(), documents=documents, encoder_parameters=int(parameters), from_names=True)
+    assert named.epochs == max(5, round(300 / recipe.steps_per_epoch)), "a head that knows the names needs fewer steps"
     own = make_recipe(TrainingSettings(), documents=documents, encoder_parameters=int(parameters), head_rate=1.0)
     assert own.head_learning_rate == own.learning_rate == recipe.learning_rate
     chosen = TrainingSettings(learning_rate=1e-5)

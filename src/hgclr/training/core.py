@@ -149,8 +149,10 @@ def fit(
     counts = label_counts(tokens.get("train"), len(taxonomy))
     learned = with_label_documents(tokens.get("train"), model, tokenizer, wanted=label_documents)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
+    from_names = False
     if not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification):
         model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
+        from_names = True
     how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
     tuned: Calibrated | None = None
 
@@ -180,6 +182,7 @@ def fit(
                 mean_length=float(text_lengths(learned).mean()),
                 pretrained=model.config.text_encoder.model_type != TEXTRCNN,
                 head_rate=model.head_rate,
+                from_names=from_names,
                 lora=lora is not None,
             )
             adapters = None if lora is None else add_adapters(model.encoder, lora)

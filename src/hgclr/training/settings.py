@@ -415,6 +415,8 @@ FULL_STEP = 1024
 """Tokens of a batch beyond which a larger one saves nothing: on a sixth of them a third of a step is fixed costs."""
 LORA_RATE = 10.0
 """How many times the rate of a whole encoder its adapters take."""
+STEPS, STEPS_FROM_NAMES = 750, 300
+"""Steps that a head needs which starts from random weights, and one that starts from the labels' names."""
 
 
 def make_recipe(
@@ -425,6 +427,7 @@ def make_recipe(
     mean_length: float = math.inf,
     pretrained: bool = True,
     head_rate: float = 10.0,
+    from_names: bool = False,
     lora: bool = False,
 ) -> Recipe:
     """Fill what ``settings`` leave open.
@@ -437,6 +440,7 @@ def make_recipe(
         pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
         head_rate: how many times the encoder's rate the layers on top of it take. If it is more than once, and the rate
             is not set, they take it of a small encoder's, :data:`SMALL_RATE`: they start anew on one of any size.
+        from_names: the head starts from the labels' names, and is soon where it belongs.
         lora: adapters are trained in the place of the encoder, at :data:`LORA_RATE` times its rate.
     """
     paper = settings.recipe == "paper"
@@ -454,12 +458,13 @@ def make_recipe(
         new_rate = settings.learning_rate / times
     batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or times * rate
     steps = math.ceil(documents / (batch_size * settings.gradient_accumulation))
+    epochs = default_epochs(steps, STEPS_FROM_NAMES if from_names and pretrained else STEPS)
 
     def choose(given: Any, of_paper: Any, otherwise: Any) -> Any:
         return given if given is not None else of_paper if paper else otherwise
 
     return Recipe(
-        epochs=choose(settings.epochs, 100 if pretrained else 200, default_epochs(steps) * (1 if pretrained else 5)),
+        epochs=choose(settings.epochs, 100 if pretrained else 200, epochs * (1 if pretrained else 5)),
         steps_per_epoch=steps,
         batch_size=batch_size,
         learning_rate=rate,
@@ -485,6 +490,6 @@ def default_batch(documents: int, mean_length: float) -> int:
     return batch_size
 
 
-def default_epochs(steps: int) -> int:
-    """Return the number of epochs for an epoch of ``steps``: about 750 steps in all, but 5 to 30 epochs."""
-    return min(30, max(5, round(750 / steps)))
+def default_epochs(steps: int, wanted: int) -> int:
+    """Return the number of epochs for an epoch of ``steps``: about as many in all as are wanted, but 5 to 30 epochs."""
+    return min(30, max(5, round(wanted / steps)))
