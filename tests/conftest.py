@@ -113,13 +113,15 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _traced_once(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trace models of a kind only once, where the exporter is imported at all."""
-    if "hgclr.export.onnx" in sys.modules:
-        from support.traced import traced_once
+@pytest.fixture(scope="session", autouse=True)
+def _traced_once(graphs: Path) -> Iterator[None]:
+    """Trace models of a kind only once, where the tests to be run have imported the exporter."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "hgclr.export.onnx" in sys.modules:
+            from support.traced import traced_once
 
-        monkeypatch.setattr("hgclr.export.onnx.as_traced", traced_once(graphs))
+            patch.setattr("hgclr.export.onnx.as_traced", traced_once(graphs))
+        yield
 
 
 @pytest.fixture(scope="session")

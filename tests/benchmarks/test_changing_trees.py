@@ -32,11 +32,11 @@ def test_the_whole_benchmark(make_encoder, toy_data: Path) -> None:
         seeds=[0],
         held_back=2,
         model={"architecture": "flat", "encoder": make_encoder("bert"), "max_length": 32},
-        epochs=10,
-        more_epochs=3,
+        epochs=6,
+        more_epochs=2,
         documents=90,
         scored=20,
-        training={"precision": "fp32", "learning_rate": 3e-3, "batch_size": 8},
+        training={"precision": "fp32", "learning_rate": 6e-3, "batch_size": 8},
     )
     (run,) = result["runs"]
     assert len(run["held_back"]) == 2
@@ -46,5 +46,5 @@ def test_the_whole_benchmark(make_encoder, toy_data: Path) -> None:
         assert values["all"] == pytest.approx((2 * values["held back"] + 7 * values["others"]) / 9)
     assert scores["trained on"]["all"] > scores["anew, as few epochs"]["all"]
     assert run["without the labels"]["documents"] < run["trained on"]["documents"] == 90
-    assert [run[kind]["epochs"] for kind in scores] == [10, 3, 10, 3]
+    assert [run[kind]["epochs"] for kind in scores] == [6, 2, 6, 2]
     assert {"command", "machine", "setting"} <= set(json.loads(json.dumps(result)))

@@ -57,7 +57,7 @@ def test_prediction_speed_takes_a_model_with_mean_pooling(
     untrained: Callable[..., Path], toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("published_style.LENGTH", 24)
-    mean = untrained(max_length=64, pooling="mean")
+    mean = untrained("mpnet", max_length=64, pooling="mean")  # whose graph other tests have, too
     result = prediction_speed.run(toy_data, model=mean, documents=6, scored=4, rounds=1, pipeline_batches=(2,))
     assert result["best_pipeline"] == "pipeline, batch 2"
     assert result["largest_difference_of_probabilities"]["pipeline"] < 1e-4
@@ -65,7 +65,7 @@ def test_prediction_speed_takes_a_model_with_mean_pooling(
 
 @pytest.mark.slow
 def test_pooling_speed_compares_three_runtimes_with_two_poolings(make_encoder, toy_data: Path) -> None:
-    result = pooling_speed.run(toy_data, encoder=make_encoder("bert"), documents=6, rounds=2, max_length=24)
+    result = pooling_speed.run(toy_data, encoder=make_encoder("mpnet"), documents=6, rounds=2, max_length=24)
     runtimes = {"ours, torch fp32", "ours, onnx fp32", "ours, onnx int8"}
     assert set(result["seconds"]) == {f"{runtime}, {pooling}" for runtime in runtimes for pooling in ("cls", "mean")}
     for runtime in runtimes:

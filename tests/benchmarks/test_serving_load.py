@@ -100,7 +100,7 @@ def test_the_whole_run_on_a_real_service(toy_data: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("HGCLR_DEADLINE", "600")
     monkeypatch.setattr(sys, "argv", ["serving_load.py", "--model", "tiny"])
     result = serving_load.run(
-        tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=1.0
+        tmp_path / "tiny", toy_data, clients=2, each=8, latency_each=2, rounds=1, seconds=0.4, overload_seconds=0.4
     )
     assert result["served_to_bare"]["median"] == pytest.approx(
         result["served_texts_per_second"]["median"] / result["bare_texts_per_second"]["median"]

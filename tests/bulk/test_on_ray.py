@@ -22,26 +22,21 @@ from hgclr.bulk.inputs import read_chunks
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
+from support.ray_cluster import ray_cluster
 
-ROWS = 2000
+ROWS = 1000
 FILES = 4
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A head that computes nothing, and two nodes of one core."""
-    cluster = Cluster()
-    cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
-    for _ in range(2):
-        cluster.add_node(num_cpus=1, object_store_memory=2**27)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with ray_cluster(nodes=2) as cluster:
+        yield cluster
 
 
 @pytest.mark.slow
 def test_other_formats_bad_rows_and_errors_on_nodes(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """What the other engine does, too, in one test because a cluster takes long to start."""
     model = write_model(tmp_path / "model")
@@ -58,6 +53,8 @@ def test_other_formats_bad_rows_and_errors_on_nodes(
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
     assert len(read_lines(tmp_path / "ray" / "a.jsonl")) == 8
 
+    ray.init(cluster.address, log_to_driver=False)  # one connection for the rest: with each come other processes
+    request.addfinalizer(ray.shutdown)
     with pytest.raises(InputError, match=r"a\.jsonl:6: column 'text': expected a text"):
         predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
 

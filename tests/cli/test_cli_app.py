@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,8 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-
-HGCLR = [sys.executable, "-m", "hgclr"]
+from support.bulk_cases import write_model
 
 
 def run(*arguments: object, text: str | None = None):
@@ -98,8 +98,9 @@ def test_a_bad_row_leaves_no_half_written_output(trained: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_is_no_error(trained: Path) -> None:
-    command = f"yes 'the lens' | head -n 20000 | '{sys.executable}' -m hgclr predict {trained / 'model'} | head -n 1"
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model")  # whose process need not import torch
+    command = f"yes 'the lens' | head -n 20000 | '{sys.executable}' -m hgclr predict {model} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout)["text"] == "the lens"
     assert "Traceback" not in done.stderr
@@ -152,30 +153,32 @@ def test_help_is_instant_and_loads_nothing_heavy(in_time) -> None:
         "app(['--help'], standalone_mode=False)\n"
         "print('HEAVY', [m for m in ('torch', 'transformers', 'datasets', 'numpy', 'yaml') if m in sys.modules])"
     )
-    seconds = []
-    for _ in range(3):
+    for _ in range(3):  # one run may be slow because files are read for the first time
         before = os.times()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         after = os.times()  # CPU time, not the wall clock: other tests run beside this one
-        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
-    assert in_time(min(seconds), 0.5)
+        assert done.stdout.splitlines()[-1] == "HEAVY []"
+        seconds = after.children_user + after.children_system - before.children_user - before.children_system
+        if in_time(seconds, 0.5):
+            break
+    else:
+        pytest.fail(f"help takes {seconds:.2f} s")
 
 
-@pytest.mark.slow
-def test_a_missing_extra_is_one_line_with_the_pip_command(toy_data: Path, tmp_path: Path) -> None:
+def test_a_missing_extra_is_one_line_with_the_pip_command(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A finder that hides torch stands for an installation without the train extra."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.util\n"
-        "real = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else real(name, package)\n"
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, package=None: None if name == "torch" else real(name, package)
     )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    monkeypatch.chdir(tmp_path)
     (model := tmp_path / "model").mkdir()
     for command in (["train", "x.yaml"], ["predict", model, "text"], ["evaluate", model, toy_data], ["quickstart"]):
-        done = subprocess.run([*HGCLR, *command], capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 2, done.stderr
-        (line,) = done.stderr.splitlines()
+        result = run(*command)
+        assert result.exit_code == 2, result.output
+        (line,) = result.stderr.splitlines()
         assert "pip install 'hgclr[train]'" in line
 
 

@@ -28,7 +28,7 @@ def config(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactor
     file.write_text(
         f"data:\n  path: {toy_data}\n"
         f"model:\n  encoder: {make_encoder('bert')}\n  architecture: flat\n"
-        "training:\n  epochs: 30\n  patience: 30\n  learning_rate: 3.0e-3\n  precision: fp32\n  seed: 5\n"
+        "training:\n  epochs: 30\n  patience: 30\n  learning_rate: 1.0e-2\n  precision: fp32\n  seed: 5\n"
     )
     return file
 

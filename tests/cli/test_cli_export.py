@@ -195,14 +195,16 @@ def test_scores_without_torch_are_those_with_it(model: Path, exported: Path, toy
 
 
 def test_the_first_prediction_comes_soon(exported: Path, in_time) -> None:
-    seconds = []
-    for _ in range(3):
+    for _ in range(3):  # one run may be slow because files are read for the first time
         before = os.times()
         done = without_torch("predict", exported, "a prism")
         after = os.times()  # CPU time, not the wall clock: other tests run beside this one
-        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert done.returncode == 0, done.stderr
-    assert in_time(min(seconds), 2)
+        seconds = after.children_user + after.children_system - before.children_user - before.children_system
+        if in_time(seconds, 2):
+            break
+    else:
+        pytest.fail(f"the first prediction takes {seconds:.2f} s")
 
 
 @pytest.mark.parametrize("command", [("predict", "MODEL", "text"), ("evaluate", "MODEL", "data"), ("export", "MODEL")])

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.paper.systems import TABLES
 
+SMALL = ["--seeds", "1", "--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
+
 
 def run(*words: object):
     return CliRunner().invoke(app, ["reproduce", *map(str, words)], env={"COLUMNS": "250"})
@@ -69,40 +71,47 @@ def test_table1_needs_a_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.fixture(scope="module")
+def all_systems(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``hgclr reproduce systems`` writes with one seed, and its table as it was then."""
+    folder = tmp_path_factory.mktemp("systems")
+    result = run("systems", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", folder / "out", *SMALL)
+    assert result.exit_code == 0, result.output
+    shutil.copy(folder / "out" / "systems.json", folder / "one-seed.json")
+    return folder
+
+
 @pytest.mark.slow
-def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, tmp_path: Path) -> None:
-    common = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out", "--seeds", "1,2"]
-    budget = ["--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
-    result = run("systems", *common, *budget, "--rows", "tfidf,hiclass,flat,hgclr")
+def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, all_systems: Path) -> None:
+    """With a second seed, after the first."""
+    out = all_systems / "out"
+    for suffix in ("md", "csv", "json"):
+        (out / f"systems.{suffix}").unlink()
+    common = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", out, *SMALL, "--seeds", "1,2"]
+    result = run("systems", *common, "--rows", "tfidf,hiclass,flat,hgclr")
     assert result.exit_code == 0, result.output
     assert "(budget: 24 documents, 16 tokens, 1 epoch)" in result.output
     assert "TF-IDF + hiclass, per parent node could not be run: hiclass gives a text one path" in result.output
     assert "row 4 of 4, seed 2: hgclr" in result.output
     for suffix in ("md", "csv", "json"):
-        assert (tmp_path / "out" / f"systems.{suffix}").is_file()
+        assert (out / f"systems.{suffix}").is_file()
         assert f"systems.{suffix}" in result.output
-    rows = {row["key"]: row for row in json.loads((tmp_path / "out" / "systems.json").read_text())["rows"]}
+    rows = {row["key"]: row for row in json.loads((out / "systems.json").read_text())["rows"]}
     assert [len(rows[key]["runs"]) for key in ("tfidf", "hiclass", "flat", "hgclr")] == [2, 0, 2, 2]
     assert all(row["settings"]["training"]["precision"] == "fp32" for key, row in rows.items() if key != "hiclass")
     assert list(rows["hiclass"]["refused"]) == ["1", "2"]
 
-    again = run("systems", *common, *budget, "--rows", "hgclr")
+    again = run("systems", *common, "--rows", "hgclr")
     assert again.exit_code == 0
     assert "epoch" not in again.stderr
-    longer = ["--budget", "documents=24,length=16,epochs=2", *budget[2:]]
-    other = run("systems", *common, *longer, "--rows", "flat")
+    other = run("systems", *common, "--budget", "documents=24,length=16,epochs=2", "--rows", "flat")
     assert other.exit_code == 2
     assert "holds a run with other settings: training.epochs is 1 there and 2 here" in other.output
 
 
 @pytest.mark.slow
-def test_every_row_of_systems_has_both_columns(make_encoder, toy_data: Path, tmp_path: Path) -> None:
-    result = run(
-        *("systems", "--data", toy_data, "--encoder", make_encoder("bert"), "--output", tmp_path / "out"),
-        *("--seeds", "1", "--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"),
-    )
-    assert result.exit_code == 0, result.output
-    content = json.loads((tmp_path / "out" / "systems.json").read_text())
+def test_every_row_of_systems_has_both_columns(all_systems: Path) -> None:
+    content = json.loads((all_systems / "one-seed.json").read_text())
     rows = {row["key"]: row for row in content["rows"] if row["key"] != "hiclass"}
     assert list(rows) == [row.system for row in TABLES["systems"].rows if not row.extra and row.system != "hiclass"]
     for key, row in rows.items():

@@ -20,7 +20,7 @@ def run(*arguments: object):
 def config(make_encoder, toy_data: Path, tmp_path: Path) -> Path:
     path = tmp_path / "toy.yaml"
     path.write_text(
-        f"data:\n  path: {toy_data}\n"
+        f"data:\n  path: {toy_data}\n  limit: 24\n  dev_limit: 12\n  test_limit: 12\n"
         f"model:\n  encoder: {make_encoder('bert')}\n  architecture: hgclr\n"
         "training:\n  epochs: 1\n  learning_rate: 3.0e-3\n  precision: fp32\n"
     )
@@ -69,7 +69,8 @@ def test_trials_over_a_space_with_several_seeds(config: Path, tmp_path: Path) ->
 
 
 def test_what_cuts_the_trials_is_not_in_the_best(config: Path, tmp_path: Path) -> None:
-    config.write_text(config.read_text().replace("epochs: 1", "epochs: 30").replace("model:", "  limit: 40\nmodel:"))
+    limits = "limit: 24\n  dev_limit: 12\n  test_limit: 12\n"
+    config.write_text(config.read_text().replace("epochs: 1", "epochs: 30").replace(limits, "limit: 40\n"))
     cuts = {"data.limit": 7, "data.dev_limit": 5, "data.test_limit": 3, "training.epochs": 1, "training.batch_size": 4}
     options = [part for name, value in cuts.items() for part in ("--set", f"{name}={value}")]
     result = run("tune", config, "--grid", "--lambdas", ".1", "--fractions", ".5", "--output", tmp_path / "s", *options)

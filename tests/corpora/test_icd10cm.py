@@ -4,6 +4,8 @@ import gzip
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hgclr.corpora.icd10cm import build_icd10cm
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError, MissingExtraError
+from hgclr.taxonomy import Taxonomy
 
 pytestmark = pytest.mark.slow
 icd: Any = None
@@ -22,13 +25,16 @@ DEEPEST = 7
 
 LEVELS = (1, 2, 3, 4, DEEPEST)
 
+PART = ("1", "2", "9", "10")
+"""The chapters that stand for the book where builds are compared: the whole takes seconds, half of it for injuries."""
+
 
 def block_of(code: str) -> str:
     category = code.split(".")[0]
     return category if icd.is_block(category) else icd.get_parent(category)
 
 
-def rows(folder: Path) -> dict[str, list[dict[str, object]]]:
+def rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
     splits = {}
     for name in ("train", "dev", "test"):
         with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -43,39 +49,79 @@ def _the_book() -> None:
     icd = pytest.importorskip("simple_icd_10_cm")
 
 
+@contextmanager
+def only_the_part() -> Iterator[None]:
+    """Make the package's flat list, in which the chapters are looked up, that of a few chapters."""
+    listed, chapter = [], ""
+    for code in icd.get_all_codes():
+        chapter = code if icd.is_chapter(code) else chapter
+        if chapter in PART:
+            listed.append(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(icd, "get_all_codes", lambda: list(listed))
+        yield
+
+
+@pytest.fixture
+def part_only() -> Iterator[None]:
+    """A book of a few chapters, of which one goes down to the deepest level."""
+    with only_the_part():
+        yield
+
+
 @pytest.fixture(scope="module")
 def progress() -> list[tuple[int, int | None]]:
-    """What was told while the book was gone through, once for every level."""
+    """What was told while the whole book was gone through."""
     return []
 
 
 @pytest.fixture(scope="module")
-def summaries(tmp_path_factory: pytest.TempPathFactory, progress: list[tuple[int, int | None]]) -> dict[int, Any]:
-    folder = tmp_path_factory.mktemp("icd")
-    return {
-        levels: build_icd10cm(folder / str(levels), levels=levels, progress=lambda *told: progress.append(told))
-        for levels in LEVELS
-    }
+def summary(tmp_path_factory: pytest.TempPathFactory, progress: list[tuple[int, int | None]]) -> Any:
+    """Of the whole book, with the levels that are the default."""
+    return build_icd10cm(tmp_path_factory.mktemp("icd") / "2", progress=lambda *told: progress.append(told))
 
 
 @pytest.fixture(scope="module")
-def by_levels(summaries: dict[int, Any]) -> dict[int, Path]:
-    return {levels: summary.output for levels, summary in summaries.items()}
+def built(summary: Any) -> Path:
+    return summary.output
 
 
 @pytest.fixture(scope="module")
-def built(by_levels: dict[int, Path]) -> Path:
-    return by_levels[2]
+def splits(built: Path) -> dict[str, list[dict[str, Any]]]:
+    return rows(built)
 
 
 @pytest.fixture(scope="module")
-def codes() -> list[str]:
-    """The categories and subcategories that no 7th character extends, from the package's flat list."""
+def all_levels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole book with all its levels."""
+    return build_icd10cm(tmp_path_factory.mktemp("icd") / "deepest", levels=DEEPEST).output
+
+
+@pytest.fixture(scope="module")
+def all_labels(all_levels: Path) -> Taxonomy:
+    return DataFolder(all_levels).taxonomy
+
+
+@pytest.fixture(scope="module")
+def by_levels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The part of the book, with every number of levels."""
+    folder = tmp_path_factory.mktemp("part")
+    with only_the_part():
+        return {levels: build_icd10cm(folder / str(levels), levels=levels).output for levels in LEVELS}
+
+
+def codes_of_texts() -> list[str]:
+    """Return the categories and subcategories that no 7th character extends, from the package's flat list."""
     return [
         code
         for code in dict.fromkeys(icd.get_all_codes())
         if icd.is_category_or_subcategory(code) and not icd.is_extended_subcategory(code)
     ]
+
+
+@pytest.fixture(scope="module")
+def codes() -> list[str]:
+    return codes_of_texts()
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +152,15 @@ def test_chapters_and_blocks(built: Path) -> None:
 
 @pytest.mark.parametrize("levels", LEVELS)
 def test_the_report_is_clean(by_levels: dict[int, Path], levels: int) -> None:
-    data = DataFolder(by_levels[levels])
+    is_clean(by_levels[levels], levels)
+
+
+def test_the_report_of_the_whole_book_is_clean(built: Path) -> None:
+    is_clean(built, 2)
+
+
+def is_clean(folder: Path, levels: int) -> None:
+    data = DataFolder(folder)
     assert data.taxonomy.depth == levels
     report = check(data)
     assert report.bad_rows == 0
@@ -115,12 +169,15 @@ def test_the_report_is_clean(by_levels: dict[int, Path], levels: int) -> None:
     assert report.unused_labels == []
 
 
-def test_texts_and_their_blocks(built: Path, places: dict[str, set[str]]) -> None:
+def test_texts_and_their_blocks(
+    built: Path, splits: dict[str, list[dict[str, Any]]], places: dict[str, set[str]]
+) -> None:
     tree = DataFolder(built).taxonomy
+    depths = dict(zip(tree.ids, tree.depths.tolist(), strict=True))
     found = {}
-    for split in rows(built).values():
+    for split in splits.values():
         for row in split:
-            below = [label for label in row["labels"] if tree.depths[tree.ids.index(label)] == 2]
+            below = [label for label in row["labels"] if depths[label] == 2]
             found[row["text"].casefold()] = set(below)
     dropped = {text: blocks for text, blocks in places.items() if text not in found}
     assert {text: places[text] for text in found} == found
@@ -132,19 +189,18 @@ def test_texts_and_their_blocks(built: Path, places: dict[str, set[str]]) -> Non
         assert owners & blocks
 
 
-def test_a_text_in_two_places_has_the_labels_of_both(built: Path) -> None:
-    (row,) = [row for split in rows(built).values() for row in split if row["text"] == "Viral pericarditis"]
+def test_a_text_in_two_places_has_the_labels_of_both(splits: dict[str, list[dict[str, Any]]]) -> None:
+    (row,) = [row for split in splits.values() for row in split if row["text"] == "Viral pericarditis"]
     assert set(row["labels"]) == {"A00-B99", "B25-B34", "I00-I99", "I30-I5A"}
 
 
-def test_no_seventh_characters(built: Path) -> None:
-    texts = {row["text"] for split in rows(built).values() for row in split}
+def test_no_seventh_characters(splits: dict[str, list[dict[str, Any]]]) -> None:
+    texts = {row["text"] for split in splits.values() for row in split}
     assert "Unspecified multiple injuries" in texts
     assert "Unspecified multiple injuries, initial encounter" not in texts
 
 
-def test_splits(built: Path) -> None:
-    splits = rows(built)
+def test_splits(built: Path, splits: dict[str, list[dict[str, Any]]]) -> None:
     total = sum(map(len, splits.values()))
     assert 55_000 < total < 62_000
     assert len(splits["dev"]) / total == pytest.approx(0.1, abs=0.005)
@@ -153,23 +209,22 @@ def test_splits(built: Path) -> None:
     assert not [row for name in ("dev", "test") for row in splits[name] if row["text"].casefold() in names]
 
 
-def test_the_split_is_decided_by_the_seed_alone_and_noted(
-    by_levels: dict[int, Path], built: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("part_only")
+def test_the_split_is_decided_by_the_seed_alone_and_noted(by_levels: dict[int, Path], tmp_path: Path) -> None:
     again = build_icd10cm(tmp_path / "again").output
-    for path in built.iterdir():
+    for path in by_levels[2].iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes()
     summary = build_icd10cm(again, levels=1, seed=3)  # over an earlier build
     record = json.loads((again / "corpus.json").read_text())
-    assert (record["corpus"], record["settings"], record["labels"]) == ("icd10cm", {"levels": 1, "seed": 3}, 22)
+    assert (record["corpus"], record["settings"], record["labels"]) == ("icd10cm", {"levels": 1, "seed": 3}, len(PART))
     counts = {name: len(split) for name, split in rows(again).items()}
     assert record["documents"] == summary.documents == counts
     assert (again / "test.jsonl.gz").read_bytes() != (by_levels[1] / "test.jsonl.gz").read_bytes()
 
 
-def test_texts_that_cite_their_block_are_recorded(summaries: dict[int, Any], built: Path) -> None:
+def test_texts_that_cite_their_block_are_recorded(summary: Any, built: Path) -> None:
     lines = [json.loads(line) for line in (built / "left-out.jsonl").read_text().splitlines()]
-    assert summaries[2].left_out == {"it cites a code of its own block": len(lines)}
+    assert summary.left_out == {"it cites a code of its own block": len(lines)}
     pericarditis = {
         "where": "I01.0",
         "reason": "it cites a code of its own block",
@@ -181,20 +236,28 @@ def test_texts_that_cite_their_block_are_recorded(summaries: dict[int, Any], bui
         assert block_of(line["where"]) in map(block_of, cited)
 
 
-def test_categories(by_levels: dict[int, Path]) -> None:
-    tree = DataFolder(by_levels[3]).taxonomy
+def test_categories(all_labels: Taxonomy) -> None:
+    tree = all_labels
     categories = {code for code in icd.get_all_codes() if icd.is_category(code)}
     single = {code for code in categories if icd.is_block(code)}
-    assert {tree.ids[index] for index in tree.levels[2]} == categories - single
+    below_blocks = {tree.ids[index] for index in tree.levels[2]}
+    assert {code for code in below_blocks if icd.is_category(code)} == categories - single
+    assert below_blocks - categories == {code for code in below_blocks if icd.get_parent(code) in single}
     assert {tree.ids[index] for index in tree.levels[1]} >= single
     assert tree.names[tree.resolve("J10")] == icd.get_description("J10")
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_labels_are_the_codes_of_at_most_so_many_characters(
-    by_levels: dict[int, Path], codes: list[str], levels: int
-) -> None:
-    tree = DataFolder(by_levels[levels]).taxonomy
+@pytest.mark.usefixtures("part_only")
+def test_labels_are_the_codes_of_at_most_so_many_characters(by_levels: dict[int, Path], levels: int) -> None:
+    labels_are_the_codes(DataFolder(by_levels[levels]).taxonomy, codes_of_texts(), levels)
+
+
+def test_labels_of_the_whole_book_are_its_codes(all_labels: Taxonomy, codes: list[str]) -> None:
+    labels_are_the_codes(all_labels, codes, DEEPEST)
+
+
+def labels_are_the_codes(tree: Taxonomy, codes: list[str], levels: int) -> None:
     top = tree.levels[0]
     assert [tree.names[index] for index in top[:2]] == ["Certain infectious and parasitic diseases", "Neoplasms"]
     blocks = {block_of(code) for code in codes} if levels > 1 else set()
@@ -227,8 +290,11 @@ def test_a_text_has_the_deepest_label_that_holds_it(by_levels: dict[int, Path]) 
         assert found["Cholera"] == labels[:3]
 
 
-def test_all_levels_by_the_ancestors_of_every_code(by_levels: dict[int, Path], codes: list[str]) -> None:
-    tree = DataFolder(by_levels[DEEPEST]).taxonomy
+def test_all_levels_by_the_ancestors_of_every_code(
+    all_levels: Path, all_labels: Taxonomy, splits: dict[str, list[dict[str, Any]]], codes: list[str]
+) -> None:
+    tree = all_labels
+    assert tree.depth == DEEPEST
     chapters = dict(
         zip(filter(icd.is_chapter, icd.get_all_codes()), (tree.ids[i] for i in tree.levels[0]), strict=True)
     )
@@ -238,11 +304,15 @@ def test_all_levels_by_the_ancestors_of_every_code(by_levels: dict[int, Path], c
         for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
             if block_of(code) not in {block_of(c) for c in re.findall(r"\b[A-Z]\d\w\b", text) if icd.is_valid_item(c)}:
                 expected.setdefault(" ".join(text.split()).casefold(), set()).update(labels)
-    splits = rows(by_levels[DEEPEST])
-    found = {row["text"].casefold(): set(row["labels"]) for split in splits.values() for row in split}
+    deep = rows(all_levels)
+    found = {row["text"].casefold(): set(row["labels"]) for split in deep.values() for row in split}
     assert found == expected
+    assert len(found) == sum(map(len, deep.values()))  # no text twice
+    assert set().union(*found.values()) == set(tree.ids)  # and no label without one
+    texts, same = ({row["text"] for split in each.values() for row in split} for each in (deep, splits))
+    assert texts == same
     descriptions = {icd.get_description(code).casefold() for code in codes}
-    assert not [row for name in ("dev", "test") for row in splits[name] if row["text"].casefold() in descriptions]
+    assert not [row for name in ("dev", "test") for row in deep[name] if row["text"].casefold() in descriptions]
 
 
 def test_the_texts_are_the_same_at_every_level(by_levels: dict[int, Path]) -> None:
@@ -250,6 +320,7 @@ def test_the_texts_are_the_same_at_every_level(by_levels: dict[int, Path]) -> No
     assert all(other == texts[0] for other in texts)
 
 
+@pytest.mark.usefixtures("part_only")
 @pytest.mark.parametrize("levels", [-1, 0, DEEPEST + 1])
 def test_levels_that_the_book_does_not_have(tmp_path: Path, levels: int) -> None:
     with pytest.raises(InputError, match=f"{levels} levels of a book that has 7; ask for 1 to 7"):
@@ -259,17 +330,18 @@ def test_levels_that_the_book_does_not_have(tmp_path: Path, levels: int) -> None
 
 @pytest.mark.usefixtures("built")
 def test_progress_goes_over_the_chapters(progress: list[tuple[int, int | None]]) -> None:
-    assert progress == [(done, 22) for done in range(1, 23)] * len(LEVELS)
+    assert progress == [(done, 22) for done in range(1, 23)]
 
 
-def test_an_interrupted_build_leaves_the_earlier_one(built: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("part_only")
+def test_an_interrupted_build_leaves_the_earlier_one(by_levels: dict[int, Path], tmp_path: Path) -> None:
     def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build_icd10cm(tmp_path / "data", progress=interrupt)
     assert list(tmp_path.iterdir()) == []
-    shutil.copytree(built, tmp_path / "data")
+    shutil.copytree(by_levels[2], tmp_path / "data")
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     with pytest.raises(KeyboardInterrupt):
         build_icd10cm(tmp_path / "data", levels=1, progress=interrupt)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from hgclr.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "tickets.py")
@@ -55,8 +61,24 @@ def test_scripts_run(name: str, run: Callable[..., str], make_encoder) -> None:
         assert words in output
 
 
+@pytest.fixture
+def _commands_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give what is run as ``python -m hgclr`` to this process, which has imported torch already."""
+    in_process_of_its_own = subprocess.run
+
+    def run(command: list[str], **options: Any) -> object:
+        if command[:3] != [sys.executable, "-m", "hgclr"]:
+            return in_process_of_its_own(command, **options)
+        result = CliRunner().invoke(app, command[3:])
+        assert (result.exit_code, options) == (0, {"check": True}), result.output
+        return result
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.usefixtures("_commands_run_here")
 def test_notebooks_run(name: str, run: Callable[..., str], make_encoder, tmp_path: Path) -> None:
     """The cells of a notebook, one after the other, as a script."""
     cells = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))["cells"]

@@ -116,7 +116,7 @@ def test_calibration_is_found_on_the_documents_held_out(quick, several_paths: Co
     estimator = quick(epochs=1, calibrate=True, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     decisions = estimator.classifier_.decisions
     assert decisions.calibration is not None
-    assert decisions.provenance["documents"] == 20
+    assert decisions.provenance["documents"] == 15
     plain = quick(epochs=1, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     logits = np.concatenate(list(plain.classifier_.logits(several_paths.texts)))
     np.testing.assert_allclose(estimator.predict_proba(several_paths.texts), decisions.calibration(logits), rtol=1e-5)

@@ -44,7 +44,7 @@ def test_a_grid_search_over_a_pipeline(quick, several_paths: Corpus) -> None:
 def test_a_grid_search_with_scikit_learns_scorers(quick, several_paths: Corpus) -> None:
     search = GridSearchCV(
         quick(taxonomy=TREE),
-        {"epochs": [5]},
+        {"epochs": [3]},
         scoring=["f1_micro", "f1_macro", "average_precision", "roc_auc"],
         refit="f1_macro",
         cv=2,
@@ -60,7 +60,7 @@ def test_a_grid_search_with_scikit_learns_scorers(quick, several_paths: Corpus) 
 @pytest.mark.slow
 def test_cross_validated_predictions_are_those_of_each_fold(quick, several_paths: Corpus) -> None:
     texts, gold = several_paths.texts[:24], several_paths.matrix[:24].astype(int)
-    estimator, folds = quick(taxonomy=TREE, epochs=2), KFold(2, shuffle=True, random_state=0)
+    estimator, folds = quick(taxonomy=TREE, epochs=1), KFold(2, shuffle=True, random_state=0)
     predicted = cross_val_predict(estimator, texts, gold, cv=folds)
     probabilities = cross_val_predict(estimator, texts, gold, cv=folds, method="predict_proba")
     result = cross_validate(estimator, texts, gold, cv=folds, return_estimator=True)
@@ -85,7 +85,7 @@ def test_cross_validation_with_a_tree_for_each_fold(quick, several_paths: Corpus
 
 @pytest.mark.slow
 def test_strings_are_stratified_by_path(quick, one_path: Corpus) -> None:
-    predicted = cross_val_predict(quick(epochs=8), one_path.texts, np.array(one_path.strings), cv=2)
+    predicted = cross_val_predict(quick(epochs=5), one_path.texts, np.array(one_path.strings), cv=2)
     assert np.mean(predicted == np.array(one_path.strings)) > 0.6
 
 

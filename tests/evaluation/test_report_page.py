@@ -79,9 +79,19 @@ def evil() -> Scored:
 
 
 @pytest.fixture(scope="module")
-def evil_page(evil: Scored) -> str:
-    content = evil.content(training_counts=np.array([4, 3, 2, 1])) | {"model": EVIL, "command": EVIL, "data": EVIL}
-    return report_page(content, draw_plots(content))
+def evil_content(evil: Scored) -> dict[str, Any]:
+    return evil.content(training_counts=np.array([4, 3, 2, 1])) | {"model": EVIL, "command": EVIL, "data": EVIL}
+
+
+@pytest.fixture(scope="module")
+def plots(evil_content: dict[str, Any]) -> Any:
+    """Also for pages whose texts alone are looked at: to draw takes longest."""
+    return draw_plots(evil_content)
+
+
+@pytest.fixture(scope="module")
+def evil_page(evil_content: dict[str, Any], plots: Any) -> str:
+    return report_page(evil_content, plots)
 
 
 @pytest.mark.slow
@@ -107,10 +117,8 @@ def test_every_score_is_explained(evil_page: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_content_gives_the_same_bytes(evil: Scored) -> None:
-    content = evil.content()
-    first, second = (report_page(content, draw_plots(content)) for _ in range(2))
-    assert first == second
+def test_the_same_content_gives_the_same_bytes(evil_content: dict[str, Any], evil_page: str) -> None:
+    assert report_page(evil_content, draw_plots(evil_content)) == evil_page
 
 
 @pytest.mark.slow
@@ -126,7 +134,7 @@ def test_what_cannot_be_said_is_left_out(taxonomy) -> None:
 
 
 @pytest.mark.slow
-def test_thresholds_sureness_and_calibration_are_told(taxonomy) -> None:
+def test_thresholds_sureness_and_calibration_are_told(taxonomy, plots: Any) -> None:
     from hgclr.decisions.calibration import Temperatures
 
     scored = score(taxonomy, 30)
@@ -137,7 +145,7 @@ def test_thresholds_sureness_and_calibration_are_told(taxonomy) -> None:
         paths=3,
         calibration=Temperatures(taxonomy, (1.0, 2.0, 3.0)),
     )
-    text = report_page(content, draw_plots(content))
+    text = report_page(content, plots)
     assert "one for each label, from 0.250 to 0.750, median 0.500" in text
     assert "k = 3, down to a leaf or not" in text
     assert "labels that are less than 12.5% sure" in text
@@ -276,13 +284,13 @@ document.title = JSON.stringify(seen);
 
 
 @pytest.mark.slow
-def test_the_tree_opens_by_keyboard_and_can_be_searched(taxonomy, tmp_path: Path) -> None:
+def test_the_tree_opens_by_keyboard_and_can_be_searched(taxonomy, plots: Any, tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium on this machine")
     scored = score(taxonomy, 40)
     content = scored.content()
-    text = report_page(content, draw_plots(content))
+    text = report_page(content, plots)
     place = tmp_path / "page.html"
     place.write_text(text.replace("</body>", CLICKS), encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from support.fresh_process import fresh_processes
+from support.transformers_process import transformers_processes
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
 
@@ -44,16 +44,15 @@ print(json.dumps({"class": name, "answers": answers, "hgclr": "hgclr" in sys.mod
 
 
 @pytest.fixture(scope="module")
-def in_pipeline() -> Iterator[Callable[..., dict]]:
+def in_pipeline() -> Callable[..., dict]:
     """Return a function that tells what the library's pipeline makes of a folder."""
-    with fresh_processes("transformers.pipelines", "torch") as processes:
 
-        def in_pipeline(folder: Path, *, hgclr: str) -> dict:
-            done = processes.run(PIPELINE, folder, json.dumps(TEXTS), hgclr)
-            assert done.returncode == 0, done.stderr
-            return json.loads(done.stdout.splitlines()[-1])
+    def in_pipeline(folder: Path, *, hgclr: str) -> dict:
+        done = transformers_processes().run(PIPELINE, folder, json.dumps(TEXTS), hgclr)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
-        yield in_pipeline
+    return in_pipeline
 
 
 @pytest.fixture

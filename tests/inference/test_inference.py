@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
 from hgclr.models import FlatForSequenceClassification
+from support.transformers_process import transformers_processes
 
 TEXTS = ["atom", "a", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 
@@ -278,7 +277,8 @@ def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
         "print(json.dumps([m for m in sys.modules if m in"
         " ('accelerate', 'datasets', 'hgclr.training', 'hgclr.models.hgclr', 'pydantic.main')]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = transformers_processes().run(code)
+    assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "hgclr.training" not in loaded
     assert "datasets" not in loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,8 @@ from torch import Tensor
 from hgclr.models import HiAGMLAForSequenceClassification, HTCInfoMaxForSequenceClassification
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
+from support.learned import StopWhenLearned
+from support.tiny_set import StopAfterEpoch, tiny_set, without_dropout
 from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")
@@ -144,26 +145,40 @@ def test_saved_and_loaded_it_predicts_the_same(
     assert not caplog.records  # what is for training only is left out without a word
 
 
+def make_run(encoder: str, data: Path, output: Path, model: dict, **training) -> RunConfig:
+    settings = {"learning_rate": 3e-3, "precision": "fp32", "seed": 3, "calibrate": False}
+    return RunConfig.model_validate(
+        {
+            "data": {"path": data},
+            "model": {"encoder": encoder, "architecture": "htcinfomax"} | model,
+            "training": settings | training,
+            "output": output,
+        }
+    )
+
+
 @pytest.mark.slow
 def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """Train and dev are the same documents."""
-    data = shutil.copytree(toy_data, tmp_path / "data")
-    shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
-    (data / "test.jsonl.gz").unlink()
-    runs = [
-        RunConfig.model_validate(
-            {
-                "data": {"path": data},
-                "model": {"encoder": make_encoder("bert"), "architecture": "htcinfomax", "node_width": 16},
-                "training": {"epochs": epochs, "learning_rate": 3e-3, "precision": "fp32", "seed": 3},
-                "output": tmp_path / name,
-            }
-        )
-        for name, epochs in (("whole", 30), ("short", 2), ("again", 2))
-    ]
-    metrics = [train(run).metrics for run in runs]
-    assert metrics[0]["dev"]["micro"]["f1"] > 0.95
-    assert metrics[1]["history"] == metrics[2]["history"]
-    first, last = metrics[0]["history"][0], metrics[0]["history"][-1]
+    data = tiny_set(toy_data, tmp_path / "data")
+    encoder = without_dropout(make_encoder("bert"), tmp_path / "encoder")
+    model = {"node_width": 64, "classifier_dropout": 0.0, "structure_dropout": 0.0}
+    whole, again = (
+        train(
+            make_run(encoder, data, tmp_path / name, model, epochs=12, patience=12, batch_size=8), callbacks=[stop]
+        ).metrics
+        for name, stop in (("whole", StopWhenLearned(0.96)), ("again", StopAfterEpoch(1)))
+    )
+    assert whole["dev"]["micro"]["f1"] > 0.95
+    assert again["history"] == whole["history"][:1]
+
+
+@pytest.mark.slow
+def test_texts_tell_of_their_labels_and_these_are_not_given_up(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    """The first twelve epochs of thirty: the discriminator needs more steps than a tiny set, and a lower rate."""
+    run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", {"node_width": 16}, epochs=30, patience=30)
+    run.data.dev_limit, run.data.test_limit = 8, 2
+    history = train(run, callbacks=[StopAfterEpoch(12)]).metrics["history"]
+    first, last = history[0], history[-1]
     assert last["loss_information"] < 0.9 * first["loss_information"]  # the texts do tell something about their labels
     assert last["loss_prior"] > 0.1 * first["loss_prior"]  # and the labels are not given up to the discriminator

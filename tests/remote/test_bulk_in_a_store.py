@@ -188,23 +188,15 @@ def test_on_ray_a_node_needs_nothing_but_urls(
     """The node that labels has a cache folder of its own, into which it fetches the model."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-    from ray.cluster_utils import Cluster
+    from support.ray_cluster import ray_cluster
 
-    cluster = Cluster()
-    try:
-        cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
-        with monkeypatch.context() as there:
-            there.setenv("HGCLR_CACHE", str(tmp_path / "cache of the node"))
-            cluster.add_node(num_cpus=1, object_store_memory=2**27)
-        output = texts.replace("/texts", "/out")
+    output = texts.replace("/texts", "/out")
+    cache = str(tmp_path / "cache of the node")
+    with ray_cluster(nodes=1, HGCLR_CACHE=cache) as cluster:
         result = predict_files(model, [texts], output, engine="ray", ray_address=cluster.address)
-        assert result == BulkResult([f"{output}/part-{part}.jsonl" for part in range(3)], [], 3 * ROWS, 0)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    assert result == BulkResult([f"{output}/part-{part}.jsonl" for part in range(3)], [], 3 * ROWS, 0)
     here = store.download(output.removeprefix(f"{store.url}/") + "/", tmp_path / "out")
     for part in range(3):
         assert read_lines(here / f"part-{part}.jsonl")
         check_lines(here / f"part-{part}.jsonl", ROWS * part, ROWS)
-    assert list((tmp_path / "cache of the node").rglob("model/model.onnx"))
+    assert list(Path(cache).rglob("model/model.onnx"))

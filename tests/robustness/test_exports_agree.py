@@ -22,8 +22,12 @@ def logits_of(model: Path) -> np.ndarray:
     return np.concatenate(list(HierarchicalClassifier.from_pretrained(model).logits(MANY)))
 
 
-def test_all_forms_give_the_same_logits(models: Path) -> None:
-    logits = {form: logits_of(models / form) for form in TOLERANCES}
+@pytest.fixture(scope="module")
+def logits(models: Path) -> dict[str, np.ndarray]:
+    return {form: logits_of(models / form) for form in TOLERANCES}
+
+
+def test_all_forms_give_the_same_logits(logits: dict[str, np.ndarray]) -> None:
     assert np.abs(logits["torch"]).max() > 0.3  # there is something to be wrong about
     for one, other in combinations(TOLERANCES, 2):
         scale = np.maximum(np.abs(logits[one]), 1)
@@ -32,8 +36,7 @@ def test_all_forms_give_the_same_logits(models: Path) -> None:
     assert np.abs(logits["int8"] - logits["torch"]).max() > 1e-5  # it is another graph
 
 
-def test_all_forms_decide_alike_where_it_is_clear(models: Path) -> None:
-    logits = {form: logits_of(models / form) for form in TOLERANCES}
+def test_all_forms_decide_alike_where_it_is_clear(logits: dict[str, np.ndarray]) -> None:
     clear = np.abs(logits["torch"]) > TOLERANCES["int8"]
     for form, found in logits.items():
         assert ((found > 0) == (logits["torch"] > 0))[clear].all(), form

@@ -13,6 +13,8 @@ import pytest
 from hgclr.taxonomy import Taxonomy
 
 LABELS, DEPTH = 100_000, 1_000
+FEWER = 20_000
+"""Labels where the time does not count."""
 SECONDS = 3.0
 
 
@@ -111,10 +113,11 @@ def test_large_and_deep_tree_is_read_in_time(form, parents: list[int], tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".tsv"])
 def test_large_and_deep_tree_round_trips(suffix: str, parents: list[int], tmp_path: Path) -> None:
-    ids = [f"n{index}" for index in range(LABELS)]
-    order = np.random.default_rng(5).permutation(LABELS)
-    position = np.empty(LABELS, dtype=np.int64)
-    position[order] = np.arange(LABELS)
+    parents = parents[:FEWER]  # which come before their children, and the chain first
+    ids = [f"n{index}" for index in range(FEWER)]
+    order = np.random.default_rng(5).permutation(FEWER)
+    position = np.empty(FEWER, dtype=np.int64)
+    position[order] = np.arange(FEWER)
     shuffled = [-1 if parents[old] < 0 else int(position[parents[old]]) for old in order]
     taxonomy = Taxonomy([ids[old] for old in order], shuffled)
     taxonomy.write(tmp_path / f"tree{suffix}")

@@ -205,5 +205,6 @@ def test_many_short_texts_are_trained_in_larger_batches(
     model, tokenizer = make_model(encoder, folder.taxonomy)
     monkeypatch.setattr("hgclr.training.settings.MANY_DOCUMENTS", 96)
     documents, dev = list(folder.documents("train")), list(folder.documents("dev"))
-    fitted = fit(model, tokenizer, documents, dev, settings=TrainingSettings(epochs=1, calibrate=False))
+    settings = TrainingSettings(epochs=1, calibrate=False, precision="fp32")
+    fitted = fit(model, tokenizer, documents, dev, settings=settings)
     assert fitted.metrics["recipe"]["batch_size"] == 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from accelerate.commands import accelerate_cli
 from safetensors.torch import load_file
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from hgclr.cli.app import app
 from hgclr.training import RunConfig, train
+from support.crash_points import run_forked
 from support.ranks import run_ranks
 
 EPOCHS = 3
@@ -126,24 +127,15 @@ def test_a_run_that_loses_a_process_goes_on_and_ends_with_the_same_weights(
     assert histories[0] == histories[1]
 
 
-def test_accelerate_launch_is_the_same(together: Path, config: Path, folder: Path) -> None:
-    launcher = (
-        "-m",
-        "accelerate.commands.accelerate_cli",
-        "launch",
-        "--cpu",
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    )
+def test_accelerate_launch_is_the_same(together: Path, config: Path, folder: Path, tmp_path: Path) -> None:
+    """Its launcher runs in a fork, which has imported torch; the two processes that it starts are programs."""
+    options = ["--cpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
     output = folder / "accelerate"
-    environment = os.environ | {"HGCLR_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *launcher, "-m", "hgclr", "train", str(config), "--output", str(output)]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr
+
+    def launch() -> None:
+        os.environ |= {"HGCLR_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+        sys.argv = ["accelerate", "launch", *options, "-m", "hgclr", "train", str(config), "--output", str(output)]
+        accelerate_cli.main()
+
+    assert run_forked(launch, tmp_path / "log") == 0, (tmp_path / "log").read_text()
     check_weights(output, together)

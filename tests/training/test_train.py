@@ -17,6 +17,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
 from hgclr.training.run import TrainingResult
 from support.learned import StopWhenLearned
+from support.tiny_set import tiny_set, without_dropout
 
 
 def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -40,16 +41,16 @@ def encoder(make_encoder) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["flat", "hgclr"])
-def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Path, architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "pooling"), [("flat", "cls"), ("hgclr", "mean")])
+def test_a_tiny_set_is_learned_whole(
+    encoder: str, toy_data: Path, tmp_path: Path, architecture: str, pooling: str
+) -> None:
     """Train and dev are the same documents, so that perfect scores mean that they were learned."""
-    data = shutil.copytree(toy_data, tmp_path / "data")
-    shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
-    (data / "test.jsonl.gz").unlink()
-    still = _without_dropout(encoder, tmp_path)
-    model = {"architecture": architecture, "keep_at_least": 2, "classifier_dropout": 0.0}
-    run = make_run(still, data, tmp_path / "run", model, epochs=100, patience=100, batch_size=4)
-    run.data.limit = run.data.dev_limit = 32
+    data = tiny_set(toy_data, tmp_path / "data")
+    still = without_dropout(encoder, tmp_path / "still")
+    model = {"architecture": architecture, "pooling": pooling, "keep_at_least": 2, "classifier_dropout": 0.0}
+    training = {"epochs": 25, "patience": 25, "batch_size": 8, "learning_rate": 6e-3}
+    run = make_run(still, data, tmp_path / "run", model, **training)
     metrics = train(run, callbacks=[StopWhenLearned()]).metrics
     assert metrics["dev"]["micro"]["f1"] == 1.0
     assert metrics["dev"]["macro"]["f1"] == 1.0
@@ -58,8 +59,9 @@ def test_a_tiny_set_is_learned_whole(encoder: str, toy_data: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    """A run that has learned the toys."""
-    return train(make_run(make_encoder("bert"), toy_data, tmp_path_factory.mktemp("trained") / "run", epochs=15))
+    """A run that has learned the toys, which is soon done from the mean of a random encoder's tokens."""
+    output = tmp_path_factory.mktemp("trained") / "run"
+    return train(make_run(make_encoder("bert"), toy_data, output, {"pooling": "mean"}, epochs=6))
 
 
 @pytest.mark.slow
@@ -75,24 +77,34 @@ def test_train_save_load_predict(encoder: str, toy_data: Path, trained: Training
     assert saved["documents"] == {"train": 96, "dev": 24, "test": 24}
     assert saved["precision"] == "fp32"
     assert {"commit", "packages", "processor"} <= set(saved["machine"])
-    assert RunConfig.read(output / "config.yaml") == make_run(encoder, toy_data, output, epochs=15)
+    assert RunConfig.read(output / "config.yaml") == make_run(encoder, toy_data, output, {"pooling": "mean"}, epochs=6)
 
 
 @pytest.mark.slow
-def test_the_history_has_scores_loss_terms_and_the_kept_share(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+def test_history_and_tensorboard_have_scores_loss_terms_and_the_kept_share(
+    encoder: str, toy_data: Path, tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     model = {"keep_fraction": 0.5, "keep_at_least": 0, "keep_special_tokens": False}
-    history = train(make_run(encoder, toy_data, tmp_path / "run", model)).metrics["history"]
+    history = train(make_run(encoder, toy_data, tmp_path / "run", model, tensorboard=True)).metrics["history"]
     assert [row["epoch"] for row in history] == [1.0, 2.0]
     for row in history:
         total = row["loss_original"] + row["loss_positive"] + 0.1 * row["loss_contrastive"]
         assert row["loss"] == pytest.approx(total, rel=1e-3)
         assert 0.5 <= row["kept"] < 0.6  # half of each text, rounded up
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {f"train/{n}" for n in ("loss", "loss_original", "loss_positive", "loss_contrastive", "kept")} <= tags
+    assert len(events.Scalars("eval/macro_f1")) == 2
 
 
 @pytest.mark.slow
 def test_one_seed_gives_the_same_weights_and_another_does_not(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        train(make_run(encoder, toy_data, tmp_path / name, seed=seed, epochs=1))
+        run = make_run(encoder, toy_data, tmp_path / name, seed=seed, epochs=1)
+        run.data.limit, run.data.dev_limit, run.data.test_limit = 48, 8, 2
+        train(run)
     first, second, other = (weights(tmp_path / name) for name in "abc")
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
@@ -113,10 +125,17 @@ class Kill(TrainerCallback):
 def whole_and_cut(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of three epochs, and with one that was stopped in its third."""
     folder, encoder = tmp_path_factory.mktemp("runs"), make_encoder("bert")
-    train(make_run(encoder, toy_data, folder / "whole", epochs=3))
+    train(three_epochs(encoder, toy_data, folder / "whole"))
     with pytest.raises(KeyboardInterrupt):
-        train(make_run(encoder, toy_data, folder / "cut", epochs=3), callbacks=[Kill(16)])  # 7 steps an epoch
+        train(three_epochs(encoder, toy_data, folder / "cut"), callbacks=[Kill(10)])
     return folder
+
+
+def three_epochs(encoder: str, data: Path, output: Path) -> RunConfig:
+    """A run of four steps an epoch."""
+    run = make_run(encoder, data, output, epochs=3)
+    run.data.limit, run.data.dev_limit, run.data.test_limit = 48, 8, 2
+    return run
 
 
 @pytest.mark.slow
@@ -125,12 +144,12 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     encoder: str, toy_data: Path, tmp_path: Path, whole_and_cut: Path, damage: bool
 ) -> None:
     cut = shutil.copytree(whole_and_cut / "cut", tmp_path / "cut")
-    newest = cut / "checkpoints" / "checkpoint-14"
+    newest = cut / "checkpoints" / "checkpoint-8"
     assert newest.is_dir()
     if damage:  # killed while it wrote its newest checkpoint: the one before must do
         (newest / "COMPLETE").unlink()
         (newest / "model.safetensors").write_bytes(b"half")
-    train(make_run(encoder, toy_data, cut, epochs=3), resume=True)
+    train(three_epochs(encoder, toy_data, cut), resume=True)
     whole, resumed = weights(whole_and_cut / "whole"), weights(cut)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     histories = [json.loads((run / "metrics.json").read_text())["history"] for run in (whole_and_cut / "whole", cut)]
@@ -140,21 +159,14 @@ def test_a_killed_run_goes_on_to_the_same_weights(
 @pytest.mark.slow
 def test_gradient_accumulation_equals_the_larger_batch(encoder: str, toy_data: Path, tmp_path: Path) -> None:
     """Without dropout and without in-batch negatives, two halves of a batch must give the whole batch's step."""
-    model = {"architecture": "flat", "classifier_dropout": 0.0, "encoder": _without_dropout(encoder, tmp_path)}
+    still = without_dropout(encoder, tmp_path / "still")
+    model = {"architecture": "flat", "classifier_dropout": 0.0, "encoder": still}
     rate = {"epochs": 1, "learning_rate": 1e-3}
     train(make_run(encoder, toy_data, tmp_path / "one", model, batch_size=16, **rate))
     train(make_run(encoder, toy_data, tmp_path / "two", model, batch_size=8, gradient_accumulation=2, **rate))
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name in one:
         torch.testing.assert_close(two[name], one[name], atol=2e-5, rtol=1e-3)
-
-
-def _without_dropout(encoder: str, tmp_path: Path) -> str:
-    folder = shutil.copytree(encoder, tmp_path / "still")
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    return str(folder)
 
 
 @pytest.mark.slow
@@ -216,19 +228,7 @@ def test_training_on_starts_where_the_first_run_ended(
 
 
 @pytest.mark.slow
-def test_tensorboard_gets_every_loss_term(encoder: str, toy_data: Path, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    train(make_run(encoder, toy_data, tmp_path / "run", tensorboard=True))
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
-    tags = set(events.Tags()["scalars"])
-    assert {f"train/{n}" for n in ("loss", "loss_original", "loss_positive", "loss_contrastive", "kept")} <= tags
-    assert len(events.Scalars("eval/macro_f1")) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mpnet", "distilbert"])
-@pytest.mark.parametrize("preset", ["paper", "published"])
+@pytest.mark.parametrize(("preset", "kind"), [("paper", "mpnet"), ("published", "distilbert")])
 def test_presets_train_on_other_encoders(make_encoder, toy_data: Path, tmp_path: Path, kind: str, preset: str) -> None:
     model = {"preset": preset, "keep_threshold": 0.1}
     result = train(make_run(make_encoder(kind), toy_data, tmp_path / "run", model, epochs=1))

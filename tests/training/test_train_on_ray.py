@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-import psutil
 import ray
 import torch
 from ray.cluster_utils import Cluster
@@ -25,18 +24,13 @@ from hgclr.training import RunConfig, train
 from hgclr.training.on_ray import most_workers, train_on_ray
 from hgclr.tuning.search import tune
 from hgclr.tuning.space import grid
+from support.ray_cluster import ray_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A head that computes nothing, and three nodes of one core."""
-    cluster = Cluster()
-    cluster.add_node(num_cpus=0, object_store_memory=2**27, include_dashboard=False)
-    for _ in range(3):
-        cluster.add_node(num_cpus=1, object_store_memory=2**27)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with ray_cluster(nodes=3) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -81,13 +75,10 @@ def test_a_node_dies_and_the_run_ends_with_the_weights_of_one_process(
 
 
 def busy_nodes(cluster: Cluster) -> list:
-    """The nodes that a worker of Ray Train runs on, by the processes that they have started."""
-    return [
-        node
-        for node in cluster.worker_nodes
-        for child in psutil.Process(node.all_processes["raylet"][0].process.pid).children()
-        if any("RayTrainWorker" in word for word in child.cmdline())
-    ]
+    """The nodes that a worker of Ray Train runs on."""
+    workers = ray._private.state.actors(actor_state_name="ALIVE").values()
+    places = {worker["Address"]["NodeID"] for worker in workers if worker["ActorClassName"] == "RayTrainWorker"}
+    return [node for node in cluster.worker_nodes if node.node_id in places]
 
 
 @pytest.mark.slow

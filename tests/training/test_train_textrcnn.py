@@ -16,8 +16,9 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.training import RunConfig, train
-from hgclr.training.run import new_model, started_model, tokenize_splits
+from hgclr.training.run import TrainingResult, new_model, started_model, tokenize_splits
 from support.learned import StopWhenLearned
+from support.tiny_set import tiny_set
 
 
 def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
@@ -50,10 +51,9 @@ def own_numbers(words) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["flat", "hgclr"])
 def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Path, architecture: str) -> None:
-    data = shutil.copytree(toy_data, tmp_path / "data")
-    shutil.copy(data / "train.jsonl.gz", data / "dev.jsonl.gz")
-    (data / "test.jsonl.gz").unlink()
-    run = make_run(data, tmp_path / "run", {"architecture": architecture}, epochs=25, patience=25)
+    data = tiny_set(toy_data, tmp_path / "data")
+    training = {"epochs": 12, "patience": 12, "batch_size": 8, "learning_rate": 3e-3}
+    run = make_run(data, tmp_path / "run", {"architecture": architecture}, **training)
     result = train(run, callbacks=[StopWhenLearned()])
     assert result.metrics["dev"]["micro"]["f1"] > 0.95
     assert result.metrics["recipe"]["head_learning_rate"] == result.metrics["recipe"]["learning_rate"]
@@ -65,9 +65,14 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
 
 
+@pytest.fixture(scope="module")
+def first(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    """A run of one epoch."""
+    return train(make_run(toy_data, tmp_path_factory.mktemp("first") / "run", epochs=1))
+
+
 @pytest.mark.slow
-def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path) -> None:
-    first = train(make_run(toy_data, tmp_path / "first", epochs=1))
+def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path, first: TrainingResult) -> None:
     settings = {"data": {"path": toy_data}, "model": {"start": first.training_model}, "output": tmp_path / "second"}
     model, tokenizer, _ = started_model(RunConfig.model_validate(settings), first.training_model)
     saved = AutoTokenizer.from_pretrained(first.model)
@@ -81,11 +86,10 @@ def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_one_seed_gives_the_same_model(toy_data: Path, tmp_path: Path) -> None:
-    for name in "ab":
-        train(make_run(toy_data, tmp_path / name, epochs=1))
-    first, second = ((tmp_path / n / "model" / "model.safetensors").read_bytes() for n in "ab")
-    assert first == second
+def test_one_seed_gives_the_same_model(toy_data: Path, tmp_path: Path, first: TrainingResult) -> None:
+    second = train(make_run(toy_data, tmp_path / "second", epochs=1))
+    weights = [(run.model / "model.safetensors").read_bytes() for run in (first, second)]
+    assert weights[0] == weights[1]
 
 
 def test_choices_of_the_user_come_first(toy_data: Path, tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_p
 def test_word_vectors_are_the_start(toy_data: Path, tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("lens " + "1.5 " * 50 + "\n[PAD] " + "9 " * 50 + "\nunheard " + "3 " * 50 + "\natom " + "-2 " * 50)
-    run = make_run(toy_data, tmp_path / "run", {"architecture": "flat", "word_vectors": file})
+    run = make_run(toy_data, tmp_path / "run", {"architecture": "flat", "word_vectors": file}, epochs=1)
     model, tokenizer, _ = new_model(run)
     table = model.encoder.get_input_embeddings().weight.detach()
     ids = tokenizer.get_vocab()

@@ -402,7 +402,7 @@ def best_gamma(result: Any) -> float:
 @pytest.mark.usefixtures("no_plots")
 def test_a_killed_search_goes_on_to_the_same_result(run: RunConfig, tmp_path: Path) -> None:
     """SIGKILL in the middle of the second trial, after its first checkpoint; then the same command again."""
-    run.training.epochs, run.data.limit = 2, 48
+    run.training.epochs, run.data.limit = 2, 24
     config = tmp_path / "run.yaml"
     run.write(config)
     options = ["--grid", "--lambdas", ".1", "--gammas", ".02,.1"]
