@@ -71,7 +71,7 @@ class World:
 @pytest.mark.parametrize("noise", [1.0, 2.0])
 def test_new_documents_are_decided_better_than_at_one_half(noise: float) -> None:
     world = World(noise)
-    test = world.outputs(2000, seed=2)
+    test = world.outputs(3000, seed=2)
 
     def scores(predicted: NDArray[np.bool_]) -> NDArray[np.float64]:
         return np.array([f1_score(test.gold, predicted, average=kind, zero_division=0) for kind in ("micro", "macro")])
@@ -81,7 +81,7 @@ def test_new_documents_are_decided_better_than_at_one_half(noise: float) -> None
         return scores(found.decide(found.calibration(test.logits)).predicted)
 
     before = scores(test.logits > 0)
-    devs = [world.outputs(documents, seed) for documents, seed in ((300, 3), (300, 4), (600, 5))]
+    devs = [world.outputs(documents, seed) for documents, seed in ((300, 3), (300, 4), (1000, 5))]
     both = [on_test(dev) for dev in devs]
     for after in both:
         assert after.mean() > before.mean() + 0.01
