@@ -20,6 +20,7 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings, fit, train
+from hgclr.training.core import Plan
 
 TREE = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
 SETTINGS = TrainingSettings(epochs=1, batch_size=8, learning_rate=1e-3, precision="fp32", seed=3)
@@ -208,3 +209,22 @@ def test_many_short_texts_are_trained_in_larger_batches(
     settings = TrainingSettings(epochs=1, calibrate=False, precision="fp32")
     fitted = fit(model, tokenizer, documents, dev, settings=settings)
     assert fitted.metrics["recipe"]["batch_size"] == 64
+
+
+class PlanKnownError(Exception):
+    """What is going to be done is known, and need not be done."""
+
+
+@pytest.mark.parametrize(("case", "steps"), [("names", 300), ("random", 750), ("continued", 750)])
+def test_a_head_that_starts_from_names_has_fewer_steps(encoder: str, toy_data: Path, case: str, steps: int) -> None:
+    def stop(plan: Plan) -> None:
+        assert plan.recipe is not None
+        assert plan.recipe.epochs == round(steps / plan.recipe.steps_per_epoch) > 5
+        raise PlanKnownError
+
+    data, settings = DataFolder(toy_data), TrainingSettings(batch_size=2, precision="fp32")
+    model, tokenizer = make_model(encoder, data.taxonomy)
+    model.config.classifier_start = "random" if case == "random" else "names"
+    documents = list(data.documents("train"))
+    with pytest.raises(PlanKnownError):
+        fit(model, tokenizer, documents, settings=settings, continued=case == "continued", on_start=stop)
