@@ -97,7 +97,7 @@ OTHERS = {"tfidf": "TF-IDF", "flat": "flat", "flat-cls": "first token", "flat-cl
 """What stands beside them."""
 ACROSS = 2
 """Panels side by side."""
-PLACES = {"names": (7, -8), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
+PLACES = {"names": (7, -8), "flat": (-22, -9), "tfidf": (7, -3), "flat-cls": (0, -20), "flat-cls-long": (9, -3)}
 """Where a name stands from its point, if not above it."""
 
 
