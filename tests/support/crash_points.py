@@ -27,9 +27,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -89,27 +87,9 @@ def survive_every_crash(
 
 def run_forked(work: Callable[[], object], log: Path) -> int:
     """Run ``work`` in a fork; return 0, 1 if it raised, or minus the signal that ended it; ``log`` keeps its output."""
-    return os.waitstatus_to_exitcode(os.waitpid(_start_forked(work, log), 0)[1])
-
-
-def kill_forked(work: Callable[[], object], log: Path, when: Callable[[], bool]) -> None:
-    """Run ``work`` in a fork, which has imported what takes long, and kill it as soon as ``when`` says so."""
-    process, deadline = _start_forked(work, log), time.monotonic() + 240
-    while not when():
-        if os.waitpid(process, os.WNOHANG) != (0, 0):
-            raise AssertionError(f"ended before it could be killed\n{log.read_text()}")
-        if time.monotonic() > deadline:
-            os.kill(process, signal.SIGKILL)
-            raise AssertionError(f"not so far in time\n{log.read_text()}")
-        time.sleep(0.005)
-    os.kill(process, signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
-
-
-def _start_forked(work: Callable[[], object], log: Path) -> int:
     process = os.fork()
     if process:
-        return process
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     code = FAILED
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
