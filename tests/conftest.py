@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from support.fresh_process import FreshProcesses, fresh_processes
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("PIP_NO_INDEX", "1")  # encoders come from the package index
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -122,6 +124,13 @@ def _traced_once(graphs: Path) -> Iterator[None]:
 
             patch.setattr("hgclr.export.onnx.as_traced", traced_once(graphs))
         yield
+
+
+@pytest.fixture(scope="session")
+def transformers_processes() -> Iterator[FreshProcesses]:
+    """Processes that have imported torch and transformers, and nothing of ours."""
+    with fresh_processes("transformers.pipelines", "torch") as processes:
+        yield processes
 
 
 @pytest.fixture(scope="session")

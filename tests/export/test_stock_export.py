@@ -20,7 +20,7 @@ from hgclr.export.onnx import export_onnx
 from hgclr.export.stock import export_stock
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
-from support.transformers_process import transformers_processes
+from support.fresh_process import FreshProcesses
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat"]
 
@@ -44,11 +44,11 @@ print(json.dumps({"class": name, "answers": answers, "hgclr": "hgclr" in sys.mod
 
 
 @pytest.fixture(scope="module")
-def in_pipeline() -> Callable[..., dict]:
+def in_pipeline(transformers_processes: FreshProcesses) -> Callable[..., dict]:
     """Return a function that tells what the library's pipeline makes of a folder."""
 
     def in_pipeline(folder: Path, *, hgclr: str) -> dict:
-        done = transformers_processes().run(PIPELINE, folder, json.dumps(TEXTS), hgclr)
+        done = transformers_processes.run(PIPELINE, folder, json.dumps(TEXTS), hgclr)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

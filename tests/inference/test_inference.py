@@ -21,7 +21,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
 from hgclr.inference.classifier import check_text
 from hgclr.models import FlatForSequenceClassification
-from support.transformers_process import transformers_processes
+from support.fresh_process import FreshProcesses
 
 TEXTS = ["atom", "a", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
 
@@ -270,14 +270,14 @@ def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_prediction_does_not_load_the_training_stack(model: Path) -> None:
+def test_prediction_does_not_load_the_training_stack(model: Path, transformers_processes: FreshProcesses) -> None:
     code = (
         "import sys, json, hgclr\n"
         f"hgclr.HierarchicalClassifier.from_pretrained({str(model)!r}).predict(['atom'])\n"
         "print(json.dumps([m for m in sys.modules if m in"
         " ('accelerate', 'datasets', 'hgclr.training', 'hgclr.models.hgclr', 'pydantic.main')]))"
     )
-    done = transformers_processes().run(code)
+    done = transformers_processes.run(code)
     assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "hgclr.training" not in loaded
