@@ -34,6 +34,38 @@ def test_numbered_columns_are_levels_if_a_name_has_one_parent() -> None:
     assert columns_of(body=TEXTS, **tags) == ("body", ("tag1", "tag2"), False, None)
 
 
+def table_of(titles: int) -> dict[str, list[object]]:
+    """A table whose texts are shorter than the names of its labels, which are levels by their content alone."""
+    numbers = range(titles)
+    return {
+        "title": [f"clerk {number}" for number in numbers],
+        "area": [f"administrative occupations {number % 3}" for number in numbers],
+        "group": [f"administrative and secretarial group {number % 9}" for number in numbers],
+    }
+
+
+def test_levels_and_short_texts_are_known_by_what_recurs() -> None:
+    assert columns_of(**table_of(18)) == ("title", ("area", "group"), True, None)
+    channel = {"channel": ["web", "mail"] * 9}
+    for columns in (channel | table_of(18), table_of(18) | channel):  # what is below it is below others as well
+        with pytest.raises(InputError, match=r"several columns .* labels: .*'channel'.*--levels A,B,C"):
+            columns_of(**columns)
+
+
+def test_no_level_is_taken_for_the_text_where_rows_are_few() -> None:
+    with pytest.raises(
+        InputError, match=r"several columns may hold the text: 'group' .*'title' .*; name it with --text"
+    ):
+        columns_of(**table_of(10))
+
+
+def test_a_category_has_its_subcategory() -> None:
+    levels = {"category": ["A", "A", "D"] * 2, "subcategory": ["B", "C", "E"] * 2}
+    assert columns_of(body=TEXTS, **levels) == ("body", ("category", "subcategory"), True, None)
+    crossed = {"category": ["A", "A", "D"] * 2, "subcategory": ["B", "C", "C", "E", "B", "B"]}
+    assert columns_of(body=TEXTS, **crossed)[1] == ("category",)
+
+
 def test_what_was_told_is_kept() -> None:
     told = Layout(text="a", labels=("b", "c"), levels=True, id="d")
     assert columns_of(told, a=["x"] * 6, b=["1"] * 6, c=["2"] * 6, d=["3"] * 6, text=TEXTS) == (

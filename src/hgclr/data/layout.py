@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -27,6 +28,12 @@ LONGER = 1.5
 """How many times as long as that of the next column the values of the text column must be to be known by that."""
 SHARE = 0.9
 """Of the names of a level, the share that must have one parent only."""
+DIFFERENT = 0.8
+"""The share of different values above which a column does not hold the labels of a level, and may hold texts."""
+AS_DIFFERENT = 0.95
+"""How many different values the text column must have beside any other that reads like texts, to be known."""
+WORDS = 1.5
+"""Words that texts have on average, and ids and dates have not."""
 
 
 class Whole(NamedTuple):
@@ -209,16 +216,22 @@ def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Pat
 
 
 def _text_column(columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path, *, labelled: bool) -> str:
-    """Return the column called text, or the one with by far the longest values."""
+    """Return the column called text, or, of those that read like texts if any do, the one with by far the longest values.
+
+    Names of labels may be longer than short texts, but they recur.
+    """
     named = [column for column in columns if column.casefold() == "text"]
     if len(named) == 1:
         return named[0]
     if not labelled:
         columns = [column for column in columns if column.casefold() not in LABEL_NAMES]
-    lengths = sorted(((_mean_length(column, rows), column) for column in columns), reverse=True)
+    likely = [column for column in columns if _reads_like_texts(column, rows)]
+    lengths = sorted(((_mean_length(column, rows), column) for column in likely or columns), reverse=True)
     if not lengths or not lengths[0][0]:
         raise InputError("no column with texts", path=path, remedy="name it with --text")
-    if len(lengths) > 1 and lengths[0][0] < LONGER * lengths[1][0]:
+    different = [len(set(_values(column, rows))) for _, column in lengths]
+    a_level = bool(likely) and different[0] < AS_DIFFERENT * max(different)
+    if len(lengths) > 1 and (a_level or lengths[0][0] < LONGER * lengths[1][0]):
         shown = ", ".join(f"{column!r} ({length:.0f} characters on average)" for length, column in lengths[:3])
         raise InputError(f"several columns may hold the text: {shown}", path=path, remedy="name it with --text")
     return lengths[0][1]
@@ -228,18 +241,33 @@ def _mean_length(column: str, rows: Sequence[Mapping[str, object]]) -> float:
     return fmean(len(value) if isinstance(value := row.get(column), str) else 0 for row in rows)
 
 
+def _reads_like_texts(column: str, rows: Sequence[Mapping[str, object]]) -> bool:
+    values = _values(column, rows)
+    several_words = bool(values) and fmean(len(value.split()) for value in values) >= WORDS
+    return several_words and len(set(values)) > DIFFERENT * len(values)
+
+
+def _values(column: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
+    return [str(value) for row in rows if (value := row.get(column)) not in (None, "", [])]
+
+
 def _label_columns(
     columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path
 ) -> tuple[tuple[str, ...], bool]:
     """Return the columns with labels, and whether they are the levels of one path."""
     for names in (LABEL_NAMES, OTHER_LABEL_NAMES):
+        alike = [column for column in columns if column.casefold().endswith(names)]  # category and subcategory
+        if levels := _levels(alike, rows):
+            return levels, True
         named = [column for column in columns if column.casefold() in names]
         if len(named) == 1:
             return (named[0],), False
     if numbered := _numbered(columns):
         return numbered, _are_levels(numbered, rows)
-    repeated = [column for column in columns if _repeats(column, rows)]
+    repeated = [column for column in columns if _recurs(column, rows, 0.5)]
     with_paths = [column for column in repeated if _has_paths(column, rows)]
+    if len(with_paths) != 1 and (levels := _levels(columns, rows)):
+        return levels, True
     for candidates in (with_paths, repeated, columns):
         if len(candidates) == 1:
             return (candidates[0],), False
@@ -263,6 +291,17 @@ def _numbered(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(found[0][number] for number in sorted(found[0]))
 
 
+def _levels(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the columns with names that recur, if in their order they are levels, each with more names than the last.
+
+    A column such as the channel a message came by is none: what is below it is below others as well.
+    """
+    found = tuple(column for column in columns if _recurs(column, rows, DIFFERENT))
+    sizes = [len(set(_values(column, rows))) for column in found]
+    grows = all(above < below for above, below in pairwise(sizes))
+    return found if len(found) > 1 and grows and _are_levels(found, rows) else ()
+
+
 def _are_levels(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> bool:
     """Tell levels of a tree, where a name has one parent, from several labels side by side."""
     parents: defaultdict[tuple[int, object], set[object]] = defaultdict(set)
@@ -276,11 +315,11 @@ def _are_levels(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) ->
     return sum(len(above) == 1 for above in parents.values()) >= SHARE * len(parents)
 
 
-def _repeats(column: str, rows: Sequence[Mapping[str, object]]) -> bool:
-    """Tell whether a column has values that are no numbers and occur twice on average."""
-    values = [str(value) for row in rows if (value := row.get(column)) not in (None, "", [])]
+def _recurs(column: str, rows: Sequence[Mapping[str, object]], share: float) -> bool:
+    """Tell whether at most this share of a column's values are different, and not all of them numbers."""
+    values = _values(column, rows)
     different = set(values)
-    return bool(values) and 2 * len(different) <= len(values) and not all(_is_number(value) for value in different)
+    return bool(values) and len(different) <= share * len(values) and not all(_is_number(value) for value in different)
 
 
 def _is_number(value: str) -> bool:
