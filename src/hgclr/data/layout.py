@@ -216,9 +216,9 @@ def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Pat
 
 
 def _text_column(columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path, *, labelled: bool) -> str:
-    """Return the column called text, or, of those that read like texts if any do, the one with by far the longest values.
+    """Return the column called text, or the one with by far the longest values, of those that read like texts.
 
-    Names of labels may be longer than short texts, but they recur.
+    Names of labels may be longer than short texts, but they recur; if all columns do, all are compared.
     """
     named = [column for column in columns if column.casefold() == "text"]
     if len(named) == 1:
