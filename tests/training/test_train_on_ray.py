@@ -101,7 +101,7 @@ def test_what_the_user_can_mend_is_one_line_and_not_tried_again(
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: works.append("left"))
     broken = RunConfig.build(json.loads(run.model_dump_json(exclude_unset=True)), ["model.encoder=nowhere/nothing"])
-    with pytest.raises(HGCLRError, match="nowhere/nothing.*; ") as told:
+    with pytest.raises(HGCLRError, match=r"nowhere/nothing.*; ") as told:
         train_on_ray(broken, workers=2)
     assert "\n" not in str(told.value)
     assert works == ["left", None]
