@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import re
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from hgclr.cli.tables import print_scores, print_table
+from hgclr.metrics.scores import MultiLabelScores
+from hgclr.taxonomy import Taxonomy
 
 
 def printed(width: int, *arguments, **options) -> list[str]:
@@ -57,13 +60,30 @@ def test_columns_of_text_stand_before_each_part() -> None:
     assert "".join(starts).count("12.34") == 9
 
 
+def printed_scores(name: str, scores: dict[str, object]) -> str:
+    stream = io.StringIO()
+    print_scores("model on data", {name: scores}, Console(file=stream, width=80))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_what_labels_without_a_document_do_to_macro_f1_is_told(labels: int) -> None:
+    scores = MultiLabelScores(Taxonomy([str(label) for label in range(labels)], [-1] * labels))
+    gold = np.zeros((1, labels), dtype=bool)
+    gold[0, :2] = True
+    scores.update(gold, gold)
+    text = " ".join(printed_scores("test", scores.to_json()).split())
+    told = "test: 2 of 4 labels are on no document and never predicted, and count as 0; without them Macro-F1 is 100.00"
+    assert (told in text) == (labels == 4)
+    assert ("never predicted" in text) == (labels == 4)
+
+
 def test_scores_of_a_deep_tree() -> None:
     f1 = {"f1": 0.875}
     level = {"micro": f1, "macro": f1}
-    scores = {"micro": f1, "macro": f1, "levels": [level] * 7, "inconsistency_rate": 0.125}
-    stream = io.StringIO()
-    print_scores("model on data", {"test (4500 documents)": scores}, Console(file=stream, width=80))
-    text = stream.getvalue()
+    present = {"labels": 50, **f1}
+    scores = {**level, "labels": 50, "macro_present": present, "levels": [level] * 7, "inconsistency_rate": 0.125}
+    text = printed_scores("test (4500 documents)", scores)
     assert all(f"level {depth}" in text for depth in range(1, 8))
     assert text.count("87.5 / 87.5") == 7
     assert "12.5%" in text

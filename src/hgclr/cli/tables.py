@@ -34,6 +34,8 @@ GAP = 3
 """Columns of the terminal between two columns of a table."""
 TEXT_WIDTH = 24
 """Columns of the terminal that a column of text may be narrowed to."""
+NAMED_SHARE = 0.05
+"""The share of labels without a document above which it is said what they do to Macro-F1."""
 LISTED_WORDS = 4
 """Words that are listed with their numbers."""
 # Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
@@ -155,10 +157,17 @@ def print_scores(
             ]
         )
     headings = ("", "Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans")
-    caption = "levels: micro / macro; orphans: predicted labels whose parent was not predicted"
-    print_table(
-        console, headings, rows, title=title, caption=caption if decided is None else f"{decided.summary()}\n{caption}"
-    )
+    captions = ["levels: micro / macro; orphans: predicted labels whose parent was not predicted"]
+    if decided is not None:
+        captions.insert(0, decided.summary())
+    name, scores = list(sets.items())[-1]
+    present, labels = scores["macro_present"], scores["labels"]
+    if labels - present["labels"] > NAMED_SHARE * labels:
+        captions.append(
+            f"{name}: {labels - present['labels']:,} of {labels:,} labels are on no document and never predicted, and"
+            f" count as 0; without them Macro-F1 is {100 * present['f1']:.2f}"
+        )
+    print_table(console, headings, rows, title=title, caption="\n".join(captions))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
