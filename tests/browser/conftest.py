@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("there is no chromium on this machine")
     with playwright.sync_playwright() as started:
-        playwright.expect.set_options(timeout=20_000)  # on a busy machine, with other tests beside these
+        playwright.expect.set_options(timeout=60_000)  # on a busy machine, with other tests beside these
         # Test machines often run as root in a container, where Chromium's sandbox cannot start, and without a network.
         quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", *quiet])
@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(60_000)
     yield context
     context.close()
 
