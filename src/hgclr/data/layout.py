@@ -264,7 +264,7 @@ def _label_columns(
             return (named[0],), False
     if numbered := _numbered(columns):
         return numbered, _are_levels(numbered, rows)
-    repeated = [column for column in columns if _recurs(column, rows, 0.5)]
+    repeated = [column for column in columns if _recurs(column, rows, 0.5)]  # twice on average
     with_paths = [column for column in repeated if _has_paths(column, rows)]
     if len(with_paths) != 1 and (levels := _levels(columns, rows)):
         return levels, True
