@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.locks import locked
+from hgclr.files import locked
 from support.crash_points import run_forked
 
 

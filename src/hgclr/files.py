@@ -1,4 +1,4 @@
-"""Read regular files only; write files and folders whole or not at all."""
+"""Read regular files only, write files and folders whole or not at all, and lock folders."""
 
 from __future__ import annotations
 
@@ -10,54 +10,37 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hgclr.errors import InputError, refuse_url
-from hgclr.locks import take
 
-__all__ = [
-    "HARMLESS",
-    "TableWriter",
-    "atomic_file",
-    "atomic_folder",
-    "cache_dir",
-    "check_archive",
-    "check_output",
-    "flush",
-    "json_bytes",
-    "json_text",
-    "open_regular",
-    "read_bytes",
-    "read_json",
-    "recover_folder",
-    "sha256",
-    "write_files",
-    "write_json",
-]
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
-
-HOLDING, OLD = ".tmp", "old"
-"""What ends the name of a folder that is being written, and the name in it of the one it replaces."""
+HOLDING, OLD, LOCK = ".tmp", "old", "lock"
+"""A folder is written in a hidden folder beside it with this ending, which holds the replaced folder and a lock."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What a spreadsheet takes for the start of a formula, or passes over before one."""
+"""Beginnings of a cell that a spreadsheet takes for a formula, or skips before one."""
 CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Characters that a terminal obeys (C0, DEL, C1), or that end a line or turn its order round (bidirectional text)."""
+"""Characters that control a terminal (C0, DEL, C1), end a line, or change the direction of text."""
 HARMLESS = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}
-"""What stands for them where people read; one for one, because marks go by the places of characters."""
+"""Their replacements on a terminal; one for one, because marked words are found by character positions."""
 CONTROL = re.compile(f"[{''.join(map(chr, CONTROLS[32:]))}]")
-"""Those of them that JSON's own rules do not escape."""
+"""Those of them that JSON does not escape."""
 LARGEST = 2**28
-"""Bytes that a file which is read whole may have."""
+"""Most bytes of a file that is read whole."""
 MEMBERS = 10_000
-"""Files that an archive may have in it of which all are read."""
+"""Most files in an archive that is read whole."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 _renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
 
@@ -73,57 +56,57 @@ def cache_dir() -> Path:
 def atomic_file(target: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; rename it over ``target`` when the block succeeds.
 
-    Raises:
-        OSError: if it cannot be written; it names the target.
+    An :class:`OSError` names the target, not the temporary path.
     """
     target = Path(target)
-    with _target_named(target), _new_file(target) as temporary:
-        yield temporary
-        _settle(temporary)
-        temporary.replace(target)
-        flush(target.parent)
-
-
-@contextmanager
-def _new_file(target: Path) -> Iterator[Path]:
-    """Yield a new file beside ``target``, which is removed at the end if it is still there."""
-    _make_parent(target)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _target_named(target):
+        _make_parent(target)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        os.close(descriptor)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _settle(temporary)
+            temporary.replace(target)
+            flush(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(target: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``target``; put it in the place of ``target`` when the block succeeds.
 
-    At every moment either the old folder is there or the new one, where the system can exchange two; elsewhere the next
-    reader or writer puts the old one back (:func:`recover_folder`). Of several writers the last one wins.
-
-    Raises:
-        OSError: if it cannot be written; it names the target.
+    On Linux either the old or the new folder is there at every moment. Elsewhere, if a writer is killed between two
+    renames, the next reader or writer puts the old folder back (:func:`recover_folder`). Of several writers the last
+    one wins. An :class:`OSError` names the target.
     """
     target = Path(target)
     recover_folder(target)
-    with _target_named(target), _holding_folder(target) as holding:
-        new = holding / "new"
-        new.mkdir()
-        yield new
-        for path in new.rglob("*"):
-            _settle(path)
-        _settle(new)
-        _put(new, target, holding / OLD)
-        flush(target.parent)
+    with _target_named(target):
+        _make_parent(target)
+        while True:
+            holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
+            lock = _try_lock(holding / LOCK)
+            if lock is not None:  # else another writer took it for a leftover
+                break
+        try:
+            new = holding / "new"
+            new.mkdir()
+            yield new
+            for path in new.rglob("*"):
+                _settle(path)
+            _settle(new)
+            _put(new, target, holding / OLD)
+            flush(target.parent)
+        finally:
+            _discard(holding, target, lock)
 
 
 def recover_folder(target: Path) -> None:
-    """Remove what writers that died have left beside a folder; if one died while it replaced it, put the old one back.
+    """Delete what killed writers left beside a folder; if one died while replacing it, put the old folder back.
 
-    It is called for every folder that is written, and by those who read one that they do not find.
+    Call it before a folder is written, and when a folder that is to be read is missing.
     """
     pattern = re.compile(re.escape(f".{target.name}.") + r"\w{8}" + re.escape(HOLDING))
     try:
@@ -131,74 +114,87 @@ def recover_folder(target: Path) -> None:
     except OSError:
         return
     for holding in left:
-        with suppress(OSError), _locked(holding) as ours:
-            if ours:  # else its writer is alive
-                _discard(holding, target)
+        with suppress(OSError):
+            if (lock := _try_lock(holding / LOCK)) is not None:  # else its writer is alive
+                _discard(holding, target, lock)
 
 
-def _discard(holding: Path, target: Path) -> None:
-    """Remove a writer's folder; an old one in it that nothing has replaced goes back to its place."""
+def _try_lock(file: Path) -> BaseFileLock | None:
+    """Return a lock on a file, or None if another process holds it or deletes its folder."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, timeout=0)
+    try:
+        return lock.acquire().lock
+    except (Timeout, FileExistsError, FileNotFoundError):  # the last two: its folder was deleted meanwhile
+        return None
+
+
+def _discard(holding: Path, target: Path, lock: BaseFileLock) -> None:
+    """Delete a writer's folder; an old folder in it that nothing has replaced returns to its place."""
     if (holding / OLD).exists() and not target.exists():
         with suppress(OSError):  # another writer was faster
             (holding / OLD).rename(target)
+    if sys.platform == "win32":  # which deletes no open file
+        lock.release()
     shutil.rmtree(holding, ignore_errors=True)
-
-
-@contextmanager
-def _holding_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``target`` that is locked for as long as we live, and removed at the end."""
-    _make_parent(target)
-    while True:
-        holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
-        with ExitStack() as stack:
-            try:
-                ours = stack.enter_context(_locked(holding)) and holding.exists()
-            except FileNotFoundError:
-                ours = False
-            if not ours:  # another writer took it for what a dead one left
-                continue
-            stack.callback(_discard, holding, target)
-            yield holding
-            return
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Hold a lock on a folder, which the system ends with the process; yield whether nobody else has it."""
-    if sys.platform == "win32":
-        yield True
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        yield take(descriptor)
-    finally:
-        os.close(descriptor)
+    lock.release()
 
 
 def _put(new: Path, target: Path, old: Path) -> None:
-    """Put a folder in the place of another, or where there is none; others may be doing the same."""
+    """Put a folder in the place of another, or where there is none; other processes may do the same."""
     while True:
-        try:
-            if _exchange(new, target):
+        if _renameat2 is not None and target.exists():
+            sys.audit("os.rename", str(new), str(target), -1, -1)
+            if not _renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(target), RENAME_EXCHANGE):
                 return
+        try:
             with suppress(FileNotFoundError):
                 target.rename(old)
-            new.rename(target)  # which succeeds only where nothing is
+            new.rename(target)  # fails if another writer has put a folder there
+            return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            shutil.rmtree(old, ignore_errors=True)  # another writer was faster: its folder is the old one now
-            continue
-        return
+            shutil.rmtree(old, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Let two paths change places at once; return whether both are there and the system can."""
-    if _renameat2 is None or not other.exists():
-        return False
-    sys.audit("os.rename", str(one), str(other), -1, -1)
-    failed: int = _renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
-    return not failed
+@contextmanager
+def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
+    """Hold a lock while the block runs; the operating system releases it when the process ends.
+
+    Args:
+        file: the lock file, in the folder that it is for. It names its owner for the next process.
+        doing: the owner's task, such as ``training``.
+        remedy: advice for a second process, which is refused; None lets it wait.
+    """
+    from filelock import FileLock, Timeout
+
+    refuse_url(file)
+    made = not file.parent.exists()
+    # A second attempt follows within this time, if the owner deletes the file between opening and locking it.
+    lock = FileLock(file, timeout=-1 if remedy is None else 0.1)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        owner = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        raise InputError(owner or "another process is at work here", path=file.parent, remedy=remedy) from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=file) from error
+    try:
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        owner = f"process {os.getpid()} on {socket.gethostname()} has been {doing} here since {since}"
+        with suppress(OSError):
+            file.write_text(owner, encoding="utf-8")
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()  # before the release: afterwards it may be another process's lock
+        lock.release()
+        if made:
+            with suppress(OSError):
+                file.parent.rmdir()  # if nothing was written
 
 
 def _make_parent(target: Path) -> None:
@@ -221,7 +217,7 @@ def _target_named(target: Path) -> Iterator[None]:
 
 
 def check_output(folder: Path) -> None:
-    """Refuse a place where no folder can be, before any work is done."""
+    """Refuse a place where no folder can be written, before any work is done."""
     refuse_url(folder)
     place = folder.absolute()
     while not os.path.lexists(place):
@@ -234,12 +230,8 @@ def check_output(folder: Path) -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file to read; a pipe or a device, on which a program may wait for ever, is refused at once.
-
-    Raises:
-        OSError: if it cannot be opened, or is no regular file.
-    """
-    # Without O_NONBLOCK, opening a pipe waits for whoever writes to it.
+    """Open a file to read; raise :class:`OSError` for a pipe or a device, on which a program may wait forever."""
+    # Without O_NONBLOCK, opening a pipe waits for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -251,11 +243,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what is in a regular file.
-
-    Raises:
-        OSError: as :func:`open_regular` does, or if it has more than :data:`LARGEST` bytes.
-    """
+    """Return the content of a regular file; more than :data:`LARGEST` bytes are an :class:`OSError`."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST:
@@ -270,10 +258,7 @@ def sha256(path: Path) -> str:
 
 
 def check_archive(path: Path, largest: int) -> None:
-    """Refuse a zip archive that unpacks to more than ``largest`` bytes, or has more than :data:`MEMBERS` files in it.
-
-    Readers unpack no more than its directory says, which is all that is looked at here.
-    """
+    """Refuse a zip archive that unpacks to more than ``largest`` bytes or :data:`MEMBERS` files by its directory."""
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         sizes = [member.file_size for member in archive.infolist()]
     if sum(sizes) > largest or len(sizes) > MEMBERS:
@@ -283,11 +268,7 @@ def check_archive(path: Path, largest: int) -> None:
 
 
 def read_json(path: Path, *, remedy: str | None = None) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        InputError: if it cannot be read, or is no JSON.
-    """
+    """Read a JSON file; raise :class:`InputError` if it cannot be read or is not JSON."""
     try:
         return json.loads(read_bytes(path).decode())
     except OSError as error:
@@ -302,10 +283,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 class TableWriter:
-    """Write rows of CSV, or with another ``delimiter``; what a spreadsheet would run as a formula becomes a text.
+    """Write rows of CSV; a text that a spreadsheet would run as a formula gets an apostrophe before it.
 
-    Such cells get the apostrophe before them that people type for the same end; numbers do not. ``raw`` leaves all
-    cells as they are, but for what would give orders to a terminal. ``form`` is what else :func:`csv.writer` takes.
+    ``raw`` leaves such cells as they are. ``form`` has further arguments of :func:`csv.writer`. On a terminal, control
+    characters become spaces.
     """
 
     def __init__(self, stream: IO[str], *, raw: bool = False, **form: Any) -> None:
@@ -328,23 +309,20 @@ def _harmless(cell: object) -> object:
 
 
 def json_text(value: Any, **form: Any) -> str:
-    """Return a value as JSON that people can read, and that gives no orders to a terminal on which it is shown.
+    """Return a value as readable JSON, with characters that control a terminal escaped.
 
-    ``form`` is what else :func:`json.dumps` takes.
+    ``form`` has further arguments of :func:`json.dumps`.
     """
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **form))
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a JSON file's content, indented."""
+    """Return the content of a JSON file, indented."""
     return (json_text(value, indent=2) + "\n").encode()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files by name into a folder, each whole or not at all, and return their paths.
-
-    The folder is made if it is not there; what else is in it stays.
-    """
+    """Write files by name into a folder, each whole or not at all, and return their paths; other files stay."""
     for name, content in files.items():
         try:
             with atomic_file(folder / name) as path:
@@ -355,7 +333,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _settle(path: Path) -> None:
-    """Give ``path`` the mode the umask asks for (libraries and tempfile use 0600) and flush it to disk."""
+    """Give ``path`` the mode that the umask asks for (libraries and tempfile use 0600) and flush it to disk."""
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)

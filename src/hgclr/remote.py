@@ -23,8 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from hgclr.errors import InputError, MissingExtraError, first_line, refuse_broken
-from hgclr.files import atomic_file, atomic_folder, cache_dir, json_bytes, open_regular, read_json
-from hgclr.locks import locked
+from hgclr.files import atomic_file, atomic_folder, cache_dir, json_bytes, locked, open_regular, read_json
 from hgclr.urls import COPIES, holds_credentials, url_of
 
 __all__ = [

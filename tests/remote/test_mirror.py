@@ -13,8 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from hgclr import remote
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import atomic_file, atomic_folder, cache_dir, check_output
-from hgclr.locks import locked
+from hgclr.files import atomic_file, atomic_folder, cache_dir, check_output, locked
 from hgclr.remote import local
 from hgclr.urls import as_written, holds_credentials, url_of
 

@@ -20,9 +20,9 @@ from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targ
 from hgclr.bulk.outputs import SEPARATOR, TABLES, AddedColumns, open_writer
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
+from hgclr.files import locked
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx
-from hgclr.locks import locked
 from hgclr.model_files import fingerprint
 from hgclr.remote import exists, facts, is_file, lock_file, new_file, open_file
 from hgclr.taxonomy import Taxonomy

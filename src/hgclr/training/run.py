@@ -31,9 +31,8 @@ from hgclr.data.tokens import (
 from hgclr.decisions.tuning import Calibrated
 from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, refuse_broken
-from hgclr.files import read_json, write_json
+from hgclr.files import locked, read_json, write_json
 from hgclr.hardware import machine
-from hgclr.locks import locked
 from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer, save
 from hgclr.models.pretrained import load_pretrained, load_weights

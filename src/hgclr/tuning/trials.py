@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.errors import HGCLRError, InputError, MissingExtraError, require_extra
-from hgclr.files import read_json
-from hgclr.locks import locked
+from hgclr.files import locked, read_json
 from hgclr.provenance import first_difference
 from hgclr.training import RunConfig, train
 from hgclr.tuning.space import Search, attributes, with_parameters
