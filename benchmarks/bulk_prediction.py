@@ -71,7 +71,7 @@ def short_texts(data: Path, number: int) -> Iterator[str]:
 
 def measure(model: Path, data: Path, texts: int) -> dict[str, Any]:
     """Stream texts through one model and return rates and memory."""
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     if texts < 2 * classifier.window:
         raise ValueError(f"{texts} texts are too few: {classifier.window} warm up, and as many are timed at least")
     loaded = memory()

@@ -66,7 +66,7 @@ def write_folder(
 
 def label_f1(model: Path, data: DataFolder) -> dict[str, float]:
     """Return the F1 on test of each label that the model has, by id; 0 where it is not defined."""
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     test = list(data.documents("test"))
     gold = np.zeros((len(test), len(data.taxonomy)), dtype=bool)
     for row, document in enumerate(test):

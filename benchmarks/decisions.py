@@ -128,7 +128,7 @@ def of_dev_sizes(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, d
 
 def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
     """Return everything about one model."""
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     entries = limit * len(classifier.taxonomy)
     dev, test = (read_outputs(classifier, folder, split, entries=entries) for split in ("dev", "test"))
     taxonomy = classifier.taxonomy

@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     quiet_libraries()
-    classifier = HierarchicalClassifier.from_pretrained(arguments.model)
+    classifier = HierarchicalClassifier.load(arguments.model)
     folder = DataFolder(arguments.data, taxonomy=classifier.taxonomy)
     texts = [document.text for document in sample_documents(folder, "test", (arguments.texts, arguments.seed))]
     methods: dict[str, Any] = {name: name for name in METHODS}

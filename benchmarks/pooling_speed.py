@@ -51,7 +51,7 @@ def run(
             export_onnx(model, place / "fp32")
             export_onnx(model, place / "int8", int8=True)
             for runtime, name in ((TORCH, "torch"), (ONNX, "fp32"), (INT8, "int8")):
-                classifiers[f"{runtime}, {pooling}"] = HierarchicalClassifier.from_pretrained(place / name)
+                classifiers[f"{runtime}, {pooling}"] = HierarchicalClassifier.load(place / name)
     seconds = in_turns({name: partial(classifier.predict, texts) for name, classifier in classifiers.items()}, rounds)
     tokenizer = classifiers[f"{TORCH}, mean"].tokenizer
     return {

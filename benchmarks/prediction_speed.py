@@ -113,9 +113,9 @@ def load(
         export_onnx(source, Path(scratch, "fp32"))
         export_onnx(source, Path(scratch, "int8"), int8=True)
         ours = {
-            TORCH: HierarchicalClassifier.from_pretrained(source),
-            ONNX: HierarchicalClassifier.from_pretrained(Path(scratch, "fp32")),
-            INT8: HierarchicalClassifier.from_pretrained(Path(scratch, "int8")),
+            TORCH: HierarchicalClassifier.load(source),
+            ONNX: HierarchicalClassifier.load(Path(scratch, "fp32")),
+            INT8: HierarchicalClassifier.load(Path(scratch, "int8")),
         }
         return ours, FlatForSequenceClassification.from_pretrained(source).eval(), load_tokenizer(str(source))
 

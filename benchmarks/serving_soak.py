@@ -50,7 +50,7 @@ async def predict(port: int, draw: random.Random, texts: Sequence[str]) -> str:
     """Ask for the labels of some texts."""
     body: dict[str, Any] = {"texts": draw.sample(texts, draw.randint(1, 8))}
     if draw.random() < 0.2:
-        body |= {"probabilities": True, "decode": draw.choice(["closure", "drop-orphans", "top-k-paths"])}
+        body |= {"probabilities": True, "rule": draw.choice(["closure", "drop-orphans", "top-k-paths"])}
     return await _exchange(port, post("/predict", json.dumps(body).encode()))
 
 

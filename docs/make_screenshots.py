@@ -83,7 +83,7 @@ def label_file(page: Page) -> None:
 @contextmanager
 def serving(model: str, name: str) -> Iterator[str]:
     """Serve a model on a free port; yield the address."""
-    app = create_app(HierarchicalClassifier.from_pretrained(model), name=name)
+    app = create_app(HierarchicalClassifier.load(model), name=name)
     listener: socket.socket = listen("127.0.0.1", 0)
     server = Server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

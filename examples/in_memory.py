@@ -33,7 +33,7 @@ def main(encoder: str, epochs: int) -> None:
     classifier = HierarchicalClassifier.from_model(model, tokenizer, fitted.decisions)
     with tempfile.TemporaryDirectory() as folder:
         classifier.save_pretrained(Path(folder) / "model")  # model, tokenizer and decisions
-        again = HierarchicalClassifier.from_pretrained(Path(folder) / "model")
+        again = HierarchicalClassifier.load(Path(folder) / "model")
         for label in again.predict(["the invoice is too high"])[0].labels:
             print(" > ".join(label.path), f"{label.probability:.2f}")
 

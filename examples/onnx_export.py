@@ -19,7 +19,7 @@ def main(encoder: str, epochs: int) -> None:
         folder = Path(name)
         classifier.save_pretrained(folder / "model")
         export_onnx(folder / "model", folder / "onnx", int8=True)
-        small = HierarchicalClassifier.from_pretrained(folder / "onnx")
+        small = HierarchicalClassifier.load(folder / "onnx")
         same = sum(one == other for one, other in zip(small.predict(texts), classifier.predict(texts), strict=True))
         sizes = [sum(file.stat().st_size for file in (folder / kind).iterdir()) for kind in ("model", "onnx")]
         print(f"{sizes[0] / 1e6:.1f} MB became {sizes[1] / 1e6:.1f} MB")

@@ -41,7 +41,7 @@ def test_prediction_speed_compares_equals(model: Path, toy_data: Path, monkeypat
         given = result["ratio_to_best_pipeline"][name]
         assert given["highest"] == pytest.approx(max(b / s for s, b in zip(seconds, base, strict=True)))
     assert result["setting"]["documents"] == 20
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     chosen = prediction_speed.sample(prediction_speed.DataFolder(toy_data, taxonomy=classifier.taxonomy), 16)
     gold = np.zeros((16, len(classifier.taxonomy)), dtype=bool)
     for row, document in enumerate(chosen):

@@ -105,7 +105,7 @@ def test_every_rule_can_be_chosen_and_explains_itself(page: Page, classifier) ->
     lines = set()
     for rule in RULES:
         chooser.select_option(rule)
-        labels = classifier.predict(["lens judge"], decode=rule, threshold=0.9)[0].labels
+        labels = classifier.predict(["lens judge"], rule=rule, threshold=0.9)[0].labels
         expect(page.get_by_role("treeitem", name=", given")).to_have_count(len(labels))
         assert sorted(given(page)) == sorted(label.id for label in labels)
         line = page.locator("#rule-line").inner_text()

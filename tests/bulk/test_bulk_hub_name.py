@@ -56,7 +56,7 @@ def test_nodes_of_a_cluster_get_the_name_and_need_no_gpu(
     @contextmanager
     def pretended(job: BulkJob, **_: object) -> Iterator[Label]:
         jobs.append(job)
-        with in_process(job, HierarchicalClassifier.from_pretrained(snapshot)) as label:
+        with in_process(job, HierarchicalClassifier.load(snapshot)) as label:
             yield label
 
     monkeypatch.setattr(on_ray, "on_ray", pretended)

@@ -90,7 +90,7 @@ def test_a_result_that_was_deleted_or_whose_input_changed_is_made_again(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"threshold": 0.9}, r"another way to decide \(--decode, --threshold, --paths, --abstain-below\)"),
+        ({"threshold": 0.9}, r"another way to decide \(--rule, --threshold, --paths, --abstain-below\)"),
         ({"abstain_below": 0.5}, r"another way to decide"),
         ({"text_column": "number"}, r"another --text-column"),
         ({"skip_bad_rows": True}, r"another choice of --skip-bad-rows"),
@@ -117,7 +117,7 @@ def test_the_same_settings_in_other_words_go_on(
     output = tmp_path / "out"
     run_and_stop(model, source, output, monkeypatch)
     moved = model.rename(tmp_path / "moved")
-    assert len(predict_files(moved, [f"{source}/part-*"], output, threshold=0.5, decode="threshold").kept) == 1
+    assert len(predict_files(moved, [f"{source}/part-*"], output, threshold=0.5, rule="threshold").kept) == 1
     check(output)
 
 

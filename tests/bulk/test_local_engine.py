@@ -94,9 +94,9 @@ def test_a_torch_model_works_too(make_encoder, taxonomy, tmp_path: Path) -> None
     trained.deployed().save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in TEXTS), encoding="utf-8")
-    predict_files(tmp_path / "model", [tmp_path / "t.jsonl"], tmp_path / "out", decode="closure")
-    classifier = HierarchicalClassifier.from_pretrained(tmp_path / "model")
-    wanted = [prediction.to_json() for prediction in classifier.predict(TEXTS, decode="closure")]
+    predict_files(tmp_path / "model", [tmp_path / "t.jsonl"], tmp_path / "out", rule="closure")
+    classifier = HierarchicalClassifier.load(tmp_path / "model")
+    wanted = [prediction.to_json() for prediction in classifier.predict(TEXTS, rule="closure")]
     assert any(answer["predictions"] for answer in wanted)
     assert read_lines(tmp_path / "out" / "t.jsonl") == [
         {"text": text} | answer for text, answer in zip(TEXTS, wanted, strict=True)

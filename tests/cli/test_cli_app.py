@@ -58,7 +58,7 @@ def test_train_evaluate_and_predict_agree(trained: Path, toy_data: Path, tmp_pat
 
 
 def test_predict_writes_json_lines_in_a_pipe(trained: Path) -> None:
-    result = run("predict", trained / "model", "--decode", "closure", text="the lens of a prism mirror\n\njudge\n")
+    result = run("predict", trained / "model", "--rule", "closure", text="the lens of a prism mirror\n\njudge\n")
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["text"] for row in rows] == ["the lens of a prism mirror", "", "judge"]

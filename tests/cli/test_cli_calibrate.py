@@ -89,7 +89,7 @@ def test_what_is_found_is_shown_written_and_used(
     assert result.exit_code == 0, result.output
     assert f"decoding: {fields['rule']}, " in result.stdout
     assert "probabilities calibrated" in result.stdout
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test").to_json()
     written = json.loads(report.read_text())
     assert written["decisions"] == fields
@@ -105,7 +105,7 @@ def test_decisions_stay_where_nothing_is_better(
     model: Path, toy_data: Path, taxonomy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The best thresholds that there are for dev itself are not beaten by one half."""
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     dev = read_outputs(classifier, DataFolder(toy_data, taxonomy=taxonomy), "dev")
     tuner = ThresholdTuner(taxonomy, "threshold", "macro", shrinkage=0)
     best = tuner.tune("label", (1 / (1 + np.exp(-dev.logits))).astype(np.float32), dev.gold)
@@ -147,10 +147,8 @@ def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
     places = [tmp_path / "calibration" / "folds" / name / "model" for name in "12"]
     texts = [document.text for document in DataFolder(toy_data).documents("train")]
     own = [DataFolder(toy_data).taxonomy.ids.index(label) for label in taxonomy.ids]  # the order of the model's labels
-    scores = [
-        np.concatenate(list(HierarchicalClassifier.from_pretrained(place).logits(texts)))[:, own] for place in places
-    ]
-    dev = read_outputs(HierarchicalClassifier.from_pretrained(model), DataFolder(toy_data, taxonomy=taxonomy), "dev")
+    scores = [np.concatenate(list(HierarchicalClassifier.load(place).logits(texts)))[:, own] for place in places]
+    dev = read_outputs(HierarchicalClassifier.load(model), DataFolder(toy_data, taxonomy=taxonomy), "dev")
     np.testing.assert_allclose(seen[0].logits[96:], dev.logits, atol=1e-4)
     np.testing.assert_array_equal(seen[0].gold[96:], dev.gold)
     folds = deal(DataFolder(toy_data), "train", 2, seed=0).folds
@@ -181,14 +179,14 @@ def test_folds_that_cannot_be_trained_are_refused(
 
 
 def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
-    run("calibrate", model, toy_data, "--thresholds", "none", "--decode", "closure", "--method", "none")
+    run("calibrate", model, toy_data, "--thresholds", "none", "--rule", "closure", "--method", "none")
     report = tmp_path / "scores.json"
-    options = ["--decode", "top-k-paths", "--paths", 2, "--sure", 0.5, "--threshold", 0.3]
+    options = ["--rule", "top-k-paths", "--paths", 2, "--sure", 0.5, "--threshold", 0.3]
     result = run("evaluate", model, toy_data, *options, "--json", report)
     assert result.exit_code == 0, result.output
     shown = "decoding: top-k-paths with k = 2, threshold 0.3, probabilities as trained, only where 50.0% sure"
     assert shown in result.stdout
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     decisions = classifier.decisions.changed(rule="top-k-paths", paths=2, abstain_below=0.5, threshold=0.3)
     expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test", decisions=decisions)
     written = json.loads(report.read_text())
@@ -199,7 +197,7 @@ def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, 
 @pytest.mark.parametrize("thresholds", ["auto", "label"])
 def test_nothing_is_said_twice(model: Path, toy_data: Path, thresholds: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        result = run("calibrate", model, toy_data, "--decode", "best-path", "--thresholds", thresholds)
+        result = run("calibrate", model, toy_data, "--rule", "best-path", "--thresholds", thresholds)
     assert result.exit_code == 0, result.output
     said = [record.getMessage() for record in caplog.records if record.name.startswith("hgclr")]
     assert len(said) == len(set(said)) == 1 + (thresholds == "label")  # the other is that one path loses here
@@ -239,18 +237,18 @@ def test_a_broken_file_stops_every_command_and_says_what_to_do(model: Path, toy_
 def test_the_choices_are_those_of_the_library() -> None:
     assert get_args(Rule) == RULES
     hints = get_type_hints(calibrate)
-    assert get_args(hints["decode"]) == ("auto", *RULES)
+    assert get_args(hints["rule"]) == ("auto", *RULES)
     assert get_args(hints["method"]) == (*METHODS, "none")
     assert get_args(hints["thresholds"]) == ("auto", *SCOPES, "none")
     assert get_args(hints["metric"]) == METRICS
 
 
 def test_a_rule_by_its_former_name_is_taken_with_a_notice(model: Path, toy_data: Path) -> None:
-    result = run("calibrate", model, toy_data, "--decode", "top-down", "--thresholds", "none", "--method", "none")
+    result = run("calibrate", model, toy_data, "--rule", "top-down", "--thresholds", "none", "--method", "none")
     assert result.exit_code == 0, result.output
     assert "top-down is now called drop-orphans" in " ".join(result.stderr.split())
     assert json.loads((model / FILE).read_text())["rule"] == "drop-orphans"
-    result = run("predict", model, "atom", "--decode", "drop-orphens")
+    result = run("predict", model, "atom", "--rule", "drop-orphens")
     assert result.exit_code == 2
     assert "'drop-orphens' is not one of 'threshold', 'closure'" in " ".join(result.stderr.split()).replace("│ ", "")
 
@@ -288,10 +286,10 @@ def test_a_parent_that_was_not_predicted_is_still_shown() -> None:
 
 
 def test_predict_shows_doubt_as_a_tree_and_as_json(model: Path) -> None:
-    probabilities = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    probabilities = HierarchicalClassifier.load(model).predict_proba(TEXTS)
     sure = float(np.median(probabilities))
-    tree = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "tree")
-    lines = run("predict", model, *TEXTS, "--decode", "closure", "--sure", sure, "--show", "json").stdout.splitlines()
+    tree = run("predict", model, *TEXTS, "--rule", "closure", "--sure", sure, "--show", "tree")
+    lines = run("predict", model, *TEXTS, "--rule", "closure", "--sure", sure, "--show", "json").stdout.splitlines()
     doubtful = [label for line in lines for label in json.loads(line).get("abstained", [])]
     given = [label for line in lines for label in json.loads(line)["predictions"]]
     assert doubtful

@@ -31,9 +31,9 @@ def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_report_is_written_and_the_table_stays(model: Path, toy_data: Path, tmp_path: Path) -> None:
-    plain = run(model, toy_data, "--decode", "closure", "--json", tmp_path / "plain.json")
+    plain = run(model, toy_data, "--rule", "closure", "--json", tmp_path / "plain.json")
     result = run(
-        model, toy_data, "--decode", "closure", "--json", tmp_path / "with.json", "--output", tmp_path / "report"
+        model, toy_data, "--rule", "closure", "--json", tmp_path / "with.json", "--output", tmp_path / "report"
     )
     assert plain.exit_code == result.exit_code == 0, result.output
     assert result.stdout == f"{plain.stdout}written: {tmp_path / 'report' / 'report.html'}\n"

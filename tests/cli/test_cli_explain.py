@@ -52,9 +52,9 @@ def exported(folder: Path) -> Path:
 
 def test_labels_with_words_and_numbers_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    result = run("explain", folder / "model", TEXT, "--decode", "closure", "--label", "law", "--label", "physics")
+    result = run("explain", folder / "model", TEXT, "--rule", "closure", "--label", "law", "--label", "physics")
     assert result.exit_code == 0, result.output
-    classifier = HierarchicalClassifier.from_pretrained(folder / "model")
+    classifier = HierarchicalClassifier.load(folder / "model")
     expected = explain(
         classifier, TEXT, labels=["law", "physics"], decisions=classifier.decisions.changed(rule="closure")
     )
@@ -73,7 +73,7 @@ def test_labels_with_words_and_numbers_are_shown(folder: Path, monkeypatch: pyte
 
 
 def test_in_a_terminal_the_words_have_grounds_and_the_text_stays_whole(folder: Path) -> None:
-    classifier = HierarchicalClassifier.from_pretrained(folder / "model")
+    classifier = HierarchicalClassifier.load(folder / "model")
     explanation = explain(classifier, "laser of the [bold] prism\n😀 " + "judge " * 80, labels=["law"])
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="truecolor", record=True)
     show_explanations([explanation], console)

@@ -112,7 +112,7 @@ def test_folded_thresholds_are_announced(model: Path, mean_model: Path, tmp_path
 def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: str, tolerance: float) -> None:
     """Every label of every text, by a threshold that all are above."""
     assert run("export", mean_model, "--to", to, "--output", tmp_path / "out").exit_code == 0
-    asked = ["a prism", "judge " * 80, "oar of the lake", "--decode", "threshold", "--threshold", "0.001"]
+    asked = ["a prism", "judge " * 80, "oar of the lake", "--rule", "threshold", "--threshold", "0.001"]
     expected, done = run("predict", mean_model, *asked), without_torch("predict", tmp_path / "out", *asked)
     assert done.returncode == 0, done.stderr
     probabilities = [

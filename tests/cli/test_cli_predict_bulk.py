@@ -38,8 +38,8 @@ def test_a_pattern_goes_into_a_folder(model: str, tmp_path: Path) -> None:
     again = run(model, "--input", tmp_path / "part-*.jsonl", "--output", out)
     assert "0 rows of 0 files labelled" in again.stderr
     assert "2 files had been finished before" in again.stderr
-    run(model, "--input", tmp_path / "part-*.jsonl", "--output", out, "--decode", "closure", code=2)
-    run(model, "--input", tmp_path / "part-*.jsonl", "--output", out, "--decode", "closure", "--overwrite")
+    run(model, "--input", tmp_path / "part-*.jsonl", "--output", out, "--rule", "closure", code=2)
+    run(model, "--input", tmp_path / "part-*.jsonl", "--output", out, "--rule", "closure", "--overwrite")
 
 
 def test_options_of_deciding_and_writing_arrive(model: str, tmp_path: Path) -> None:

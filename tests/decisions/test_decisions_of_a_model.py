@@ -49,19 +49,19 @@ def calibrated(plain: Path, decisions: Decisions, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def classifier(calibrated: Path) -> HierarchicalClassifier:
-    return HierarchicalClassifier.from_pretrained(calibrated)
+    return HierarchicalClassifier.load(calibrated)
 
 
 def probabilities_by_hand(plain: Path, taxonomy: Taxonomy) -> np.ndarray:
     """From the logits of the model without decisions."""
-    classifier = HierarchicalClassifier.from_pretrained(plain)
+    classifier = HierarchicalClassifier.load(plain)
     logits = np.concatenate(list(classifier.logits(TEXTS))).astype(np.float64)
     temperatures = np.array([2.0, 3.0, 0.5])[taxonomy.depths - 1]
     return 1 / (1 + np.exp(-logits / temperatures))
 
 
 def test_a_model_without_the_file_has_its_own_threshold(plain: Path) -> None:
-    decisions = HierarchicalClassifier.from_pretrained(plain).decisions
+    decisions = HierarchicalClassifier.load(plain).decisions
     assert (decisions.rule, decisions.thresholds, decisions.calibration, decisions.abstain_below) == (
         "threshold",
         0.4,
@@ -94,15 +94,15 @@ def test_the_file_is_obeyed(plain: Path, classifier: HierarchicalClassifier, tax
 
 def test_arguments_overrule_the_file(plain: Path, classifier: HierarchicalClassifier, taxonomy: Taxonomy) -> None:
     expected = probabilities_by_hand(plain, taxonomy) > 0.5
-    found = classifier.predict(TEXTS, threshold=0.5, decode="threshold", abstain_below=0)
+    found = classifier.predict(TEXTS, threshold=0.5, rule="threshold", abstain_below=0)
     for row, prediction in zip(expected, found, strict=True):
         assert {label.id for label in prediction.labels} == {taxonomy.ids[label] for label in np.flatnonzero(row)}
         assert prediction.abstained == ()
-    paths = classifier.predict(TEXTS, decode="top-k-paths", paths=2, abstain_below=0)
+    paths = classifier.predict(TEXTS, rule="top-k-paths", paths=2, abstain_below=0)
     assert all(len({label.path[0] for label in prediction.labels}) <= 2 for prediction in paths)
     assert any(
         len(one.labels) < len(two.labels)
-        for one, two in zip(classifier.predict(TEXTS, decode="best-path", abstain_below=0), paths, strict=True)
+        for one, two in zip(classifier.predict(TEXTS, rule="best-path", abstain_below=0), paths, strict=True)
     )
 
 
@@ -110,7 +110,7 @@ def test_arguments_overrule_the_file(plain: Path, classifier: HierarchicalClassi
 def test_an_export_decides_as_the_model_does(
     calibrated: Path, classifier: HierarchicalClassifier, tmp_path: Path
 ) -> None:
-    exported = HierarchicalClassifier.from_pretrained(export_onnx(calibrated, tmp_path / "onnx").folder)
+    exported = HierarchicalClassifier.load(export_onnx(calibrated, tmp_path / "onnx").folder)
     assert json.loads((tmp_path / "onnx" / FILE).read_text()) == json.loads((calibrated / FILE).read_text())
     for ours, theirs in zip(classifier.predict(TEXTS), exported.predict(TEXTS), strict=True):
         for part in ("labels", "abstained"):
@@ -118,7 +118,7 @@ def test_an_export_decides_as_the_model_does(
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"decode": "closure", "abstain_below": 0.0}, {"decode": "top-k-paths", "paths": 3}]
+    "changes", [{}, {"rule": "closure", "abstain_below": 0.0}, {"rule": "top-k-paths", "paths": 3}]
 )
 def test_scores_are_those_of_what_is_given(
     classifier: HierarchicalClassifier, toy_data: Path, taxonomy: Taxonomy, changes: dict
@@ -133,9 +133,7 @@ def test_scores_are_those_of_what_is_given(
         predicted[row, [taxonomy.resolve(label.id) for label in prediction.labels]] = True
     expected = MultiLabelScores(taxonomy)
     expected.update(predicted, gold)
-    decisions = classifier.decisions.changed(
-        **{"rule" if name == "decode" else name: changes[name] for name in changes}
-    )
+    decisions = classifier.decisions.changed(**changes)
     assert evaluate(classifier, folder, "test", decisions=decisions).to_json() == expected.to_json()
 
 
@@ -145,7 +143,7 @@ def test_a_file_for_another_tree_is_refused(calibrated: Path, tmp_path: Path) ->
     fields["thresholds"]["alchemy"] = fields["thresholds"].pop("chemistry")
     (folder / FILE).write_text(json.dumps(fields))
     with pytest.raises(InputError) as caught:
-        HierarchicalClassifier.from_pretrained(folder)
+        HierarchicalClassifier.load(folder)
     assert str(caught.value) == (
         f"{folder / FILE}: no threshold for 1 labels of the model, such as 'chemistry';"
         " run hgclr calibrate again, or delete the file"

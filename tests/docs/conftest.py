@@ -29,7 +29,7 @@ def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.Te
     train(RunConfig(data={"path": data}, model=model, training=settings, output=runs / "first"))
     shutil.rmtree(runs / "first" / "checkpoints")
     shutil.copytree(runs / "first", runs / "my")
-    classifier = HierarchicalClassifier.from_pretrained(runs / "first" / "model")
+    classifier = HierarchicalClassifier.load(runs / "first" / "model")
     documents = DataFolder(data, taxonomy=classifier.taxonomy)
     for name in ("report-flat", "report-hgclr"):
         report(classifier, documents, "test", folder / name, name=name)

@@ -106,9 +106,9 @@ def test_a_tree_with_ids_of_its_own_answers_by_these(quick, one_path: Corpus, tm
 
 def test_decisions_follow_the_parameters(quick, several_paths: Corpus) -> None:
     few = several_paths.first(16)
-    estimator = quick(epochs=1, decode="top-k-paths", paths=2).fit(few.texts, few.paths)
+    estimator = quick(epochs=1, rule="top-k-paths", paths=2).fit(few.texts, few.paths)
     assert [len(labels) for labels in estimator.predict(few.texts)] == [2] * 16
-    estimator = quick(epochs=1, decode="threshold", threshold=0.3, taxonomy=TREE).fit(few.texts, few.matrix)
+    estimator = quick(epochs=1, rule="threshold", threshold=0.3, taxonomy=TREE).fit(few.texts, few.matrix)
     np.testing.assert_array_equal(estimator.predict(few.texts), estimator.predict_proba(few.texts) > 0.3)
 
 

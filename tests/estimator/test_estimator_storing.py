@@ -86,7 +86,7 @@ def test_a_saved_folder_predicts_alike(
     assert loaded.score(texts, several_paths.paths[:6]) == estimator.score(texts, several_paths.paths[:6])
     assert pickle.loads(pickle.dumps(loaded)).predict(texts).tolist() == estimator.predict(texts).tolist()
     # The rest of the package reads the same folder, with the same decisions.
-    classifier = HierarchicalClassifier.from_pretrained(tmp_path / "model")
+    classifier = HierarchicalClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(classifier.predict_proba(texts), estimator.predict_proba(texts))
     assert classifier.decisions.to_json() == estimator.classifier_.decisions.to_json()
 

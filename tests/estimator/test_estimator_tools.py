@@ -96,7 +96,7 @@ def test_numbered_labels_are_refused_with_advice(quick, one_path: Corpus) -> Non
 
 @pytest.mark.slow
 def test_a_failing_candidate_does_not_stop_a_search(quick, one_path: Corpus) -> None:
-    search = GridSearchCV(quick(epochs=1), {"decode": ["closure", "auto"]}, cv=2, error_score=0.0, refit=False)
+    search = GridSearchCV(quick(epochs=1), {"rule": ["closure", "auto"]}, cv=2, error_score=0.0, refit=False)
     with pytest.warns(match="2 fits failed out of a total of 4"):
         search.fit(one_path.texts[:20], ["science > physics", "society > law"] * 10)
     assert search.cv_results_["mean_test_score"][0] == 0 < search.cv_results_["mean_test_score"][1]

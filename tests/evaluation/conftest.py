@@ -37,7 +37,7 @@ def run(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="session")
 def classifier(run: Path) -> HierarchicalClassifier:
-    return HierarchicalClassifier.from_pretrained(run / "model")
+    return HierarchicalClassifier.load(run / "model")
 
 
 class SumOfTokens:

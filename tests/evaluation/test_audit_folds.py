@@ -94,7 +94,7 @@ def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
     run = make_run(make_encoder("bert"), toy_data, tmp_path / "out")
     trained: dict[Path, set[str]] = {}
     asked: dict[Path, list[str]] = {}
-    train, load = module.train, HierarchicalClassifier.from_pretrained
+    train, load = module.train, HierarchicalClassifier.load
 
     def watched_train(own: RunConfig, data: DocumentSet, **choices):
         trained[own.output] = {document.text for document in data.splits["train"]}
@@ -113,7 +113,7 @@ def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
         return classifier
 
     monkeypatch.setattr(module, "train", watched_train)
-    monkeypatch.setattr(module.HierarchicalClassifier, "from_pretrained", watched_load)
+    monkeypatch.setattr(module.HierarchicalClassifier, "load", watched_load)
     counted: list[int] = []
     found = audit_folds(run, folds=2, top=200, progress=counted.append)
     texts = [document.text for document in DataFolder(toy_data).documents("train")]

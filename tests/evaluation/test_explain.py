@@ -24,12 +24,12 @@ def sigmoid(value: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.asarray(value, dtype=np.float64)))
 
 
-def changed(classifier: HierarchicalClassifier, decode=None, **options) -> Decisions:
-    return classifier.decisions.changed(rule=decode, **options)
+def changed(classifier: HierarchicalClassifier, rule=None, **options) -> Decisions:
+    return classifier.decisions.changed(rule=rule, **options)
 
 
 def test_the_labels_are_those_that_are_predicted_in_the_same_order(classifier: HierarchicalClassifier) -> None:
-    for options in ({}, {"decode": "closure"}, {"threshold": 0.9}, {"decode": "top-k-paths", "paths": 2}):
+    for options in ({}, {"rule": "closure"}, {"threshold": 0.9}, {"rule": "top-k-paths", "paths": 2}):
         expected = classifier.predict([TEXT], **options)[0].labels
         found = explain(classifier, TEXT, method="gradient", decisions=changed(classifier, **options)).labels
         assert [one.label.id for one in found] == [label.id for label in expected]
@@ -39,10 +39,10 @@ def test_the_labels_are_those_that_are_predicted_in_the_same_order(classifier: H
 
 
 def test_abstained_labels_are_explained_and_called_so(classifier: HierarchicalClassifier) -> None:
-    prediction = classifier.predict([TEXT], decode="closure", abstain_below=0.97)[0]
+    prediction = classifier.predict([TEXT], rule="closure", abstain_below=0.97)[0]
     assert prediction.labels
     assert prediction.abstained
-    decisions = changed(classifier, decode="closure", abstain_below=0.97)
+    decisions = changed(classifier, rule="closure", abstain_below=0.97)
     status = {one.label.id: one.status for one in explain(classifier, TEXT, decisions=decisions).labels}
     assert status == {label.id: "given" for label in prediction.labels} | {
         label.id: "abstained" for label in prediction.abstained

@@ -94,7 +94,7 @@ def test_int8_probabilities_are_near_those_of_torch(make_model, make_export, kin
 @pytest.mark.slow
 def test_int8_probabilities_do_not_depend_on_the_other_texts_of_a_batch(make_export) -> None:
     """Every token has a scale of its own: neither neighbours nor padding change how a text is rounded."""
-    classifier = HierarchicalClassifier.from_pretrained(make_export("bert", int8=True))
+    classifier = HierarchicalClassifier.load(make_export("bert", int8=True))
     texts = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 60, "a boat", "goal", "a"]
     alone = np.stack([classifier.predict_proba(text) for text in texts])
     np.testing.assert_allclose(classifier.predict_proba(texts), alone, atol=1e-5)
@@ -141,7 +141,7 @@ def test_a_training_model_is_exported_as_a_flat_one(make_encoder, taxonomy, tmp_
         tmp_path / "training-model",
     )
     folder = export_onnx(tmp_path / "training-model", tmp_path / "out").folder
-    expected, found = (HierarchicalClassifier.from_pretrained(path) for path in (tmp_path / "training-model", folder))
+    expected, found = (HierarchicalClassifier.load(path) for path in (tmp_path / "training-model", folder))
     np.testing.assert_allclose(found.predict_proba(["a prism"]), expected.predict_proba(["a prism"]), atol=1e-5)
 
 
@@ -153,9 +153,9 @@ def test_the_folder_works_after_a_move(make_model, tmp_path: Path, monkeypatch, 
     result = export_onnx(make_model("bert"), tmp_path / "here", int8=int8)
     assert (tmp_path / "here" / "model.onnx.data").stat().st_size > 0
     assert result.graph_bytes > (tmp_path / "here" / "model.onnx.data").stat().st_size
-    expected = HierarchicalClassifier.from_pretrained(tmp_path / "here").predict_proba(["a prism"])
+    expected = HierarchicalClassifier.load(tmp_path / "here").predict_proba(["a prism"])
     shutil.move(tmp_path / "here", tmp_path / "there")
-    found = HierarchicalClassifier.from_pretrained(tmp_path / "there").predict_proba(["a prism"])
+    found = HierarchicalClassifier.load(tmp_path / "there").predict_proba(["a prism"])
     np.testing.assert_array_equal(found, expected)
 
 
@@ -187,7 +187,7 @@ def test_many_labels(make_encoder, tmp_path: Path) -> None:
     )
     result = export_onnx(tmp_path / "model", tmp_path / "out")
     assert result.difference.logit < 1e-4
-    assert HierarchicalClassifier.from_pretrained(tmp_path / "out").predict_proba(["a prism"]).shape == (1, count)
+    assert HierarchicalClassifier.load(tmp_path / "out").predict_proba(["a prism"]).shape == (1, count)
 
 
 @pytest.mark.slow

@@ -184,7 +184,7 @@ def test_the_imported_model_predicts(program: PublishedProgram, bert: str, tmp_p
     program.weights["classifier.weight"].zero_()
     program.weights["classifier.bias"] = torch.tensor([3.0, -3, -3, -3, -3, 3, -3])
     result = import_published(*program.write(tmp_path), bert, tmp_path / "out")
-    (prediction,) = HierarchicalClassifier.from_pretrained(str(result.model)).predict(["a prism"])
+    (prediction,) = HierarchicalClassifier.load(str(result.model)).predict(["a prism"])
     assert [label.id for label in prediction.labels] == [IDS[0], IDS[5]]
 
 

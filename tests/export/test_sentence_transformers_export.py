@@ -72,7 +72,7 @@ def make_model(untrained: Callable[..., Path], tmp_path_factory: pytest.TempPath
 
 
 def logits_of(folder: Path) -> np.ndarray:
-    return next(HierarchicalClassifier.from_pretrained(folder).logits(TEXTS))
+    return next(HierarchicalClassifier.load(folder).logits(TEXTS))
 
 
 @pytest.mark.slow
@@ -100,10 +100,10 @@ def test_the_folder_takes_the_models_place_also_when_the_library_saved_it(
     make_model, in_library, tmp_path: Path
 ) -> None:
     model = make_model("mpnet")
-    before = HierarchicalClassifier.from_pretrained(model)
+    before = HierarchicalClassifier.load(model)
     before.decisions.changed(rule="closure", threshold=0.3).write(model)
     folder = export_sentence_transformers(model, tmp_path / "st").folder
-    after = HierarchicalClassifier.from_pretrained(folder)
+    after = HierarchicalClassifier.load(folder)
     np.testing.assert_array_equal(after.predict_proba(TEXTS), before.predict_proba(TEXTS))
     assert after.taxonomy == before.taxonomy
     assert (after.decisions.rule, float(after.decisions.thresholds)) == ("closure", pytest.approx(0.3))
@@ -118,7 +118,7 @@ def test_with_folded_thresholds_a_logit_above_0_decides(make_model, in_library, 
     model = make_model()
     thresholds = np.linspace(0.1, 0.8, len(taxonomy), dtype=np.float32)
     Decisions(taxonomy, thresholds=thresholds, calibration=Temperatures(taxonomy, (0.5, 1.0, 2.5))).write(model)
-    ours = HierarchicalClassifier.from_pretrained(model)
+    ours = HierarchicalClassifier.load(model)
     given = ours.decisions.decide(ours.predict_proba(TEXTS)).predicted
     folded = export_sentence_transformers(model, tmp_path / "folded", fold_thresholds=True)
     assert folded.folded
@@ -153,7 +153,7 @@ def test_the_folder_holds_no_pickle_and_nothing_of_this_machine(make_model, tmp_
     with (folder / "2_Dense" / "model.safetensors").open("ab") as file:
         file.write(b" ")
     with pytest.raises(InputError, match=r"2_Dense/model\.safetensors: not the file that was exported"):
-        HierarchicalClassifier.from_pretrained(folder)
+        HierarchicalClassifier.load(folder)
 
 
 @pytest.mark.parametrize(("error", "refused"), [(1e-4, True), (2e-6, False), (float("nan"), True)])

@@ -79,7 +79,7 @@ def test_it_predicts_the_same_where_there_is_no_hgclr(
     found = in_pipeline(result.folder, hgclr="without")
     assert found["hgclr"] is False
     assert found["class"] == result.class_name
-    expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    expected = HierarchicalClassifier.load(model).predict_proba(TEXTS)
     for row, answer in enumerate(found["answers"]):  # each label by itself: sigmoid, not softmax
         assert set(answer) == set(taxonomy.ids)
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
@@ -93,7 +93,7 @@ def test_without_an_exact_form_our_own_class_is_written(make_model, in_pipeline,
     assert "distilbert" in str(result.own_class)
     found = in_pipeline(result.folder, hgclr="with")
     assert found["class"] == "FlatForSequenceClassification"
-    expected = HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    expected = HierarchicalClassifier.load(model).predict_proba(TEXTS)
     for row, answer in enumerate(found["answers"]):
         np.testing.assert_allclose([answer[label] for label in taxonomy.ids], expected[row], atol=1e-6)
 
@@ -120,7 +120,7 @@ def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
 ) -> None:
     model = make_model(kind)
     calibrated(taxonomy).write(model)
-    ours = HierarchicalClassifier.from_pretrained(model)
+    ours = HierarchicalClassifier.load(model)
     given = ours.decisions.decide(ours.predict_proba(TEXTS)).predicted
     plain = export_stock(model, tmp_path / "plain")
     folded = export_stock(model, tmp_path / "folded", fold_thresholds=True)
@@ -131,7 +131,7 @@ def test_with_folded_thresholds_one_half_decides_where_there_is_no_hgclr(
         found[result.folded] = np.array([[answer[label] > 0.5 for label in taxonomy.ids] for answer in answers])
     np.testing.assert_array_equal(found[True], given)
     assert (found[False] != given).any()  # or the thresholds would not matter
-    again = HierarchicalClassifier.from_pretrained(folded.folder)  # which decides by itself, on the model's own logits
+    again = HierarchicalClassifier.load(folded.folder)  # which decides by itself, on the model's own logits
     np.testing.assert_allclose(*(next(c.logits(TEXTS)) for c in (again, ours)), atol=1e-5)
     np.testing.assert_array_equal(again.decisions.decide(again.predict_proba(TEXTS)).predicted, given)
 
@@ -150,16 +150,16 @@ def test_thresholds_that_cannot_be_folded_are_refused(make_model, taxonomy, tmp_
 @pytest.mark.slow
 def test_the_folder_takes_the_models_place(make_model, tmp_path: Path) -> None:
     model = make_model("bert")
-    before = HierarchicalClassifier.from_pretrained(model)
+    before = HierarchicalClassifier.load(model)
     before.decisions.changed(rule="closure", threshold=0.3).write(model)
     folder = export_stock(model, tmp_path / "stock").folder
-    after = HierarchicalClassifier.from_pretrained(folder)
+    after = HierarchicalClassifier.load(folder)
     np.testing.assert_allclose(after.predict_proba(TEXTS), before.predict_proba(TEXTS), atol=1e-6)
     assert after.taxonomy == before.taxonomy
     assert after.decisions.rule == "closure"
     assert after.decisions.thresholds == pytest.approx(0.3)
     graph = export_onnx(folder, tmp_path / "onnx").folder  # what was exported can be exported again
-    again = HierarchicalClassifier.from_pretrained(graph)
+    again = HierarchicalClassifier.load(graph)
     np.testing.assert_allclose(again.predict_proba(TEXTS), before.predict_proba(TEXTS), atol=1e-5)
 
 

@@ -67,7 +67,7 @@ def model(untrained: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(model: Path) -> np.ndarray:
-    return HierarchicalClassifier.from_pretrained(model).predict_proba(TEXTS)
+    return HierarchicalClassifier.load(model).predict_proba(TEXTS)
 
 
 def test_a_pushed_model_is_loaded_by_its_name(hub: PretendedHub, model: Path, expected: np.ndarray) -> None:
@@ -78,7 +78,7 @@ def test_a_pushed_model_is_loaded_by_its_name(hub: PretendedHub, model: Path, ex
         FlatForSequenceClassification.from_pretrained("me/sorter").config.taxonomy
         == FlatForSequenceClassification.from_pretrained(model).config.taxonomy
     )
-    classifier = HierarchicalClassifier.from_pretrained("me/sorter")
+    classifier = HierarchicalClassifier.load("me/sorter")
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-6)
     assert classifier.decisions.thresholds == 0.4
 
@@ -89,10 +89,10 @@ def test_an_uploaded_export_is_loaded_by_its_name(
     hub: PretendedHub, model: Path, expected: np.ndarray, tmp_path: Path, export, backend: type
 ) -> None:
     folder = export(model, tmp_path / "export").folder
-    decisions = HierarchicalClassifier.from_pretrained(folder).decisions
+    decisions = HierarchicalClassifier.load(folder).decisions
     decisions.changed(rule="drop-orphans", threshold=0.25).write(folder)
     shutil.copytree(folder, hub.folder("me/export"), dirs_exist_ok=True)
-    classifier = HierarchicalClassifier.from_pretrained("me/export")
+    classifier = HierarchicalClassifier.load("me/export")
     assert isinstance(classifier.backend, backend)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
     assert classifier.decisions.rule == "drop-orphans"
@@ -105,7 +105,7 @@ def test_what_comes_from_a_hub_is_checked(hub: PretendedHub, model: Path, tmp_pa
     with (hub.folder("me/damaged") / "model.safetensors").open("ab") as file:
         file.write(b"0")
     with pytest.raises(InputError, match=r"model\.safetensors: not the file that was exported"):
-        HierarchicalClassifier.from_pretrained("me/damaged")
+        HierarchicalClassifier.load("me/damaged")
 
 
 def test_a_folder_is_taken_before_a_name(hub: PretendedHub, tmp_path: Path, monkeypatch) -> None:

@@ -16,10 +16,11 @@ from sklearn.metrics import f1_score
 from transformers import AutoTokenizer
 
 from hgclr.data import DataFolder
+from hgclr.data.rows import check_text
 from hgclr.decisions.decoding import RULES
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, evaluate
-from hgclr.inference.classifier import check_text
+from hgclr.inference.classifier import BLANK
 from hgclr.models import FlatForSequenceClassification
 from support.fresh_process import FreshProcesses
 
@@ -33,7 +34,7 @@ def model(untrained: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def classifier(model: Path) -> HierarchicalClassifier:
-    return HierarchicalClassifier.from_pretrained(model)
+    return HierarchicalClassifier.load(model)
 
 
 def one_by_one(model: Path, texts: list[str]) -> np.ndarray:
@@ -76,7 +77,7 @@ def test_the_models_threshold_is_the_default(classifier: HierarchicalClassifier,
 
 
 def test_closure_leaves_no_child_without_its_parent(classifier: HierarchicalClassifier, taxonomy) -> None:
-    loose, closed = (classifier.predict(TEXTS, decode=rule) for rule in ("threshold", "closure"))
+    loose, closed = (classifier.predict(TEXTS, rule=rule) for rule in ("threshold", "closure"))
     orphans = 0
     for before, after in zip(loose, closed, strict=True):
         given = {taxonomy.resolve(label.id) for label in before.labels}
@@ -89,7 +90,7 @@ def test_closure_leaves_no_child_without_its_parent(classifier: HierarchicalClas
                 assert ids.index(label.path[-2]) < ids.index(label.id)
     assert orphans > 0  # else this test says nothing
     with pytest.raises(InputError, match="unknown decoding rule 'magic'"):
-        classifier.predict(TEXTS, decode="magic")
+        classifier.predict(TEXTS, rule="magic")
 
 
 def test_a_stream_reads_one_window_ahead_at_most(
@@ -126,11 +127,11 @@ def test_tokenising_overlaps_with_computing_and_changes_nothing(
 ) -> None:
     expected = classifier.predict_proba(TEXTS)
     monkeypatch.setattr(HierarchicalClassifier, "PIECE", 2)
-    prepare, compute = classifier._batches, classifier.backend.logits
+    prepare, compute = classifier.tokenise, classifier.backend.logits
     prepared: list[threading.Event] = [threading.Event() for _ in range(3)]
     threads, computed = [], []
 
-    def batches(piece):
+    def tokenise(piece):
         made = prepare(piece)
         prepared[len(threads)].set()
         threads.append(threading.current_thread())
@@ -143,7 +144,7 @@ def test_tokenising_overlaps_with_computing_and_changes_nothing(
             assert prepared[pieces].wait(20)  # the next is made ready although this one is not done
         return compute(ids, mask)
 
-    monkeypatch.setattr(classifier, "_batches", batches)
+    monkeypatch.setattr(classifier, "tokenise", tokenise)
     monkeypatch.setattr(classifier.backend, "logits", logits)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
     assert sum(computed) == len(TEXTS)
@@ -220,11 +221,11 @@ def test_a_text_that_nobody_can_see_gets_no_label_and_says_so(
     sure = lambda ids, _: np.full((len(ids), len(classifier.taxonomy)), 9, dtype=np.float32)  # noqa: E731
     monkeypatch.setattr(classifier.backend, "logits", sure)
     blank = ["", " \t\n", "\u00a0", "\u200b\ufeff"]
-    seen, *predictions = classifier.predict(["atom", *blank], decode=rule, threshold=0)
+    seen, *predictions = classifier.predict(["atom", *blank], rule=rule, threshold=0)
     assert seen.labels
     assert seen.note is None
     for prediction in predictions:
-        assert prediction.to_json() == {"predictions": [], "note": "the text is empty or blank"}
+        assert prediction is BLANK
     assert not classifier.predict_proba(blank).any()
 
 
@@ -233,6 +234,8 @@ def test_what_is_no_text_is_refused(classifier: HierarchicalClassifier) -> None:
         classifier.predict(["atom", 3])
     with pytest.raises(InputError, match="not UTF-8: the text has a lone surrogate at character 2"):
         classifier.predict(["a\ud800"])
+    with pytest.raises(InputError, match="NUL"):
+        classifier.predict(["a\0"])
     check_text("a😀é")
 
 
@@ -243,12 +246,12 @@ def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_da
     for row, document in enumerate(documents):
         gold[row, list(document.labels)] = True
     counted = []
-    for decode in ("threshold", "closure"):
+    for rule in ("threshold", "closure"):
         predicted = classifier.predict_proba([document.text for document in documents]) > 0.4
-        if decode == "closure":
+        if rule == "closure":
             predicted = taxonomy.close(predicted)
         scores = evaluate(
-            classifier, folder, "test", decisions=classifier.decisions.changed(rule=decode), progress=counted.append
+            classifier, folder, "test", decisions=classifier.decisions.changed(rule=rule), progress=counted.append
         ).to_json()
         assert scores["micro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="micro"))
         assert scores["macro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
@@ -258,7 +261,7 @@ def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_da
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no model could be loaded from .*; give the folder 'model'"):
-        HierarchicalClassifier.from_pretrained(tmp_path)
+        HierarchicalClassifier.load(tmp_path)
 
 
 def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
@@ -266,14 +269,14 @@ def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((model / name).read_bytes())
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(InputError, match="no model could be loaded"):
-        HierarchicalClassifier.from_pretrained(tmp_path)
+        HierarchicalClassifier.load(tmp_path)
 
 
 @pytest.mark.slow
 def test_prediction_does_not_load_the_training_stack(model: Path, transformers_processes: FreshProcesses) -> None:
     code = (
         "import sys, json, hgclr\n"
-        f"hgclr.HierarchicalClassifier.from_pretrained({str(model)!r}).predict(['atom'])\n"
+        f"hgclr.HierarchicalClassifier.load({str(model)!r}).predict(['atom'])\n"
         "print(json.dumps([m for m in sys.modules if m in"
         " ('accelerate', 'datasets', 'hgclr.training', 'hgclr.models.hgclr', 'pydantic.main')]))"
     )

@@ -16,7 +16,7 @@ from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
-from hgclr.inference.loading import is_onnx, load
+from hgclr.inference.loading import is_onnx, load_model
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def copied(exported: Path, tmp_path: Path) -> Path:
 
 
 def test_both_ways_give_the_same_parts(model: Path, exported: Path, taxonomy) -> None:
-    with_torch, without = load(model), load(exported)
+    with_torch, without = load_model(model), load_model(exported)
     assert isinstance(with_torch.backend, TorchBackend)
     assert isinstance(without.backend, OnnxBackend)
     for loaded in (with_torch, without):
@@ -52,9 +52,9 @@ def test_both_ways_give_the_same_parts(model: Path, exported: Path, taxonomy) ->
 
 
 def test_both_ways_give_the_same_probabilities(model: Path, exported: Path) -> None:
-    expected, found = (HierarchicalClassifier.from_pretrained(path).predict_proba(TEXTS) for path in (model, exported))
+    expected, found = (HierarchicalClassifier.load(path).predict_proba(TEXTS) for path in (model, exported))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(HierarchicalClassifier.from_pretrained(str(exported)).predict_proba(TEXTS), found)
+    np.testing.assert_allclose(HierarchicalClassifier.load(str(exported)).predict_proba(TEXTS), found)
 
 
 def test_onnx_needs_neither_torch_nor_transformers(exported: Path) -> None:
@@ -66,19 +66,19 @@ def test_onnx_needs_neither_torch_nor_transformers(exported: Path) -> None:
         "        if name.partition('.')[0] in HIDDEN: raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Hide())\n"
         "import hgclr\n"
-        "classifier = hgclr.HierarchicalClassifier.from_pretrained(sys.argv[1])\n"
+        "classifier = hgclr.HierarchicalClassifier.load(sys.argv[1])\n"
         "print(json.dumps(classifier.predict_proba(json.loads(sys.argv[2])).tolist()))\n"
     )
     command = [sys.executable, "-c", code, str(exported), json.dumps(TEXTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = np.array(json.loads(done.stdout))
-    np.testing.assert_allclose(found, HierarchicalClassifier.from_pretrained(exported).predict_proba(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(found, HierarchicalClassifier.load(exported).predict_proba(TEXTS), atol=1e-6)
 
 
 def test_another_device_than_the_processor_is_refused(exported: Path) -> None:
-    load(exported, "cpu")
+    load_model(exported, "cpu")
     with pytest.raises(InputError, match="an ONNX model runs on the CPU, not on 'cuda'; leave the device out"):
-        HierarchicalClassifier.from_pretrained(exported, device="cuda")
+        HierarchicalClassifier.load(exported, device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_broken_configuration_is_named(copied: Path, field: str, value: object
     path = copied / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(InputError) as caught:
-        load(copied)
+        load_model(copied)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
     assert str(caught.value).endswith(f"; {REMEDY}")
@@ -121,7 +121,7 @@ def test_a_missing_field_is_named(copied: Path, field: str) -> None:
     del fields[field]
     path.write_text(json.dumps(fields))
     with pytest.raises(InputError, match=f"config.json: no field '{field}'; {REMEDY}"):
-        load(copied)
+        load_model(copied)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_broken_file_is_named(copied: Path, name: str, content: str | None, me
     else:
         (copied / name).write_text(content)
     with pytest.raises(InputError) as caught:
-        load(copied)
+        load_model(copied)
     assert str(caught.value).startswith(f"{copied / name}: {message}")
     assert "write" in str(caught.value.remedy)
 
@@ -154,4 +154,4 @@ def test_files_of_two_models_are_refused(copied: Path) -> None:
     fields["id2label"]["9"] = "new"
     path.write_text(json.dumps(fields))
     with pytest.raises(InputError, match=r"copy: 9 labels in model\.onnx, 10 in config\.json; write the folder again"):
-        load(copied)
+        load_model(copied)

@@ -87,7 +87,7 @@ def test_an_onnx_model_reads_as_it_did(tokenizer, taxonomy, tmp_path: Path) -> N
     save(model, tokenizer, tmp_path / "model")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
     texts = [words(40), words(5)]
-    ours, exported = (HierarchicalClassifier.from_pretrained(tmp_path / name) for name in ("model", "onnx"))
+    ours, exported = (HierarchicalClassifier.load(tmp_path / name) for name in ("model", "onnx"))
     assert [len(encoding.ids) for encoding in exported.encode(texts)] == [20, 7]
     for one, other in zip(ours.logits(texts), exported.logits(texts), strict=True):
         torch.testing.assert_close(torch.from_numpy(one), torch.from_numpy(other), atol=1e-4, rtol=1e-4)

@@ -1,18 +1,22 @@
-"""The order of the labels of a prediction, and trees too large for a table of paths."""
+"""Predictions made from given probabilities: order, paths, decisions for each text, blank texts, NaN."""
 
 from __future__ import annotations
 
-import copy
-import pickle
 import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier
 from hgclr.inference import classifier as predictions
-from hgclr.inference.classifier import PredictionMaker, reading_order
+from hgclr.inference.classifier import BLANK, TokenisedText, reading_order
 from hgclr.taxonomy import Taxonomy
 
 NAMES = ["a", "b", "c", "aa", "Z", "é", *map(str, range(9))]
@@ -34,19 +38,77 @@ def taxonomies(draw: st.DrawFn) -> Taxonomy:
     return Taxonomy([f"id {label}" for label in range(size)], parents, names)
 
 
+class Given:
+    """A backend that knows the probabilities: row r for a text whose first token is r + 1."""
+
+    batch_tokens = 1024
+
+    def __init__(self, probabilities: np.ndarray) -> None:
+        self.values = np.log(probabilities / (1 - probabilities)).astype(np.float32)
+
+    def logits(self, input_ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+        return self.values[input_ids[:, 0] - 1]
+
+
+def given_classifier(taxonomy: Taxonomy, probabilities: np.ndarray) -> HierarchicalClassifier:
+    words = {"[PAD]": 0} | {f"t{row}": row + 1 for row in range(len(probabilities))}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return HierarchicalClassifier(Given(probabilities), tokenizer, taxonomy, pad_token=0, max_length=4)
+
+
+def tokens(row: int, *, truncated: bool = False, blank: bool = False) -> TokenisedText:
+    return TokenisedText([row + 1], truncated, blank)
+
+
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(taxonomies(), st.randoms(use_true_random=False))
 def test_labels_are_sorted_by_their_paths_of_names(taxonomy: Taxonomy, random) -> None:
     paths = [tuple(taxonomy.names[node] for node in taxonomy.path(label)) for label in range(len(taxonomy))]
     places = reading_order(taxonomy)
     assert sorted(range(len(taxonomy)), key=places.__getitem__) == sorted(range(len(taxonomy)), key=paths.__getitem__)
-    given_labels = np.array([random.random() < 0.5 for _ in paths])
-    probabilities = np.array([random.random() for _ in paths], dtype=np.float32)
-    prediction = PredictionMaker(taxonomy)(probabilities, given_labels, ~given_labels)
-    chosen = np.flatnonzero(given_labels)
-    expected = sorted((paths[label], taxonomy.ids[label], float(probabilities[label])) for label in chosen)
+    probabilities = np.array([[random.uniform(0.01, 0.99) for _ in paths]])
+    ((prediction,), seen) = given_classifier(taxonomy, probabilities).predict_batch([tokens(0)])
+    np.testing.assert_allclose(seen, probabilities, atol=1e-6)
+    chosen = np.flatnonzero(seen[0] > 0.5)
+    expected = sorted((paths[label], taxonomy.ids[label], float(seen[0, label])) for label in chosen)
     assert [(label.path, label.id, label.probability) for label in prediction.labels] == expected
-    assert {label.id for label in prediction.abstained} == set(taxonomy.ids) - {label.id for label in prediction.labels}
+
+
+def test_every_text_of_a_batch_has_its_own_decisions(taxonomy) -> None:
+    generator = np.random.default_rng(3)
+    classifier = given_classifier(taxonomy, generator.uniform(0.01, 0.99, size=(6, len(taxonomy))))
+    strict, closed = Decisions(taxonomy, thresholds=0.9, abstain_below=0.95), Decisions(taxonomy, "closure")
+    each = [strict, closed, strict, closed, closed, strict]
+    batch = [tokens(row, truncated=row == 1) for row in range(6)]
+    batch[4] = tokens(4, blank=True)
+    together, probabilities = classifier.predict_batch(batch, each)
+    alone = [classifier.predict_batch([text], decisions) for text, decisions in zip(batch, each, strict=True)]
+    assert together == [prediction for (prediction,), _ in alone]
+    np.testing.assert_array_equal(probabilities, np.concatenate([values for _, values in alone]))
+    assert together[4] is BLANK
+    assert not probabilities[4].any()
+    assert [prediction.truncated for prediction in together] == [False, True, False, False, False, False]
+    fields = together[1].to_json()
+    assert list(fields) == ["labels", "abstained", "truncated"]
+    assert list(BLANK.to_json()) == ["labels", "abstained", "truncated", "note"]
+
+
+def test_truncated_texts_are_marked(taxonomy) -> None:
+    classifier = given_classifier(taxonomy, np.full((2, len(taxonomy)), 0.6))
+    texts = ["t0", "t1 t0 t0 t0", "t1 t0 t0 t0 t0", " "]
+    assert [text.truncated for text in classifier.tokenise(texts)] == [False, False, True, False]
+    assert [prediction.truncated for prediction in classifier.predict(texts)] == [False, False, True, False]
+
+
+def test_nan_is_refused(taxonomy) -> None:
+    values = np.full((2, len(taxonomy)), 0.6)
+    values[1, 0] = np.nan
+    classifier = given_classifier(taxonomy, values)
+    assert classifier.predict("t0").labels
+    with pytest.raises(InputError, match="NaN") as caught:
+        classifier.predict(["t0", "t1"])
+    assert caught.value.remedy
 
 
 @pytest.mark.slow
@@ -56,11 +118,11 @@ def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) ->
     taxonomy = Taxonomy([f"label {i}" for i in range(labels)], [i - 1 if i % depth else -1 for i in range(labels)])
     given_labels, probabilities = np.zeros(labels, dtype=bool), np.zeros(labels, dtype=np.float32)
     tracemalloc.start()
-    make = PredictionMaker(taxonomy)
+    classifier = given_classifier(taxonomy, np.full((1, labels), 0.5))
     for label in range(0, labels, 4):  # their paths have 1.25 million names, 10 MB; those of all labels 40 MB
         given_labels[:] = False
         given_labels[label] = True
-        (only,) = make(probabilities, given_labels).labels
+        (only,) = classifier._labels(probabilities, given_labels)
         assert only.path[-1] == only.id == taxonomy.ids[label]
         assert len(only.path) == label % depth + 1
     peak = tracemalloc.get_traced_memory()[1]
@@ -69,14 +131,7 @@ def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_forgotten_paths_are_found_again(taxonomy, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything, probabilities = np.ones(len(taxonomy), dtype=bool), np.arange(len(taxonomy), dtype=np.float32)
-    expected = PredictionMaker(taxonomy)(probabilities, everything)
+    probabilities = np.full((1, len(taxonomy)), 0.9)
+    expected = given_classifier(taxonomy, probabilities).predict("t0")
     monkeypatch.setattr(predictions, "NAMES_KEPT", 4)  # one path of three names
-    assert PredictionMaker(taxonomy)(probabilities, everything) == expected
-
-
-def test_a_maker_can_be_copied_and_pickled(taxonomy) -> None:
-    make = PredictionMaker(taxonomy)
-    arguments = np.linspace(0, 1, len(taxonomy), dtype=np.float32), np.ones(len(taxonomy), dtype=bool)
-    for other in (copy.deepcopy(make), pickle.loads(pickle.dumps(make))):
-        assert other(*arguments) == make(*arguments)
+    assert given_classifier(taxonomy, probabilities).predict("t0") == expected

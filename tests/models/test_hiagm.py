@@ -189,7 +189,7 @@ def test_saved_and_loaded_it_is_the_same_model(
     assert type(loaded) is type(model)
     batch = batch_of(tokenizer, taxonomy)
     torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits, atol=1e-6, rtol=1e-6)
-    classifier = HierarchicalClassifier.from_pretrained(tmp_path / "model")
+    classifier = HierarchicalClassifier.load(tmp_path / "model")
     scores = torch.from_numpy(classifier.predict_proba(TEXTS))
     torch.testing.assert_close(scores, torch.sigmoid(model(**batch).logits), atol=1e-5, rtol=1e-4)
 
@@ -232,7 +232,7 @@ def test_export_to_onnx_agrees_with_torch(
     save(model.deployed(), tokenizer, tmp_path / "model")
     export = export_onnx(tmp_path / "model", tmp_path / "onnx", int8=int8)
     assert export.difference.relative < (0.5 if int8 else 1e-4)
-    classifier = HierarchicalClassifier.from_pretrained(tmp_path / "onnx")
+    classifier = HierarchicalClassifier.load(tmp_path / "onnx")
     scores = torch.from_numpy(classifier.predict_proba(TEXTS))
     expected = torch.sigmoid(model(**batch_of(tokenizer, taxonomy)).logits)
     torch.testing.assert_close(scores, expected, atol=0.1 if int8 else 1e-4, rtol=0.0)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.loading import load
+from hgclr.inference.loading import load_model
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.models.hgclr import load_training_model
@@ -95,7 +95,7 @@ def test_a_model_with_code_is_refused_by_whoever_reads_it(
     folder = tmp_path / "model"
     save(*make_model(make_encoder, taxonomy), folder)
     path = spoil(folder, file, trace, inside=inside, model_type="own" if inside else "hgclr")
-    for read in (load, HierarchicalClassifier.from_pretrained, load_training_model):
+    for read in (load_model, HierarchicalClassifier.load, load_training_model):
         with pytest.raises(InputError, match=f"^{path}: {REFUSED}"):
             read(folder)
     done = CliRunner().invoke(app, ["predict", str(folder), "the lens"], input="y\ny\n")

@@ -290,7 +290,7 @@ def test_the_onnx_graph_gives_torchs_logits_for_any_length(tokenizer, taxonomy, 
     save(model, tokenizer, tmp_path / "model")
     # Only here: torch traces a GRU only once in a process.
     exported = export_onnx(tmp_path / "model", tmp_path / "onnx").folder
-    ours, theirs = (HierarchicalClassifier.from_pretrained(folder) for folder in (tmp_path / "model", exported))
+    ours, theirs = (HierarchicalClassifier.load(folder) for folder in (tmp_path / "model", exported))
     texts = [*TEXTS, "", "nonsense"]
     np.testing.assert_allclose(theirs.predict_proba(texts), ours.predict_proba(texts), atol=1e-4)
     graph = OnnxBackend(exported / "model.onnx", threads=1)

@@ -70,11 +70,11 @@ def saved(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.mark.parametrize("form", ["deployed", "stock", "modules"])
 def test_no_form_of_a_model_is_filled_with_random_numbers(saved: Path, tmp_path: Path, form: str, spoil: str) -> None:
     folder = shutil.copytree(saved / form, tmp_path / form)
-    HierarchicalClassifier.from_pretrained(folder)
+    HierarchicalClassifier.load(folder)
     change, message = SPOILS[spoil]
     change(folder)
     with pytest.raises(InputError, match=f"^{folder}: {message}.*; config.json and the weights do not belong together"):
-        HierarchicalClassifier.from_pretrained(folder)
+        HierarchicalClassifier.load(folder)
 
 
 @pytest.mark.parametrize("spoil", SPOILS)

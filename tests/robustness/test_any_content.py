@@ -219,7 +219,7 @@ def test_any_body(path: str) -> None:
     pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
     from support.fake_service import fake_service
 
-    good = {"texts": ["atom"], "threshold": 0.5, "decode": "closure", "paths": 1, "probabilities": True}
+    good = {"texts": ["atom"], "threshold": 0.5, "rule": "closure", "paths": 1, "probabilities": True}
     if path == "/explain":
         good = {"text": "atom", "labels": ["optics"], "method": "occlusion", "keep": 0.5}
     words = (*good, "text", "abstain_below", "atom", "poison", "optics", "\0")

@@ -35,7 +35,7 @@ def test_an_export(make_encoder, taxonomy, tmp_path: Path) -> None:
 
     network, tokenizer = make_model(make_encoder, taxonomy)
     save(network.deployed(), tokenizer, tmp_path / "model")
-    wanted = HierarchicalClassifier.from_pretrained(tmp_path / "model").predict_proba(TEXTS)
+    wanted = HierarchicalClassifier.load(tmp_path / "model").predict_proba(TEXTS)
     export_stock(tmp_path / "model", tmp_path / "first")  # so that forks have what it imports
 
     def work(place: Path) -> None:
@@ -45,7 +45,7 @@ def test_an_export(make_encoder, taxonomy, tmp_path: Path) -> None:
         if not (place / "stock").exists():
             work(place)
         check_folder(place / "stock")
-        found = HierarchicalClassifier.from_pretrained(place / "stock").predict_proba(TEXTS)
+        found = HierarchicalClassifier.load(place / "stock").predict_proba(TEXTS)
         assert abs(found - wanted).max() < 1e-6
 
     assert len(survive_every_crash(work, check, tmp_path / "crashes")) > 10

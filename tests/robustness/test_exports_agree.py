@@ -19,7 +19,7 @@ MANY = [*TEXTS, "", "a", " ".join(TEXTS) * 5, "ünknown wörds", "the " * 200]
 
 
 def logits_of(model: Path) -> np.ndarray:
-    return np.concatenate(list(HierarchicalClassifier.from_pretrained(model).logits(MANY)))
+    return np.concatenate(list(HierarchicalClassifier.load(model).logits(MANY)))
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def survives(original: Path, name: str, mutate: Mutate, read: Read, place: Path,
 def predict(folder: Path) -> None:
     from hgclr.inference import HierarchicalClassifier
 
-    HierarchicalClassifier.from_pretrained(folder, device="cpu").predict(TEXTS)
+    HierarchicalClassifier.load(folder, device="cpu").predict(TEXTS)
 
 
 def put_a_model_on(taxonomy, folder: Path) -> None:

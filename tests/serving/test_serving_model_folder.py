@@ -45,14 +45,14 @@ class Trap:
 
 
 def test_a_folder_as_it_was_published_is_opened(published: Path) -> None:
-    assert len(HierarchicalClassifier.from_pretrained(published).predict(["atom"])) == 1
+    assert len(HierarchicalClassifier.load(published).predict(["atom"])) == 1
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "training_args.bin", "head.pkl"])
 def test_a_pickle_is_refused_unread(published: Path, tmp_path: Path, name: str) -> None:
     (published / name).write_bytes(pickle.dumps(Trap(tmp_path / "trace")))
     with pytest.raises(InputError, match="may be a pickle"):
-        HierarchicalClassifier.from_pretrained(published)
+        HierarchicalClassifier.load(published)
     assert not (tmp_path / "trace").exists()
 
 
@@ -64,7 +64,7 @@ def test_code_that_comes_with_a_model_is_not_run(original: Path, tmp_path: Path)
     config["auto_map"] = {"AutoConfig": "trap.Config", "AutoModel": "trap.Config"}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(InputError, match="auto_map"):
-        HierarchicalClassifier.from_pretrained(folder)
+        HierarchicalClassifier.load(folder)
     assert not (tmp_path / "trace").exists()
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_is_another_than_published_is_refused(published: Path) -> No
     content[-1] ^= 1
     weights.write_bytes(content)
     with pytest.raises(InputError, match=r"model\.safetensors: not the file that was exported"):
-        HierarchicalClassifier.from_pretrained(published)
+        HierarchicalClassifier.load(published)
 
 
 def test_labels_are_data_and_never_paths(client: httpx.Client) -> None:

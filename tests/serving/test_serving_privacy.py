@@ -21,7 +21,7 @@ def test_texts_are_in_no_log_and_no_metric(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.DEBUG), fake_service() as (client, _):
         client.post("/predict", json={"text": SECRET})
         client.post("/predict", json={"texts": [SECRET + " poison", SECRET + "\0"]})
-        client.post("/predict", json={"text": SECRET, "decode": SECRET, SECRET: 1})
+        client.post("/predict", json={"text": SECRET, "rule": SECRET, SECRET: 1})
         client.post(f"/predict?text={SECRET}", content=SECRET.encode())
         client.get(f"/{SECRET}")
         client.post("/explain", json={"text": SECRET + " poison"})

@@ -37,7 +37,7 @@ def onnx_model(model: Path) -> Path:
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 def test_a_text_among_others_has_the_probabilities_it_has_alone(runtime: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue("model" if runtime == "torch" else "onnx_model")
-    classifier = HierarchicalClassifier.from_pretrained(folder)
+    classifier = HierarchicalClassifier.load(folder)
     alone = np.concatenate([classifier.predict_proba([text]) for text in TEXTS])
     with served(create_app(classifier, Settings(batch_tokens=200), name=runtime)) as client:
         assert client.get("/model").json()["backend"] == runtime
@@ -62,7 +62,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.app import create_app
 
 async def main():
-    app = create_app(HierarchicalClassifier.from_pretrained({str(onnx_model)!r}))
+    app = create_app(HierarchicalClassifier.load({str(onnx_model)!r}))
     async with app.router.lifespan_context(app):
         app.state.service.engine.warm.wait(60)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:

@@ -107,7 +107,7 @@ def check_saved_and_loaded(kind: type, model, tokenizer, expected: torch.Tensor,
         loaded = load_deployed(folder / name)
         assert type(loaded) is kind
         assert not [key for key in loaded.state_dict() if key.startswith(added)]
-        scores = HierarchicalClassifier.from_pretrained(folder / name).predict_proba(TEXTS)
+        scores = HierarchicalClassifier.load(folder / name).predict_proba(TEXTS)
         torch.testing.assert_close(torch.from_numpy(scores), torch.sigmoid(expected), atol=1e-5, rtol=1e-4)
     again = type(model).from_pretrained(folder / "training-model")
     for name, weight in model.state_dict().items():

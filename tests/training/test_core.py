@@ -63,7 +63,7 @@ def from_folder(encoder: str, toy_data: Path, tmp_path_factory: pytest.TempPathF
         output=tmp_path_factory.mktemp("run"),
     )
     result = train(run)
-    return HierarchicalClassifier.from_pretrained(result.model, device="cpu").backend.model.state_dict()
+    return HierarchicalClassifier.load(result.model, device="cpu").backend.model.state_dict()
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_a_classifier_of_a_model_in_memory_is_saved_with_tokenizer_and_decisions
     decisions = hgclr.Decisions(taxonomy, "closure", 0.25)
     classifier = HierarchicalClassifier.from_model(model, tokenizer, decisions, device="cpu")
     classifier.save_pretrained(tmp_path / "model")
-    again = HierarchicalClassifier.from_pretrained(tmp_path / "model", device="cpu")
+    again = HierarchicalClassifier.load(tmp_path / "model", device="cpu")
     np.testing.assert_array_equal(again.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
     assert again.decisions.to_json() == decisions.to_json()
     again.save_pretrained(tmp_path / "copy")

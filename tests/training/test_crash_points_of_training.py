@@ -47,7 +47,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(make_encoder, toy_data: P
     def check(place: Path) -> None:
         run = place / "run"
         if (run / "model").exists():  # then it is one to predict with, also before training goes on
-            HierarchicalClassifier.from_pretrained(run / "model")
+            HierarchicalClassifier.load(run / "model")
         work(place)
         for folder in ("model", "training-model"):
             found = load_file(run / folder / "model.safetensors")

@@ -51,7 +51,7 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
     result = train(make_run(encoder, tmp_path / "data", tmp_path / "run", training={"effort": "names"}))
     assert "dev" not in result.metrics
     assert "test" not in result.metrics
-    classifier = HierarchicalClassifier.from_pretrained(result.model)
+    classifier = HierarchicalClassifier.load(result.model)
     for prediction in classifier.predict(["a lens", "the court of a judge", "zzz"]):
         *inner, last = [classifier.taxonomy.ids.index(label.id) for label in prediction.labels]
         assert inner == classifier.taxonomy.ancestors(last).tolist()[::-1]
@@ -223,7 +223,7 @@ def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path,
     from hgclr import DataFolder
     from hgclr.inference import evaluate
 
-    again = evaluate(HierarchicalClassifier.from_pretrained(result.model), DataFolder(toy_data), "test")
+    again = evaluate(HierarchicalClassifier.load(result.model), DataFolder(toy_data), "test")
     assert again.micro().f1 == pytest.approx(tuned["test"]["micro"]["f1"])
     assert again.macro().f1 == pytest.approx(tuned["test"]["macro"]["f1"])
 

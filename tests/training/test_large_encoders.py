@@ -228,7 +228,7 @@ def test_what_is_deployed_is_a_plain_encoder(
         for name in ("self.query", "self.key", "self.value", "output.dense")
     }
     monkeypatch.setitem(sys.modules, "peft", None)  # it cannot be imported
-    assert len(HierarchicalClassifier.from_pretrained(finished / "model").predict(["a lens"])) == 1
+    assert len(HierarchicalClassifier.load(finished / "model").predict(["a lens"])) == 1
 
 
 def test_a_run_with_adapters_goes_on_to_the_same_weights(

@@ -67,8 +67,8 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.slow
 def test_train_save_load_predict(encoder: str, toy_data: Path, trained: TrainingResult) -> None:
     result, output = trained, trained.model.parent
-    classifier = HierarchicalClassifier.from_pretrained(result.model)
-    (prediction,) = classifier.predict(["the lens of a prism mirror"], decode="closure")
+    classifier = HierarchicalClassifier.load(result.model)
+    (prediction,) = classifier.predict(["the lens of a prism mirror"], rule="closure")
     assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
     assert prediction.labels[-1].path == ("science", "physics", "optics")
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}

@@ -95,7 +95,7 @@ def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
         result = train(make_run(toy_data, tmp_path / "on", model, epochs=4, batch_size=8))
     assert "8 labels kept as they were; 1 new: tennis" in caplog.text
     assert "'tennis' is new under 'sports'" in caplog.text
-    classifier = HierarchicalClassifier.from_pretrained(result.model)
+    classifier = HierarchicalClassifier.load(result.model)
     (prediction,) = classifier.predict(["the racket of a net serve"])
     assert {label.id for label in prediction.labels} == {"society", "sports", "tennis"}
     anew = new_model(make_encoder("bert"), name)

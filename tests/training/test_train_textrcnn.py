@@ -57,8 +57,8 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     result = train(run, callbacks=[StopWhenLearned()])
     assert result.metrics["dev"]["micro"]["f1"] > 0.95
     assert result.metrics["recipe"]["head_learning_rate"] == result.metrics["recipe"]["learning_rate"]
-    classifier = HierarchicalClassifier.from_pretrained(result.model)
-    (prediction,) = classifier.predict(["The LENS of a prism, mirror and nonsense"], decode="closure")
+    classifier = HierarchicalClassifier.load(result.model)
+    (prediction,) = classifier.predict(["The LENS of a prism, mirror and nonsense"], rule="closure")
     assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
     config = json.loads((result.model / "config.json").read_text())
     assert (config["pooling"], config["max_length"]) == ("max", 256)

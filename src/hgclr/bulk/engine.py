@@ -19,14 +19,14 @@ from typing import Any
 from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.errors import HGCLRError, InputError
 from hgclr.hardware import chosen_threads, usable_cores
-from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.inference.classifier import HierarchicalClassifier, Prediction
 from hgclr.remote import facts
 
 __all__ = ["BYTES_PER_WORKER", "Answer", "BulkJob", "Label", "choose_workers", "in_process", "in_processes", "spread"]
 
 Answer = dict[str, Any]
 """The labels of a text, as :meth:`hgclr.inference.Prediction.to_json` has them."""
-NO_ANSWER: Answer = {"predictions": []}
+NO_ANSWER: Answer = Prediction(()).to_json()
 Label = Callable[[Path], Iterator[tuple[Chunk, list[Answer]]]]
 """What an engine is to the rest: it yields the rows of a file with their answers, all of them, in order. It must be
 called with the files of the job, in their order, each once and to its end."""
@@ -151,7 +151,7 @@ def _start(job: BulkJob) -> None:
     os.environ |= ENVIRONMENT
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    _opened = job, HierarchicalClassifier.from_pretrained(job.model, device="cpu")
+    _opened = job, HierarchicalClassifier.load(job.model, device="cpu")
 
 
 def _leave_with(parent: BaseProcess) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hgclr.data.readers import SUFFIXES, open_parquet, parquet_batches, read_rows, table_header
-from hgclr.data.rows import BadRow, Row
+from hgclr.data.rows import BadRow, Row, check_text
 from hgclr.errors import InputError, require_extra
 from hgclr.inference.backends import windows
-from hgclr.inference.classifier import check_text
 from hgclr.remote import exists, find_files, is_dir, is_file
 from hgclr.urls import as_written, url_of
 

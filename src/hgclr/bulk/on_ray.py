@@ -164,4 +164,4 @@ def _table(file: int, rows: list[int], name: str, values: list[str]) -> pyarrow.
 
 @lru_cache(maxsize=1)
 def _opened(model: str) -> HierarchicalClassifier:
-    return HierarchicalClassifier.from_pretrained(model)
+    return HierarchicalClassifier.load(model)

@@ -56,10 +56,12 @@ class AddedColumns:
 
     def names(self, columns: Sequence[str], kind: str) -> dict[str, str]:
         """Return the names of the added columns, with a number behind where the input has a column of that name."""
+        if kind == "jsonl":
+            return {name: _fresh(name, columns) for name in ["prediction"] + ["error"] * self.error}
         own = ["predictions"]
         if kind in TABLES:
             own = ["labels", *["paths"] * self.leaf_paths, "probabilities"]
-        own += ["abstained"] * self.abstained + ["error"] * self.error + ["note"] * (kind == "jsonl")
+        own += ["abstained"] * self.abstained + ["error"] * self.error
         return {name: _fresh(name, columns) for name in own}
 
 
@@ -100,7 +102,7 @@ def open_writer(
 def _json_writer(stream: IO[str], names: Mapping[str, str]) -> Write:
     def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
         for values, answer, error in zip(chunk.values(), answers, chunk.errors(), strict=True):
-            row = values | {names[name]: labels for name, labels in answer.items()}
+            row = values | {names["prediction"]: answer}
             if error is not None:
                 row[names["error"]] = error
             stream.write(_json(row) + "\n")
@@ -117,9 +119,9 @@ def _table_writer(
     def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
         for values, answer, error in zip(chunk.values(), answers, chunk.errors(), strict=True):
             cells = {
-                "labels": _joined(answer["predictions"], "id"),
-                "paths": SEPARATOR.join(_leaf_paths(answer["predictions"])) if "paths" in names else "",
-                "probabilities": _joined(answer["predictions"], "probability"),
+                "labels": _joined(answer["labels"], "id"),
+                "paths": SEPARATOR.join(_leaf_paths(answer["labels"])) if "paths" in names else "",
+                "probabilities": _joined(answer["labels"], "probability"),
                 "abstained": _joined(answer.get("abstained", []), "id"),
                 "error": error or answer.get("note", ""),
             }
@@ -193,7 +195,7 @@ def _parquet_writer(path: Path, survey: Survey, names: Mapping[str, str]) -> Ite
 
     def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
         cells: dict[str, list[Any]] = {
-            "predictions": [answer["predictions"] for answer in answers],
+            "predictions": [answer["labels"] for answer in answers],
             "abstained": [answer.get("abstained", []) for answer in answers],
             "error": [error or answer.get("note") for error, answer in zip(chunk.errors(), answers, strict=True)],
         }

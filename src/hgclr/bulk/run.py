@@ -86,7 +86,7 @@ def predict_files(
     workers: int | None = None,
     ray_address: str | None = None,
     threshold: float | None = None,
-    decode: Rule | None = None,
+    rule: Rule | None = None,
     paths: int | None = None,
     abstain_below: float | None = None,
     leaf_paths: bool = False,
@@ -112,7 +112,7 @@ def predict_files(
         engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files, or reach the store.
         workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
-        threshold, decode, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
+        threshold, rule, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         leaf_paths: tables get a column ``paths``, the names down to the deepest labels of each text.
         skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
             first one stops the run.
@@ -128,14 +128,14 @@ def predict_files(
     folder = Path(output)
     pairs = pair_with_targets(inputs, find_inputs(inputs), folder, file_format)
     found = find_model(model).absolute()
-    classifier = HierarchicalClassifier.from_pretrained(found, device="cpu" if engine == "ray" else None)
-    changes = {"rule": decode, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
+    classifier = HierarchicalClassifier.load(found, device="cpu" if engine == "ray" else None)
+    changes = {"rule": rule, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
     decisions = classifier.decisions.changed(**changes)  # type: ignore[arg-type]
     for _, target in pairs:
         refuse_separators(classifier.taxonomy, format_of(target).name, target, leaf_paths=leaf_paths)
     settings = {
         "model": fingerprint(found),
-        "way to decide (--decode, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
+        "way to decide (--rule, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
         "--text-column": text_column,
         "choice of --skip-bad-rows": skip_bad_rows,
         "choice of --leaf-paths": leaf_paths,

@@ -201,4 +201,4 @@ def open_classifier(model: str, data: Path | None = None) -> HierarchicalClassif
     """Load a model; the arguments are those of `find_folder`."""
     from hgclr.inference import HierarchicalClassifier
 
-    return HierarchicalClassifier.from_pretrained(find_folder(model, data))
+    return HierarchicalClassifier.load(find_folder(model, data))

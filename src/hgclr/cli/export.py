@@ -107,7 +107,7 @@ def export(
     recorded = [] if scores_file is None else [read_scores(scores_file)]
     documents, scores, texts = None, {}, []
     if data is not None:
-        classifier = HierarchicalClassifier.from_pretrained(model)
+        classifier = HierarchicalClassifier.load(model)
         documents = reading.open(data, taxonomy=classifier.taxonomy)
         scores["torch"] = _scores(classifier, model, documents, split)
         texts = [document.text for document in islice(documents.documents(split), TEXTS)]
@@ -116,7 +116,7 @@ def export(
     for line in _summary(result):
         console.say(line)
     if documents is not None:
-        scores[to] = _scores(HierarchicalClassifier.from_pretrained(output), str(output), documents, split)
+        scores[to] = _scores(HierarchicalClassifier.load(output), str(output), documents, split)
         print_scores(f"{data}, {split}", scores, console)
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
@@ -183,9 +183,9 @@ def _summary(result: Export) -> list[str]:
 def _card(model: str, to: Target, result: Export, scores: Sequence[CardScore], licence: str | None) -> ModelCard:
     """Return the model card, from the folder as hgclr itself loads it."""
     from hgclr.export.card import model_card, read_training
-    from hgclr.inference.loading import load
+    from hgclr.inference.loading import load_model
 
-    written = load(result.folder, "cpu")
+    written = load_model(result.folder, "cpu")
     return model_card(
         to if getattr(result, "own_class", None) is None else "model",
         result.folder.resolve().name,

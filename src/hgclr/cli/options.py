@@ -165,7 +165,7 @@ class Deciding:
         float | None,
         option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0),
     ] = None
-    decode: Annotated[
+    rule: Annotated[
         Rule | None,
         rule_option(
             "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
@@ -181,9 +181,7 @@ class Deciding:
 
     def changed(self, decisions: Decisions) -> Decisions:
         """Return a model's decisions with these changes."""
-        changes = vars(self) | {"rule": self.decode}
-        del changes["decode"]
-        return decisions.changed(**changes)
+        return decisions.changed(**vars(self))
 
 
 def options_from(

@@ -108,15 +108,15 @@ def predict(
 ) -> None:
     """Label texts: as JSON lines in a pipe or file, as a tree with probabilities in a terminal, or files in bulk.
 
-    Every output row is the input row with all its columns and a field **predictions**: a list of {id, path,
-    probability}, parents first; in CSV, columns **labels** and **probabilities**. With --abstain-below, labels that are
-    not probable enough are in a field **abstained**. An empty or blank text gets no label, but a **note**. Input is
-    streamed: memory stays flat however long it is.
+    Every output row is the input row with all its columns and a field **prediction** with **labels** (a list of
+    {id, path, probability}, parents first), **abstained** (labels less probable than --abstain-below), **truncated**
+    and, for an empty or blank text, a **note**; in CSV, columns **labels** and **probabilities**. Input is streamed:
+    memory stays flat however long it is.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder. A run
     that was stopped continues when you give the command again.
 
-    Example: **cat phrases.txt | hgclr predict runs/first/model --decode closure > labelled.jsonl**
+    Example: **cat phrases.txt | hgclr predict runs/first/model --rule closure > labelled.jsonl**
 
     Example: **hgclr predict runs/first/model --input 'part-*.parquet' --output labelled/**
 

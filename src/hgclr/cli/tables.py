@@ -282,7 +282,7 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
         exact, micro, macro = (100 * value for value in (other.held_out.exact, *astuple(other.held_out)[:2]))
         lines.append(
             f"{other.rule} gives {exact:.2f} % of the documents exactly their labels, at {micro:.2f} Micro- and"
-            f" {macro:.2f} Macro-F1: hgclr calibrate --decode {other.rule} takes it"
+            f" {macro:.2f} Macro-F1: hgclr calibrate --rule {other.rule} takes it"
         )
     for line in lines:
         console.print(line, highlight=False, markup=False)

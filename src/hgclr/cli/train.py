@@ -260,7 +260,7 @@ def quickstart(
 
     model = results["full"].model
     _heading(console, 4, f"What the model says ({model})")
-    classifier = HierarchicalClassifier.from_pretrained(model)
+    classifier = HierarchicalClassifier.load(model)
     for phrase, prediction in zip(PHRASES, classifier.predict(PHRASES), strict=True):
         console.print(prediction_tree(phrase, prediction))
     console.print(f"\nTry your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")

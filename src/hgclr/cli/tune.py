@@ -227,7 +227,7 @@ def calibrate(
         Literal["auto", "global", "level", "label", "none"],
         option("How many thresholds to tune; auto: whichever does best on documents not tuned on."),
     ] = "auto",
-    decode: Annotated[
+    rule: Annotated[
         Literal["auto", Rule], rule_option("Decoding rule; auto: the best of those that keep parents.", "auto")
     ] = "auto",
     paths: Paths = None,
@@ -306,7 +306,7 @@ def calibrate(
         Outputs.joined(parts),
         today,
         method=method,
-        rule=decode,
+        rule=rule,
         scope=thresholds,
         metric=metric,
         paths=paths,

@@ -26,6 +26,7 @@ __all__ = [
     "Row",
     "RowForm",
     "RowProblem",
+    "check_text",
     "check_unicode",
     "is_blank",
     "is_unicode",
@@ -152,6 +153,22 @@ def is_blank(text: str) -> bool:
     Zero-width and control characters, which a tokenizer drops, are no more of a text than spaces.
     """
     return not any(character.isprintable() and not character.isspace() for character in text)
+
+
+def check_text(text: object) -> None:
+    """Refuse a text that cannot be tokenised and stored everywhere.
+
+    Raises:
+        InputError: if it is not a string, or has a lone surrogate, which UTF-8 cannot hold, or a NUL character.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"expected a text, got {type(text).__name__} {text!r:.80}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None
+    if (place := text.find("\0")) >= 0:
+        raise InputError(f"the text has a NUL at character {place + 1}")
 
 
 def check_unicode(text: str, what: str) -> str:

@@ -59,7 +59,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             :class:`~hgclr.models.HGCLRConfig`.
         precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
         validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
-        decode: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
+        rule: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
             one path for each document, otherwise ``closure``, or the best rule that calibration finds.
         threshold: probability above which a label is given; None takes 0.5, or what calibration finds.
         paths: how many paths ``top-k-paths`` gives.
@@ -97,7 +97,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         settings: Mapping[str, Any] | None = None,
         precision: str = "auto",
         validation_fraction: float = 0.1,
-        decode: str = "auto",
+        rule: str = "auto",
         threshold: float | None = None,
         paths: int = 1,
         calibrate: bool = False,
@@ -118,7 +118,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.settings = settings
         self.precision = precision
         self.validation_fraction = validation_fraction
-        self.decode = decode
+        self.rule = rule
         self.threshold = threshold
         self.paths = paths
         self.calibrate = calibrate
@@ -151,7 +151,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             if [] in label_sets:
                 raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
             deciding = Deciding(
-                self.decode, self.threshold, self.paths, self.calibrate, one_path=targets.form.kind == "path"
+                self.rule, self.threshold, self.paths, self.calibrate, one_path=targets.form.kind == "path"
             )
             self.classifier_, self.history_ = fit_model(
                 texts,

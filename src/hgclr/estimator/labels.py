@@ -14,9 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.rows import is_blank
+from hgclr.data.rows import check_text, is_blank
 from hgclr.errors import InputError
-from hgclr.inference.classifier import check_text
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import read_json

@@ -53,8 +53,8 @@ class Deciding:
             raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
         if self.one_path and self.rule not in ("auto", "best-path"):
             raise InputError(
-                f"y has one path for each document, and decode={self.rule!r} may give a text none or several",
-                remedy="give a list of paths for each document, or decode='auto'",
+                f"y has one path for each document, and rule={self.rule!r} may give a text none or several",
+                remedy="give a list of paths for each document, or rule='auto'",
             )
         threshold = 0.5 if self.threshold is None else self.threshold
         return Decisions(taxonomy, self._fixed_rule, threshold, paths=self.paths, allow_inner_nodes=allow_inner_nodes)
@@ -240,7 +240,7 @@ def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
 def load_folder(folder: Path) -> HierarchicalClassifier:
     """Load a model's folder, in torch; refuse one for onnxruntime, which cannot be trained."""
     with quiet_libraries():
-        classifier = HierarchicalClassifier.from_pretrained(folder)
+        classifier = HierarchicalClassifier.load(folder)
     if not isinstance(classifier.backend, TorchBackend):
         raise InputError("an ONNX model", path=folder, remedy="open it with hgclr.HierarchicalClassifier")
     return classifier

@@ -45,7 +45,7 @@ def audit(
     """Find the documents whose labels a model contradicts most.
 
     Example:
-        >>> classifier = HierarchicalClassifier.from_pretrained("runs/first/model")  # doctest: +SKIP
+        >>> classifier = HierarchicalClassifier.load("runs/first/model")  # doctest: +SKIP
         >>> folder = DataFolder("my-data", taxonomy=classifier.taxonomy)  # doctest: +SKIP
         >>> for finding in audit(classifier, folder, "dev").findings:  # doctest: +SKIP
         ...     print(finding.row, finding.score, finding.kind)

@@ -108,7 +108,7 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
             folder.taxonomy.ids[dealt.one_fold_labels[0]],
         )
     for fold in range(folds):
-        classifier = HierarchicalClassifier.from_pretrained(_model(run, folder, dealt, fold, watch))
+        classifier = HierarchicalClassifier.load(_model(run, folder, dealt, fold, watch))
         documents = int((dealt.folds == fold).sum())
         yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), documents)
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
+from hgclr.data.rows import check_text
 from hgclr.errors import InputError, require_extra
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.backends import TorchBackend, batches_by_length, pad
-from hgclr.inference.classifier import check_text
+from hgclr.inference.backends import TorchBackend, batches_by_length
 from hgclr.remote import local
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def logits_of(
     logits = np.empty((len(texts), len(classifier.taxonomy) if labels is None else len(labels)), dtype=np.float32)
     for batch in batches_by_length([len(ids) for ids in texts], classifier.backend.batch_tokens):
         before_pass()
-        ids, mask = pad([texts[row] for row in batch], classifier.pad_token)
-        logits[batch] = classifier.backend.logits(ids, mask)[:, columns]
+        logits[batch] = classifier.batch_logits([texts[row] for row in batch])[:, columns]
     return logits
 
 

@@ -18,7 +18,7 @@ from hgclr.decisions.calibration import sigmoid
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import TorchBackend, pad, windows
-from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load
+from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load_model
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
@@ -66,7 +66,7 @@ def open_model(model: str | Path, output: Path) -> ExportSource:
     folder = find_model(model)
     if is_onnx(folder):
         raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
-    loaded = load(folder, "cpu")
+    loaded = load_model(folder, "cpu")
     if not isinstance(loaded.backend, TorchBackend):
         raise TypeError(f"expected a torch model, got {type(loaded.backend).__name__}")
     network = loaded.backend.model.float()

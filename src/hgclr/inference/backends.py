@@ -12,25 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.errors import InputError, refuse_broken, require_extra
+from hgclr.errors import refuse_broken, require_extra
 from hgclr.hardware import chosen_threads, usable_cores
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
-
-__all__ = [
-    "Backend",
-    "OnnxBackend",
-    "TorchBackend",
-    "batches_by_length",
-    "import_onnxruntime",
-    "longest_first",
-    "one_ahead",
-    "pad",
-    "session_options",
-    "usable_threads",
-    "windows",
-]
 
 PROCESSOR_TOKENS = 1024
 """Tokens in a batch on a CPU: more fit no cache, and only add padding."""
@@ -76,7 +62,8 @@ class TorchBackend:
             output = self.model(
                 torch.from_numpy(input_ids).to(self.device), torch.from_numpy(attention_mask).to(self.device)
             )
-        return numbers(output.logits.float().cpu().numpy())
+        logits: NDArray[np.float32] = output.logits.float().cpu().numpy()
+        return logits
 
 
 class OnnxBackend:
@@ -104,18 +91,9 @@ class OnnxBackend:
         return count
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        logits: NDArray[np.float32]
         (logits,) = self.session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
-        return numbers(logits)
-
-
-def numbers(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return logits; refuse those that are no numbers, which are above no threshold and would pass for no label."""
-    if np.isnan(logits).any():
-        raise InputError(
-            "the model computes NaN, not numbers: its weights are damaged, or its training diverged",
-            remedy="copy the model again, or train it again with a lower training.learning_rate",
-        )
-    return logits
+        return logits
 
 
 def import_onnxruntime() -> Any:

@@ -6,34 +6,24 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from hgclr.data.rows import is_blank
+from hgclr.data.rows import check_text, is_blank
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError, refuse_broken
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
-from hgclr.inference.loading import LoadedModel, in_memory, load
+from hgclr.inference.loading import LoadedModel, in_memory, load_model
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from hgclr.models import HierarchicalPreTrainedModel
-
-__all__ = [
-    "BLANK",
-    "HierarchicalClassifier",
-    "PredictedLabel",
-    "Prediction",
-    "PredictionMaker",
-    "check_text",
-    "reading_order",
-]
 
 NOT_COMPUTED = (
     "its configuration, tokenizer and weights may not belong together, or there is too little memory;"
@@ -61,60 +51,37 @@ class Prediction:
     """The labels of one text, parents before their children.
 
     Args:
-        labels: what is predicted.
-        abstained: what the decoding rule would give and is less probable than ``abstain_below``.
-        note: why no label could be given, where the text is the reason.
+        labels: the predicted labels.
+        abstained: labels that the decoding rule gives and that are less probable than ``abstain_below``.
+        truncated: whether the text is longer than the model reads.
+        note: why the text has no label, if the text is the reason.
     """
 
     labels: tuple[PredictedLabel, ...]
     abstained: tuple[PredictedLabel, ...] = ()
+    truncated: bool = False
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``predictions`` and, where there are any, ``abstained`` and ``note``, in plain Python types."""
-        fields: dict[str, Any] = {"predictions": [label.to_json() for label in self.labels]}
-        if self.abstained:
-            fields["abstained"] = [label.to_json() for label in self.abstained]
+        """Return ``labels``, ``abstained``, ``truncated`` and, where there is one, ``note``, in plain Python types."""
+        fields: dict[str, Any] = {
+            "labels": [label.to_json() for label in self.labels],
+            "abstained": [label.to_json() for label in self.abstained],
+            "truncated": self.truncated,
+        }
         return fields if self.note is None else fields | {"note": self.note}
 
 
 BLANK = Prediction((), note="the text is empty or blank")
-"""What every text without a character that can be seen is given; see :func:`hgclr.data.rows.is_blank`."""
+"""The prediction for every text without a visible character; see :func:`hgclr.data.rows.is_blank`."""
 
 
-class PredictionMaker:
-    """Turn decisions about labels into predictions."""
+class TokenisedText(NamedTuple):
+    """The token ids that the model reads of a text, whether the text has more, and whether it is blank."""
 
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        self._taxonomy, self._places = taxonomy, reading_order(taxonomy)
-        self._paths: dict[int, tuple[str, ...]] = {}
-
-    def __call__(
-        self,
-        probabilities: NDArray[np.float32],
-        predicted: NDArray[np.bool_],
-        abstained: NDArray[np.bool_] | None = None,
-    ) -> Prediction:
-        """Return the labels of one text, parents first and siblings by name.
-
-        From the probability of every label, whether it is predicted, and whether it was left out for doubt, (K,) each.
-        """
-        left_out = () if abstained is None else self._labels(probabilities, abstained)
-        return Prediction(self._labels(probabilities, predicted), left_out)
-
-    def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
-        labels = np.flatnonzero(chosen)
-        found = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
-        ordered = sorted(found, key=lambda pair: self._places[pair[0]])
-        ids = self._taxonomy.ids
-        return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
-
-    def _path(self, label: int) -> tuple[str, ...]:
-        if (path := self._paths.get(label)) is None:
-            if (len(self._paths) + 1) * self._taxonomy.depth > NAMES_KEPT:
-                self._paths.clear()
-            path = self._paths[label] = self._taxonomy.path_names(label)
-        return path
+    ids: list[int]
+    truncated: bool
+    blank: bool
 
 
 def reading_order(taxonomy: Taxonomy) -> Sequence[int]:
@@ -135,7 +102,7 @@ class HierarchicalClassifier:
     """Give texts labels from a tree.
 
     Example:
-        >>> classifier = HierarchicalClassifier.from_pretrained("runs/first/model")  # doctest: +SKIP
+        >>> classifier = HierarchicalClassifier.load("runs/first/model")  # doctest: +SKIP
         >>> for label in classifier.predict("a broken wrist").labels:  # doctest: +SKIP
         ...     print(label.path, label.probability)
         >>> fracture, fever = classifier.predict(["a broken wrist", "a high fever"])  # doctest: +SKIP
@@ -175,11 +142,12 @@ class HierarchicalClassifier:
         self.tokenizer.enable_truncation(max_length)
         self._cut_length = cut_length
         self.max_length = max_length if cut_length is None else min(max_length, cut_length)
-        self._make = PredictionMaker(taxonomy)
+        self._places = reading_order(taxonomy)
+        self._paths: dict[int, tuple[str, ...]] = {}
         self._pretrained_tokenizer: PreTrainedTokenizerBase | None = None  # what save_pretrained writes
 
     @classmethod
-    def from_pretrained(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
+    def load(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
         """Load what training left in its folder ``model``, an ONNX folder that ``hgclr export`` wrote, or a hub name.
 
         Args:
@@ -190,7 +158,7 @@ class HierarchicalClassifier:
             InputError: if there is no model or no tokenizer, or something is wrong with them.
             MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
         """
-        return cls._of(load(model, device))
+        return cls._of(load_model(model, device))
 
     @classmethod
     def from_model(
@@ -220,7 +188,7 @@ class HierarchicalClassifier:
         return classifier
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`from_pretrained` reads it.
+        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`load` reads it.
 
         Raises:
             InputError: if the model is one for onnxruntime, or the folder cannot be written.
@@ -264,38 +232,114 @@ class HierarchicalClassifier:
         *,
         decisions: Decisions | None = None,
         threshold: float | None = None,
-        decode: Rule | None = None,
+        rule: Rule | None = None,
         paths: int | None = None,
         abstain_below: float | None = None,
     ) -> Prediction | list[Prediction]:
-        """Return the labels of one text, or a list with those of each. What is left out is as ``decisions.json`` says.
+        """Return the labels of one text, or a list with those of each. Options left out are as ``decisions.json`` says.
 
         An empty or blank text is given no label; ``Prediction.note`` says so.
 
         Args:
             texts: one text, or any number of them.
-            decisions: how to decide, in the place of the model's own decisions.
+            decisions: how to decide, calibration included, instead of the model's own decisions.
             threshold: probability above which a label is given.
-            decode: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
+            rule: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
                 gives no child without its parent.
             paths: how many paths ``top-k-paths`` gives.
-            abstain_below: stop at the parent of a label that is less probable than this; what is left out so is in
-                ``Prediction.abstained``.
+            abstain_below: stop at the parent of a label that is less probable than this; ``Prediction.abstained`` has
+                the labels left out.
         """
         decisions = (decisions or self.decisions).changed(
-            rule=decode, threshold=threshold, paths=paths, abstain_below=abstain_below
+            rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below
         )
         predictions = list(self.stream(texts, decisions))
         return predictions[0] if isinstance(texts, str) else predictions
 
     def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
         """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
-        decisions = decisions or self.decisions
         for window in windows(_several(texts), self.window):
-            decided = decisions.decide(self.predict_proba(window))
-            rows = zip(window, decided.probabilities, decided.predicted, decided.abstained, strict=True)
-            for text, probabilities, predicted, abstained in rows:
-                yield BLANK if is_blank(text) else self._make(probabilities, predicted, abstained)
+            logits, truncated = self._compute(window)
+            blank = [is_blank(text) for text in window]
+            predictions, _ = self._decide(logits, truncated, blank, decisions or self.decisions)
+            yield from predictions
+
+    def tokenise(self, texts: Sequence[str]) -> list[TokenisedText]:
+        """Return the tokens of texts, which :func:`~hgclr.data.rows.check_text` must have accepted."""
+        tokenised = []
+        for text, encoding in zip(texts, self.encode(texts), strict=True):
+            ids, blank = encoding.ids, is_blank(text)
+            # Only where the limit is reached: to list what is left over takes time.
+            truncated = not blank and len(ids) >= self.max_length and bool(encoding.overflowing)
+            tokenised.append(TokenisedText(ids, truncated, blank))
+        return tokenised
+
+    def predict_batch(
+        self, batch: Sequence[TokenisedText], decisions: Decisions | Sequence[Decisions] | None = None
+    ) -> tuple[list[Prediction], NDArray[np.float32]]:
+        """Return the predictions for texts that are computed together, and the probability of every label, (B, K).
+
+        Probabilities are those that the decoding rule compares with thresholds; those of a blank text are 0.
+
+        Args:
+            batch: at least one text; all are padded to the longest.
+            decisions: how to decide: for all texts alike, or one for each of them.
+        """
+        logits = self.batch_logits([text.ids for text in batch])
+        own = decisions or self.decisions
+        each = [own] * len(batch) if isinstance(own, Decisions) else list(own)
+        predictions: list[Prediction] = [BLANK] * len(batch)
+        probabilities = np.zeros_like(logits)
+        for group in {id(one): one for one in each}.values():
+            rows = [row for row, one in enumerate(each) if one is group]
+            truncated, blank = [batch[row].truncated for row in rows], [batch[row].blank for row in rows]
+            decided, probabilities[rows] = self._decide(logits[rows], truncated, blank, group)
+            for row, prediction in zip(rows, decided, strict=True):
+                predictions[row] = prediction
+        return predictions, probabilities
+
+    def batch_logits(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the logits, (B, K), of texts given as token ids, padded to the longest of them.
+
+        Raises:
+            InputError: if the model computes NaN, which is above no threshold and would look like no label.
+        """
+        logits = self.backend.logits(*pad(batch, self.pad_token))
+        if np.isnan(logits).any():
+            raise InputError(
+                "the model computes NaN: its weights are damaged, or its training diverged",
+                remedy="copy the model again, or train it again with a lower training.learning_rate",
+            )
+        return logits
+
+    def _decide(
+        self, logits: NDArray[np.float32], truncated: Sequence[bool], blank: Sequence[bool], decisions: Decisions
+    ) -> tuple[list[Prediction], NDArray[np.float32]]:
+        probabilities = decisions.probabilities(logits)
+        probabilities[np.flatnonzero(blank)] = 0
+        decided = decisions.decide(probabilities)
+        predictions = [
+            BLANK if blank[row] else Prediction(self._labels(seen, given), self._labels(seen, left_out), truncated[row])
+            for row, (seen, given, left_out) in enumerate(
+                zip(decided.probabilities, decided.predicted, decided.abstained, strict=True)
+            )
+        ]
+        return predictions, decided.probabilities
+
+    def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
+        """Return the chosen labels of one text, parents first and siblings by name."""
+        labels = np.flatnonzero(chosen)
+        found = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
+        ordered = sorted(found, key=lambda pair: self._places[pair[0]])
+        ids = self.taxonomy.ids
+        return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
+
+    def _path(self, label: int) -> tuple[str, ...]:
+        if (path := self._paths.get(label)) is None:
+            if (len(self._paths) + 1) * self.taxonomy.depth > NAMES_KEPT:
+                self._paths.clear()
+            path = self._paths[label] = self.taxonomy.path_names(label)
+        return path
 
     def predict_proba(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
         """Return the probability of every label for one text, (K,), or for each of several, (N, K).
@@ -311,29 +355,38 @@ class HierarchicalClassifier:
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities, (n, K), for consecutive windows of the texts, calibrated if the model is."""
         for window in windows(_several(texts), self.window):
-            (logits,) = self.logits(window)
+            logits, _ = self._compute(window)
             probabilities = self.decisions.probabilities(logits)
             probabilities[[row for row, text in enumerate(window) if is_blank(text)]] = 0
             yield probabilities
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield logits, (n, K), for consecutive windows of the texts, whatever is in them.
-
-        The texts are taken in the caller's thread, because what reads them may belong to it (a database cursor does),
-        and a window only when it is asked for. Within a window tokenising overlaps with computing: the number of
-        characters tells well enough which texts belong together, so that they can be tokenised piece by piece.
-        """
+        """Yield logits, (n, K), for consecutive windows of the texts, also of blank ones."""
         for window in windows(_several(texts), self.window):
-            for text in window:
-                check_text(text)
-            order = longest_first([len(text) for text in window])
-            pieces = [[(row, window[row]) for row in rows] for rows in windows(order, self.PIECE)]
-            logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
-            with refuse_broken("the model cannot compute its answer", remedy=NOT_COMPUTED):
-                for batches in one_ahead(self._batches, pieces):
-                    for rows, ids, mask in batches:
-                        logits[rows] = self.backend.logits(ids, mask)
-            yield logits
+            yield self._compute(window)[0]
+
+    def _compute(self, window: Sequence[str]) -> tuple[NDArray[np.float32], list[bool]]:
+        """Return the logits of a window of texts, (n, K), and which of them are truncated.
+
+        Tokenising overlaps with computing: the number of characters tells well enough which texts belong together, so
+        that they can be tokenised piece by piece.
+        """
+        for text in window:
+            check_text(text)
+        pieces = list(windows(longest_first([len(text) for text in window]), self.PIECE))
+        logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
+        truncated = [False] * len(window)
+
+        def tokenise(rows: list[int]) -> list[TokenisedText]:
+            return self.tokenise([window[row] for row in rows])
+
+        with refuse_broken("the model cannot compute its answer", remedy=NOT_COMPUTED):
+            for rows, texts in zip(pieces, one_ahead(tokenise, pieces), strict=True):
+                for row, text in zip(rows, texts, strict=True):
+                    truncated[row] = text.truncated
+                for batch in batches_by_length([len(text.ids) for text in texts], self.backend.batch_tokens):
+                    logits[[rows[place] for place in batch]] = self.batch_logits([texts[place].ids for place in batch])
+        return logits, truncated
 
     @property
     def window(self) -> int:
@@ -349,28 +402,7 @@ class HierarchicalClassifier:
                 encoding.truncate(self._cut_length)
         return encodings
 
-    def _batches(self, piece: list[tuple[int, str]]) -> list[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
-        encoded = [encoding.ids for encoding in self.encode([text for _, text in piece])]
-        return [
-            ([piece[place][0] for place in batch], *pad([encoded[place] for place in batch], self.pad_token))
-            for batch in batches_by_length([len(ids) for ids in encoded], self.backend.batch_tokens)
-        ]
-
 
 def _several(texts: Iterable[str]) -> Iterable[str]:
     """Return one text as several: to iterate over it would give its characters."""
     return [texts] if isinstance(texts, str) else texts
-
-
-def check_text(text: object) -> None:
-    """Refuse what the tokenizer cannot take.
-
-    Raises:
-        InputError: if it is no string, or holds half of a surrogate pair, which JSON can spell and UTF-8 cannot.
-    """
-    if not isinstance(text, str):
-        raise InputError(f"expected a text, got {type(text).__name__} {text!r:.80}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"not UTF-8: the text has a lone surrogate at character {error.start + 1}") from None

@@ -27,18 +27,6 @@ from hgclr.urls import url_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = [
-    "CONFIG",
-    "GRAPH",
-    "TOKENIZER",
-    "LoadedModel",
-    "find_model",
-    "in_memory",
-    "is_onnx",
-    "load",
-    "trained_text_column",
-]
-
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
 """What is fetched: weights, graphs, tokenizers and settings; never pickles or code."""
 
@@ -101,7 +89,7 @@ def trained_text_column(folder: Path) -> str | None:
     return column if isinstance(column, str) else None
 
 
-def load(model: str | Path, device: str | None = None) -> LoadedModel:
+def load_model(model: str | Path, device: str | None = None) -> LoadedModel:
     """Load a model.
 
     Args:

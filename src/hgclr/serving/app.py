@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 
 from hgclr.errors import InputError
 from hgclr.files import json_text
-from hgclr.inference import HierarchicalClassifier, PredictedLabel
+from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.engine import Answer, Failure, QueueFullError, fault_of
 from hgclr.serving.messages import (
     PROBLEMS,
@@ -46,7 +46,7 @@ from hgclr.taxonomy import Taxonomy
 
 __all__ = ["add_pages", "api_page", "create_app", "describing_routes", "health_routes", "predicting_routes"]
 
-DIGITS = 6
+DIGITS = 4
 """Decimal places of a probability: finer than what a text's neighbours in its batch change in it."""
 CLIENT_GONE = 499
 """The status, in metrics and log, of an answer that nobody was there to take."""
@@ -184,7 +184,7 @@ def predicting_routes(service: Service) -> APIRouter:
             raise Problem("invalid", f"more than {PROBABILITIES} probabilities are asked for", field="probabilities")
         try:
             decisions = service.decisions(
-                rule=wanted.decode,
+                rule=wanted.rule,
                 threshold=wanted.threshold,
                 paths=wanted.paths,
                 abstain_below=wanted.abstain_below,
@@ -270,21 +270,11 @@ def _predictions(service: Service, answers: Sequence[Answer], request: Request, 
 def _text_answer(service: Service, answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Failure):
         return error_of(answer.kind, answer.message)
-    fields: dict[str, Any] = {
-        "labels": [_label(label) for label in answer.prediction.labels],
-        "abstained": [_label(label) for label in answer.prediction.abstained],
-        "truncated": answer.truncated,
-    }
-    if answer.prediction.note is not None:
-        fields["note"] = answer.prediction.note
+    fields = answer.prediction.to_json()
     if answer.probabilities is not None:
         values = answer.probabilities.round(DIGITS).astype(float).round(DIGITS).tolist()
         fields["probabilities"] = dict(zip(service.classifier.taxonomy.ids, values, strict=True))
     return fields
-
-
-def _label(label: PredictedLabel) -> dict[str, Any]:
-    return {"id": label.id, "path": label.path, "probability": round(label.probability, DIGITS)}
 
 
 def describing_routes(service: Service) -> APIRouter:

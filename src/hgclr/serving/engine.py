@@ -19,12 +19,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.rows import is_blank
+from hgclr.data.rows import check_text
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction
-from hgclr.inference.backends import batches_by_length, pad
-from hgclr.inference.classifier import BLANK, PredictionMaker, check_text
+from hgclr.inference.backends import batches_by_length
+from hgclr.inference.classifier import TokenisedText
 from hgclr.serving.monitoring import Metrics
 from hgclr.serving.settings import Settings
 
@@ -45,10 +45,9 @@ WINDOW = 1024
 
 @dataclass(frozen=True, slots=True)
 class LabelledText:
-    """The labels of a text, whether it is longer than the model reads, and all probabilities, (K,), if wanted."""
+    """The labels of a text, and all probabilities, (K,), if wanted."""
 
     prediction: Prediction
-    truncated: bool
     probabilities: NDArray[np.float32] | None
 
 
@@ -64,12 +63,12 @@ Answer = LabelledText | Failure
 
 
 def fault_of(text: str) -> str | None:
-    """Return what a tokenizer cannot take in a text, None if it can take it."""
+    """Return what is wrong with a text, None if it can be labelled."""
     try:
         check_text(text)
     except InputError as error:
         return error.what
-    return f"the text has a NUL at character {text.index(chr(0)) + 1}" if "\0" in text else None
+    return None
 
 
 class Engine:
@@ -86,7 +85,6 @@ class Engine:
         self.max_length = classifier.max_length
         self._budget = settings.batch_tokens or classifier.backend.batch_tokens
         self._max_wait = settings.max_wait
-        self._make = PredictionMaker(classifier.taxonomy)
         self._queue: BatchQueue = BatchQueue(settings.max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
         self._begun: float | None = None  # when what is being computed was begun
@@ -134,20 +132,11 @@ class Engine:
             QueueFullError: if there is no room for all of them; nothing has been done for any then.
         """
         request: PendingRequest = PendingRequest(decisions, len(texts), probabilities)
-        known = {place: answer for place, text in enumerate(texts) if (answer := self._at_once(text, probabilities))}
+        known = {place: Failure("invalid", fault) for place, text in enumerate(texts) if (fault := fault_of(text))}
         self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in known])
         for place, answer in known.items():
             request.deliver(place, answer)
         return request
-
-    def _at_once(self, text: str, probabilities: bool) -> Answer | None:
-        """Return the answer to a text that the model need not see."""
-        if (fault := fault_of(text)) is not None:
-            return Failure("invalid", fault)
-        if not is_blank(text):
-            return None
-        labels = len(self._classifier.taxonomy)
-        return LabelledText(BLANK, False, np.zeros(labels, dtype=np.float32) if probabilities else None)
 
     def drop(self, request: PendingRequest, reason: Reason) -> None:
         self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
@@ -156,14 +145,13 @@ class Engine:
         while entries := self._queue.take_untokenised(TOKENISED_TOGETHER):
             started = time.perf_counter()
             try:
-                encodings = self._classifier.encode([entry.text for entry in entries])
+                tokenised = self._classifier.tokenise([entry.text for entry in entries])
             except Exception as error:  # whatever it is, the next texts must not suffer from it
                 self._queue.remove(entries)
                 self._fail(entries, error)
                 continue
-            for entry, encoding in zip(entries, encodings, strict=True):
-                entry.ids = encoding.ids
-                entry.truncated = len(entry.ids) >= self.max_length and bool(encoding.overflowing)
+            for entry, tokens in zip(entries, tokenised, strict=True):
+                entry.tokens = tokens
             self._metrics.tokenise.observe(time.perf_counter() - started)
             self._queue.put_tokenised(entries)
 
@@ -186,8 +174,8 @@ class Engine:
         """Label texts together; if that fails, one by one, so that only those fail that must."""
         started, self._begun = time.perf_counter(), time.monotonic()
         try:
-            ids, mask = pad([entry.ids for entry in batch], self._classifier.pad_token)
-            answers = self._decide(batch, self._probabilities(ids, mask))
+            decisions = [entry.request.decisions for entry in batch]
+            predictions, probabilities = self._classifier.predict_batch([entry.tokens for entry in batch], decisions)
         except Exception as error:  # whatever it is, the next batch must not suffer from it
             if len(batch) == 1:
                 self._fail(batch, error)
@@ -197,30 +185,10 @@ class Engine:
             return
         self._metrics.compute.observe(time.perf_counter() - started)
         self._metrics.batch_texts.observe(len(batch))
-        self._metrics.batch_tokens.observe(ids.size)
+        self._metrics.batch_tokens.observe(len(batch) * max(len(entry.tokens.ids) for entry in batch))
         self._metrics.texts.inc(len(batch))
-        for entry, answer in zip(batch, answers, strict=True):
-            entry.request.deliver(entry.place, answer)
-
-    def _probabilities(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        logits = self._classifier.backend.logits(ids, mask)
-        if np.isnan(logits).any():
-            raise FloatingPointError("the model's logits are not numbers")
-        return self._classifier.decisions.probabilities(logits)
-
-    def _decide(self, batch: Sequence[PendingText], probabilities: NDArray[np.float32]) -> list[Answer]:
-        """Return the answers to a batch; requests may want to decide differently."""
-        alike: dict[int, list[int]] = {}
-        for row, entry in enumerate(batch):
-            alike.setdefault(id(entry.request.decisions), []).append(row)
-        answers: dict[int, Answer] = {}
-        for rows in alike.values():
-            decided = batch[rows[0]].request.decisions.decide(probabilities[rows])
-            for number, row in enumerate(rows):
-                entry, seen = batch[row], decided.probabilities[number]
-                prediction = self._make(seen, decided.predicted[number], decided.abstained[number])
-                answers[row] = LabelledText(prediction, entry.truncated, seen if entry.request.probabilities else None)
-        return [answers[row] for row in range(len(batch))]
+        for entry, prediction, row in zip(batch, predictions, probabilities, strict=True):
+            entry.request.deliver(entry.place, LabelledText(prediction, row if entry.request.probabilities else None))
 
     def _fail(self, entries: Sequence[PendingText], error: Exception) -> None:
         """Answer with a failure; the error's own message is not logged, for it may quote a text."""
@@ -269,13 +237,12 @@ class PendingRequest:
 
 @dataclass(eq=False, slots=True)
 class PendingText:
-    """One text, its place in its request and, once it is tokenised, its token ids."""
+    """One text, its place in its request and, once it is tokenised, its tokens."""
 
     request: PendingRequest
     place: int
     text: str
-    ids: list[int] = field(default_factory=list)
-    truncated: bool = False
+    tokens: TokenisedText = field(default_factory=lambda: TokenisedText([], False, False))
 
 
 class BatchQueue:
@@ -346,7 +313,7 @@ class BatchQueue:
                 else:
                     self._readiness.wait()
             window = self._ready[:WINDOW]
-            batches = batches_by_length([len(entry.ids) for entry in window], tokens)
+            batches = batches_by_length([len(entry.tokens.ids) for entry in window], tokens)
             chosen = set(next(batch for batch in batches if 0 in batch))
             batch = [window[index] for index in sorted(chosen)]
             self._ready = [entry for index, entry in enumerate(self._ready) if index not in chosen]
@@ -361,7 +328,7 @@ class BatchQueue:
             self._readiness.notify_all()
 
     def _patience(self, tokens: int, max_wait: float) -> float:
-        if self._closed or sum(len(entry.ids) for entry in self._ready[:WINDOW]) >= tokens:
+        if self._closed or sum(len(entry.tokens.ids) for entry in self._ready[:WINDOW]) >= tokens:
             return 0.0
         return self._ready[0].request.arrived + max_wait - time.monotonic()
 

@@ -165,7 +165,7 @@ class PredictRequest(_Request):
 
     text: Text = Field(default="", description="One text.")
     texts: list[Text] = Field(default=[], min_length=1, description="Several texts.")
-    decode: Annotated[Rule | None, BeforeValidator(current_rule), Field(description="The decoding rule.")] = None
+    rule: Annotated[Rule | None, BeforeValidator(current_rule), Field(description="The decoding rule.")] = None
     threshold: Share | None = Field(default=None, description="Probability above which a label is given.")
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
     abstain_below: Share | None = Field(

@@ -21,7 +21,7 @@ export class Controls {
       this.show();
       changed();
     };
-    this.rule.addEventListener("change", () => set("decode", this.rule.value));
+    this.rule.addEventListener("change", () => set("rule", this.rule.value));
     byId("paths").addEventListener("input", (event) => {
       if (event.target.validity.valid && event.target.value) set("paths", event.target.valueAsNumber);
     });
@@ -49,7 +49,7 @@ export class Controls {
   }
 
   get chosenRule() {
-    return this.own.decode ?? this.decisions.rule ?? "threshold";
+    return this.own.rule ?? this.decisions.rule ?? "threshold";
   }
 
   /** Return the threshold of a label, by its id; null where it is not known. */

@@ -68,7 +68,7 @@ export class TextView {
       this.shown(null, "");
       return;
     }
-    const same = this.known.text === question.text && this.known.rule === question.decode;
+    const same = this.known.text === question.text && this.known.rule === question.rule;
     const affordable = this.taxonomy.size <= (this.model.limits?.probabilities ?? Infinity);
     const body = same || !affordable ? question : { ...question, probabilities: true };
     this.stopWaiting = new AbortController(); // a newer question need not wait until an older one has its turn
@@ -82,7 +82,7 @@ export class TextView {
     }
     if (!same) {
       const probabilities = allProbabilities(this.taxonomy, prediction.probabilities);
-      this.known = { text: question.text, rule: question.decode, probabilities };
+      this.known = { text: question.text, rule: question.rule, probabilities };
     }
     const result = readResult(this.taxonomy, prediction, this.known.probabilities);
     this.failed(null);
