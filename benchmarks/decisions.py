@@ -35,7 +35,7 @@ RISKS = (0.1, 0.05, 0.02)
 DEV_SIZES = (10, 30, 100, 300)
 DRAWS = 10
 """Random samples of dev of each size."""
-TUNED: Rule = "min-parent"
+TUNED: Rule = "drop-orphans"
 """The rule under which kinds of thresholds are compared."""
 
 

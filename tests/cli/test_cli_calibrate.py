@@ -68,7 +68,7 @@ def test_what_is_found_is_shown_written_and_used(
     assert max(map(len, lines[:-1])) <= 80
     held_out = lines.index("decisions on 24 documents, held out")
     compared = [cells(line) for line in lines[:held_out] if line.startswith("│")]
-    assert list(dict.fromkeys(row[0] for row in compared)) == ["closure", "drop-orphans", "min-parent"]
+    assert list(dict.fromkeys(row[0] for row in compared)) == ["closure", "drop-orphans"]
     (chosen,) = [row for row in compared if row[1].endswith(", chosen")]
     assert chosen[:2] == [fields["rule"], f"{fields['provenance']['thresholds']}, chosen"]
     before, after = (cells(line) for line in lines[held_out:] if line.startswith("│"))

@@ -98,7 +98,7 @@ def test_predictions_are_whole_paths(one_path: bool, ends_inside: bool, expected
     decisions = audit_decisions(Decisions(TREE, thresholds=0.3, abstain_below=0.9), survey)
     assert (decisions.rule, decisions.allow_inner_nodes) == expected
     assert (decisions.thresholds, decisions.abstain_below) == (0.3, None)
-    own = Decisions(TREE, rule="min-parent", abstain_below=0.9)
+    own = Decisions(TREE, rule="drop-orphans", abstain_below=0.9)
     assert audit_decisions(own, survey).to_json() == replace(own, abstain_below=None).to_json()
 
 

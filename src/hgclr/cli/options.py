@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import typer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
 
 Number = TypeVar("Number", int, float)
-Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
 """The library's decoding rules, repeated so that help pages need no numpy."""
 
 
@@ -41,16 +41,12 @@ ray_address_option = partial(
 
 
 def rule_option(explanation: str, *others: str) -> Any:
-    """Return an option for a decoding rule or another word; names of version 0.1 are taken with a notice."""
+    """Return an option for a decoding rule or another word."""
     choices = (*others, *get_args(Rule))
 
     def read(word: str) -> str:
         if word in choices:
             return word
-        from hgclr.decisions.decoding import FORMER_RULES, current_rule
-
-        if word in FORMER_RULES:
-            return current_rule(cast(Rule, word))
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
 
     metavar = f"<{'|'.join(choices)}>"
@@ -169,8 +165,8 @@ class Deciding:
         Rule | None,
         rule_option(
             "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
-            " those; drop-orphans: only labels whose parent is predicted; min-parent: the same, with no label more"
-            " probable than its parent; best-path: one path; top-k-paths: as many as --paths says."
+            " those; drop-orphans: only labels whose parent is predicted; best-path: one path;"
+            " top-k-paths: as many as --paths says."
         ),
     ] = None
     paths: Paths = None

@@ -6,7 +6,6 @@ cache of the CPU.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -15,15 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import blocks, level_order, monotone, raised
+from hgclr.taxonomy.level_order import blocks, level_order, raised
 
-__all__ = ["RULES", "Decoder", "Rule", "current_rule", "end_penalties", "take_log_odds"]
-
-logger = logging.getLogger(__name__)
-Rule = Literal["threshold", "closure", "drop-orphans", "min-parent", "best-path", "top-k-paths"]
+Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-FORMER_RULES: dict[str, Rule] = {"top-down": "drop-orphans"}
-"""Names of version 0.1 for rules that give the same labels as another."""
 
 SMALLEST = np.float32(1e-7)
 """Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
@@ -39,8 +33,6 @@ class Decoder:
     - ``threshold``: every label with p_k > t_k, whatever its parent;
     - ``closure``: those, and all their ancestors;
     - ``drop-orphans``: those whose ancestors are all given too, which the literature calls top-down;
-    - ``min-parent``: no label is more probable than its parent, p'_k = min(p_k, p'_parent(k)); then ``drop-orphans``
-      with p'. With one threshold for all labels this is ``drop-orphans``;
     - ``best-path``: one path from the top, that with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels
       were independent, no other single path would be as probable to be the text's label set. Of equally good paths it
       is the shortest;
@@ -75,7 +67,6 @@ class Decoder:
         paths: int = 1,
         allow_inner_nodes: bool = True,
     ) -> None:
-        rule = current_rule(rule)
         if rule not in RULES:
             raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
         if paths < 1:
@@ -88,8 +79,7 @@ class Decoder:
         self.taxonomy, self.rule, self.paths, self.allow_inner_nodes = taxonomy, rule, paths, allow_inner_nodes
         self.thresholds = np.broadcast_to(values, len(taxonomy))
         self._tree = level_order(taxonomy)
-        self._arranged_thresholds = self.thresholds[self._tree.labels]
-        self._threshold_odds = self._arranged_thresholds.copy()
+        self._threshold_odds = self.thresholds[self._tree.labels]
         take_log_odds(self._threshold_odds)
         self._end_penalties = end_penalties(taxonomy, allow_inner_nodes)
 
@@ -104,12 +94,10 @@ class Decoder:
     def shown(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probabilities that the rule stands for, (N, K).
 
-        ``min-parent`` lowers a label's to its parent's. ``closure`` gives a parent for the sake of its child: the
+        ``closure`` gives a parent for the sake of its child: the
         parent is at least as probable. All others leave them as they are.
         """
         self._check(probabilities)
-        if self.rule == "min-parent":
-            return monotone(probabilities, self.taxonomy)
         return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
     def _check(self, probabilities: NDArray[np.float32]) -> None:
@@ -125,11 +113,6 @@ class Decoder:
                 self._tree.carry_up(arranged, np.logical_or)
             case "drop-orphans":
                 arranged = self._tree.arrange(block > self.thresholds)
-                self._tree.carry_down(arranged, np.logical_and)
-            case "min-parent":
-                lowered = self._tree.arrange(block)
-                self._tree.carry_down(lowered, np.minimum)
-                arranged = lowered > self._arranged_thresholds
                 self._tree.carry_down(arranged, np.logical_and)
             case "best-path":
                 arranged = self._best_paths(self._tree.arrange(block), 1)
@@ -176,14 +159,6 @@ class Decoder:
             yield documents, places
             above = self._tree.parents[places]
             documents, places = documents[above >= 0], above[above >= 0]
-
-
-def current_rule(rule: Rule) -> Rule:
-    """Return a rule by its present name, with a notice where ``rule`` is a name of version 0.1."""
-    if (current := FORMER_RULES.get(str(rule))) is not None:
-        logger.warning("the decoding rule %s is now called %s, which gives the same labels", rule, current)
-        return current
-    return rule
 
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:

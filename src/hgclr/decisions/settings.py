@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
-from hgclr.decisions.decoding import Decoder, Rule, current_rule
+from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.errors import InputError
 from hgclr.files import read_json, write_json
 from hgclr.model_files import DECISIONS as FILE
@@ -24,8 +24,6 @@ __all__ = ["FILE", "Decided", "Decisions"]
 FAR = 100.0
 """A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"
-FORMER_KEYS = {"sure": "abstain_below", "stop_inside": "allow_inner_nodes", "found": "provenance"}
-"""Keys of files that version 0.1 wrote."""
 
 Kind = TypeVar("Kind")
 
@@ -59,7 +57,6 @@ class Decisions:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", current_rule(self.rule))
         if self.abstain_below is not None and not 0 <= self.abstain_below <= 1:
             raise InputError(f"abstain_below is {self.abstain_below}", remedy="give a probability between 0 and 1")
         self.decoder  # noqa: B018 (refuses what does not fit)
@@ -157,7 +154,6 @@ class Decisions:
         """
         try:
             fields = _of_type(dict, read_json(file))
-            fields = {FORMER_KEYS.get(key, key): value for key, value in fields.items()}
             calibration = fields["calibration"]
             return cls(
                 taxonomy,

@@ -13,7 +13,7 @@ from hgclr.decisions.decoding import Decoder, Rule, end_penalties, take_log_odds
 from hgclr.errors import InputError
 from hgclr.metrics.scores import f1_of, score_group
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import blocks, level_order, monotone
+from hgclr.taxonomy.level_order import blocks, level_order
 
 __all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of", "weighed"]
 
@@ -24,7 +24,6 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 ROUNDS = 2
 """How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
-NEED_PARENT: tuple[Rule, ...] = ("drop-orphans", "min-parent")
 BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 STEPS = 128
 """A grid is made of multiples of 1/128, which float32 has exactly: what is counted is what the rule decides."""
@@ -129,8 +128,7 @@ class RuleSweep:
 
     def __init__(self, taxonomy: Taxonomy, rule: Rule, probabilities: Probabilities, gold: Gold) -> None:
         self._tree, self._rule = level_order(taxonomy), rule
-        compared = monotone(probabilities, taxonomy) if rule == "min-parent" else probabilities
-        self._probabilities = self._tree.arrange(compared)
+        self._probabilities = self._tree.arrange(probabilities)
         self._gold = np.ascontiguousarray(self._tree.arrange(gold).T)
 
     def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
@@ -323,8 +321,7 @@ class ThresholdTuner:
         first; or, with ``closure``, only where no child is given, so that children do.
         """
         taxonomy = self.taxonomy
-        compared = monotone(probabilities, taxonomy) if self.rule == "min-parent" else probabilities
-        columns, right = np.ascontiguousarray(compared.T), np.ascontiguousarray(gold.T)
+        columns, right = np.ascontiguousarray(probabilities.T), np.ascontiguousarray(gold.T)
         counts = count(self.decoder(start)(probabilities), gold)
         true, predicted, support = counts
         all_true, all_predicted, total = (int(each.sum()) for each in counts)
@@ -336,7 +333,7 @@ class ThresholdTuner:
             if self.rule == "closure":
                 fixed = np.logical_or.reduce(chosen[taxonomy.children(label)], axis=0)
                 free = ~fixed
-            elif self.rule in NEED_PARENT and (parent := int(taxonomy.parents[label])) >= 0:
+            elif self.rule == "drop-orphans" and (parent := int(taxonomy.parents[label])) >= 0:
                 free = chosen[parent]
             others = all_true - int(true[label]), all_predicted - int(predicted[label])
             if support[label] and free.any():

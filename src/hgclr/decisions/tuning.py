@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.decisions.calibration import Calibration, Method, Temperatures, calibrated, fit, silent_levels
-from hgclr.decisions.decoding import Rule, current_rule
+from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
@@ -155,7 +155,6 @@ def calibrate(
         InputError: if fewer than two documents have a label, or the shapes do not fit the label tree.
     """
     taxonomy, gold = today.taxonomy, outputs.gold
-    rule = rule if rule == "auto" else current_rule(rule)
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
         raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
@@ -325,15 +324,13 @@ def _ways(
     ways: list[Way] = []
     for each in _rules_worth_comparing(gold, taxonomy) if rule == "auto" else (rule,):
         scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
-        if rule == "auto" and each == "min-parent":  # with one threshold for all labels it is drop-orphans
-            scopes = tuple(kind for kind in scopes if kind in ("level", "label"))
         ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
     return ways
 
 
 def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[Rule]:
     """Return the rules that keep parents: one path at a time only where documents have one path each."""
-    rules: list[Rule] = ["closure", "drop-orphans", "min-parent"] if taxonomy.depth > 1 else ["closure"]
+    rules: list[Rule] = ["closure", "drop-orphans"] if taxonomy.depth > 1 else ["closure"]
     if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
         rules.append("best-path")
     return rules

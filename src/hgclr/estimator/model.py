@@ -16,7 +16,7 @@ import numpy as np
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.data.folder import Document, DocumentSet
-from hgclr.decisions.decoding import FORMER_RULES, RULES, Rule
+from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import calibrate
 from hgclr.errors import InputError
@@ -49,7 +49,7 @@ class Deciding:
 
     def check(self, taxonomy: Taxonomy, allow_inner_nodes: bool) -> Decisions:
         """Return the decisions without calibration; refuse values that do not fit."""
-        if self.rule not in ("auto", *RULES, *FORMER_RULES):
+        if self.rule not in ("auto", *RULES):
             raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
         if self.one_path and self.rule not in ("auto", "best-path"):
             raise InputError(

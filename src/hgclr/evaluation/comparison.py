@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hgclr.decisions.settings import FORMER_KEYS
 from hgclr.errors import InputError, refuse_broken
 from hgclr.evaluation.report import (
     FILE,
@@ -68,8 +67,7 @@ def read_report(place: str | Path) -> dict[str, Any]:
         raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=ANEW)
     if not isinstance(content["decisions"], dict):
         raise InputError(f"broken: 'decisions' is {content['decisions']!r:.80}", path=path, remedy=ANEW)
-    decisions = {FORMER_KEYS.get(key, key): value for key, value in content["decisions"].items()}
-    return {**content, "decisions": decisions}
+    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ RULES = {
     "threshold": "every label by itself; children may lack their parents",
     "closure": "every label by itself, and all labels above it",
     "drop-orphans": "only labels whose ancestors are all given",
-    "min-parent": "the same, with no label more probable than its parent",
     "top-down": "the same as drop-orphans, by its name in the literature",
     "best-path": "one path from the top",
     "top-k-paths": "the k best paths, none the beginning of another",

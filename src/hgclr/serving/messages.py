@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Scope
 
-from hgclr.decisions.decoding import Rule, current_rule
+from hgclr.decisions.decoding import Rule
 from hgclr.evaluation.explanation import Method
 
 __all__ = [
@@ -165,7 +165,7 @@ class PredictRequest(_Request):
 
     text: Text = Field(default="", description="One text.")
     texts: list[Text] = Field(default=[], min_length=1, description="Several texts.")
-    rule: Annotated[Rule | None, BeforeValidator(current_rule), Field(description="The decoding rule.")] = None
+    rule: Rule | None = Field(default=None, description="The decoding rule.")
     threshold: Share | None = Field(default=None, description="Probability above which a label is given.")
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
     abstain_below: Share | None = Field(

@@ -4,7 +4,6 @@ export const RULES = new Map([
   ["threshold", "Every label above its threshold, even without its parent."],
   ["closure", "Every label above its threshold, and all labels on the way to it."],
   ["drop-orphans", "Labels above their threshold whose ancestors all are, too."],
-  ["min-parent", "No label counts as more probable than its parent; then as drop-orphans."],
   ["best-path", "The one most probable path; a higher threshold ends it earlier."],
   ["top-k-paths", "The k most probable paths; a higher threshold ends them earlier."],
 ]);
