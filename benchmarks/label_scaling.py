@@ -25,7 +25,6 @@ from torch import Tensor
 from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
-from hgclr.models import ARCHITECTURES
 from hgclr.models.base import load_tokenizer
 from hgclr.training.batches import Collator
 from hgclr.training.trainer import accelerate_on_cpu
@@ -50,7 +49,7 @@ class Stepper:
     def __init__(self, labels: int, architecture: str, data: Path, encoder: str) -> None:
         tokenizer, tree = load_tokenizer(encoder), random_tree(labels)
         torch.manual_seed(0)
-        self.model: Any = ARCHITECTURES[architecture].from_encoder(encoder, tree, tokenizer, max_length=512).train()
+        self.model: Any = architecture(architecture).from_encoder(encoder, tree, tokenizer, max_length=512).train()
         accelerate_on_cpu(self.model, self.model.encoder)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         tokens = tokenize_split(DataFolder(data), "train", tokenizer, max_length=512, limit=600)

@@ -17,12 +17,12 @@ import pytest
 
 from hgclr import encoders, files
 from hgclr.cli.console import Console
-from hgclr.corpora import rcv1
-from hgclr.corpora.rcv1 import ItemReader, Story, Unusable, find_disks
 from hgclr.data import readers
 from hgclr.data.readers import read_rows
 from hgclr.encoders import ENCODERS, cached_encoder, fetch_encoder
 from hgclr.errors import InputError
+from hgclr.paper.corpora import rcv1
+from hgclr.paper.corpora.rcv1 import ItemReader, Story, Unusable, find_disks
 from hgclr.taxonomy import Taxonomy, entries
 from support.tiny_encoder import let_download_give, offer_tiny_encoder
 

@@ -6,7 +6,6 @@ Names are imported when they are first used, so that ``import hgclr`` costs noth
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,17 +55,12 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-_RENAMED = {"FlatModel": "FlatForSequenceClassification", "HGCLRModel": "HGCLRForSequenceClassification"}
-
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("hgclr")
-    if name in _RENAMED:
-        warnings.warn(f"hgclr.{name} is called {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
-        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'hgclr' has no attribute {name!r}")
     home = _HOMES[name]

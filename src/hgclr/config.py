@@ -1,10 +1,9 @@
 """What a user chooses of the method, typed and checked, and the presets; without torch, so that mistakes show at once.
 
-Each system has its settings in a class of its own. All together they are :class:`~hgclr.models.HGCLRConfig`, the one
-class that is saved as ``config.json``: a folder of one system can then be loaded as another, and a setting's key stays
-where it is. The defaults are the ``default`` preset, but for the pooling, which that takes from the encoder; ``paper``
-follows the text of Wang et al. (ACL 2022), ``published`` the program its authors released. Where the two differ is
-listed in ``docs/concepts/method.md``.
+The settings of flat and HGCLR models are saved with them as :class:`~hgclr.models.HGCLRConfig`; extensions add settings
+of their architectures (:mod:`hgclr.registry`). The defaults are the ``default`` preset, except for the pooling, which
+that takes from the encoder; ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` the program its authors
+released. Where the two differ is listed in ``docs/concepts/method.md``.
 """
 
 # No "from __future__ import annotations" where settings are declared: what it makes of their types is not checked.
@@ -12,23 +11,14 @@ listed in ``docs/concepts/method.md``.
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 
 from hgclr.errors import InputError
-
-__all__ = [
-    "METHOD_FIELDS",
-    "PRESETS",
-    "HGCLRSettings",
-    "HiAGMSettings",
-    "HiMatchSettings",
-    "MethodSettings",
-    "SharedSettings",
-    "method_settings",
-]
+from hgclr.registry import extensions, resolve
 
 RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda value: 0 <= value < 1, "give a share from 0 to below 1"),
@@ -71,8 +61,6 @@ class SharedSettings:
             the batch size nor, much, on the number of labels.
         flat_regularisation: weight of the distance between a flat model's rows of parent and child, beside a mean
             cross-entropy; 1e-6 in the released TextRCNN.
-        textrcnn_features: what a new TextRCNN has for each word: the features of its ``convolutions``, or the
-            ``states`` of its GRU, 150 in each direction (HTCInfoMax as released).
     """
 
     threshold: float = 0.5
@@ -83,7 +71,6 @@ class SharedSettings:
     classifier_start: Literal["random", "names"] = "names"
     classification_loss: Literal["sum", "mean", "document"] = "document"
     flat_regularisation: float = 0.0
-    textrcnn_features: Literal["convolutions", "states"] = "convolutions"
 
     def validate_shared(self) -> None:
         check(self, "share", "classifier_dropout")
@@ -218,69 +205,6 @@ class HGCLRSettings(SharedSettings):
             )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class HiAGMSettings(SharedSettings):
-    """Configure HiAGM and what is built on it.
-
-    Args:
-        structure_encoder: HiAGM and what is built on it pass messages along the tree by a ``gcn`` or a ``tree-lstm``.
-        node_width: size of a label node there.
-        structure_dropout: dropout there.
-        feature_dropout: dropout of the features that HiAGM-TP's linear layer gives a text, and in HiMatch's joint
-            projections; ``None`` is ``classifier_dropout``.
-        label_embedding_dropout: dropout of HiAGM-LA's label embeddings.
-        recursive_regularisation: weight of the distance between the classifier's rows of parent and child.
-    """
-
-    structure_encoder: Literal["gcn", "tree-lstm"] = "gcn"
-    node_width: int = 300
-    structure_dropout: float = 0.05
-    feature_dropout: float | None = None
-    label_embedding_dropout: float = 0.0
-    recursive_regularisation: float = 1e-6
-
-    def validate_hiagm(self) -> None:
-        check(self, "share", "structure_dropout", "label_embedding_dropout")
-        check(self, "share or null", "feature_dropout")
-        check(self, "count", "node_width")
-        check(self, "not negative", "recursive_regularisation")
-
-    @property
-    def feature_share(self) -> float:
-        return self.classifier_dropout if self.feature_dropout is None else self.feature_dropout
-
-
-@dataclass(kw_only=True, repr=False, eq=False)
-class HiMatchSettings(HiAGMSettings):
-    """Configure HiMatch.
-
-    Args:
-        joint_width: size of HiMatch's joint space of texts and labels.
-        joint_normalisation: put both onto the unit sphere there, as released for BERT and not for TextRCNN.
-        parent_margin, sibling_margin, random_margin: margins of HiMatch's losses.
-        label_refresh: steps after which HiMatch encodes the labels' texts anew.
-    """
-
-    joint_width: int = 200
-    joint_normalisation: bool = True
-    parent_margin: float = 0.01
-    sibling_margin: float = 0.1
-    random_margin: float = 0.2
-    label_refresh: int = 50
-
-    def validate_himatch(self) -> None:
-        check(self, "count", "joint_width", "label_refresh")
-
-
-@strict
-@dataclass(kw_only=True)
-class MethodSettings(HiMatchSettings, HGCLRSettings):
-    """The settings of all systems."""
-
-
-METHOD_FIELDS = {field.name: field for field in fields(MethodSettings)}
-"""What a user can choose of the method, by name."""
-
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {"pooling": "auto"},
     "paper": {
@@ -328,6 +252,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+def setting_classes() -> list[type]:
+    """Return the dataclasses that declare model settings: the core's and those of extensions."""
+    return [HGCLRSettings, *(resolve(each.settings) for each in extensions() if each.settings is not None)]
+
+
+def method_fields() -> dict[str, Any]:
+    """Return the dataclass fields of all model settings by name."""
+    return {field.name: field for kind in setting_classes() for field in fields(kind)}
+
+
+@cache
+def _strict(kind: type) -> Any:
+    """Return a subclass whose values are checked; ``strict`` changes the class that it is given."""
+    return strict(dataclass(kw_only=True)(type(kind.__name__, (kind,), {})))
+
+
 def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of ``preset`` with ``overrides`` on top, each name and value checked.
 
@@ -336,29 +276,26 @@ def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: unknown preset or setting (with the nearest name), or a value out of range.
     """
-    names = sorted(METHOD_FIELDS)
+    known = method_fields()
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", remedy=f"choose one of {', '.join(PRESETS)}")
-    for name in overrides:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    settings = dict(PRESETS[preset])
+    for name, value in overrides.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
             raise InputError(f"unknown model setting {name!r}", remedy=hint)
-    settings = PRESETS[preset] | {name: _as_float(name, value) for name, value in overrides.items()}
+        whole = type(value) is int and known[name].type in (float, float | None)  # such as the 0 of a YAML file
+        settings[name] = float(value) if whole else value
     for given, other in (("keep_threshold", "keep_fraction"), ("keep_fraction", "keep_threshold")):
         if overrides.get(given) is not None and other not in overrides:
             settings[other] = None
-    try:
-        MethodSettings(**settings)
-    except StrictDataclassError as error:
-        cause = error.__cause__
-        if isinstance(cause, InputError):
-            raise cause from None
-        raise InputError(f"model settings: {' '.join(str(error).split())}") from None
+    for kind in setting_classes():
+        own = {field.name for field in fields(kind)}
+        try:
+            _strict(kind)(**{name: value for name, value in settings.items() if name in own})
+        except StrictDataclassError as error:
+            if isinstance(error.__cause__, InputError):
+                raise error.__cause__ from None
+            raise InputError(f"model settings: {' '.join(str(error).split())}") from None
     return settings
-
-
-def _as_float(name: str, value: Any) -> Any:
-    """Take a whole number, such as the 0 of a YAML file, where a setting is a float."""
-    wanted = METHOD_FIELDS[name].type
-    return float(value) if type(value) is int and wanted in (float, float | None) else value

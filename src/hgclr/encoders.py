@@ -35,7 +35,6 @@ from hgclr.remote import local
 __all__ = [
     "DEFAULT_ENCODER",
     "ENCODERS",
-    "TEXTRCNN",
     "PackagedEncoder",
     "cached_encoder",
     "encoder_load_error",
@@ -48,8 +47,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
-TEXTRCNN = "textrcnn"
-"""Name of the encoder that is not pretrained: it is built anew for each training set."""
 Pooling = Literal["cls", "mean", "max"]
 NOTE = "source.json"  # what a cached encoder is and where it came from
 

@@ -32,7 +32,7 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(portable(name) + equals + portable(value) for name, equals, value in parts)
 
 
-PATHS = ("path", "taxonomy", "word_vectors", "start", "label_changes")
+PATHS = ("path", "taxonomy", "start", "label_changes")
 """Settings whose value may be spelled in several ways."""
 
 

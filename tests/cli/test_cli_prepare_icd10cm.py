@@ -70,7 +70,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupt(text: str, seed: int) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hgclr.corpora.icd10cm._split", interrupt)
+    monkeypatch.setattr("hgclr.data.icd10cm._split", interrupt)
     result = run("--output", tmp_path / "icd")
     assert result.exit_code not in (0, 2)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.config import METHOD_FIELDS
+from hgclr.config import method_fields
 from hgclr.training.settings import DataSettings, LoraSettings, ModelSettings, RunConfig, TrainingSettings
 
 
@@ -23,7 +23,7 @@ def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
     sections = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
     sections["model.lora"] = LoraSettings
     known = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}
-    assert set(listed) == known | {f"model.{name}" for name in METHOD_FIELDS}
+    assert set(listed) == known | {f"model.{name}" for name in method_fields()}
     assert all(len(setting["meaning"]) > 10 for setting in listed.values())
     assert listed["training.effort"]["choices"] == ["names", "head", "full"]
     assert (listed["training.patience"]["default"], listed["data.path"]["required"]) == (6, True)

@@ -15,9 +15,10 @@ from hgclr.errors import InputError
 from hgclr.evaluation.explanation import Method, explain
 from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance, read_text
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, HiAGMLAForSequenceClassification
-from hgclr.models.textrcnn import TextRCNNConfig
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.nn.positive_samples import gold_probability
+from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
+from hgclr.paper.models.textrcnn import TextRCNNConfig
 
 TEXT = "Laser of the laser, a prism"
 LABELS = [4, 0, 7]

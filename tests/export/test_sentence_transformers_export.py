@@ -17,7 +17,8 @@ from hgclr.export import sentence_transformers as exporting
 from hgclr.export.onnx import export_onnx
 from hgclr.export.sentence_transformers import export_sentence_transformers
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatForSequenceClassification, HiAGMTPForSequenceClassification
+from hgclr.models import FlatForSequenceClassification
+from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification
 from support.fresh_process import fresh_processes
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", ""]

@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertTokenizerFast
 
-from hgclr.export.published import published_name, read_published
 from hgclr.models import HGCLRForSequenceClassification
+from hgclr.paper.published import published_name, read_published
 from support.toy import still
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "parity.json"

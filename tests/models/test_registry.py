@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
 
-import hgclr
-from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
-from hgclr.models.base import HierarchicalOutput, save
-from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
+from hgclr.models import CORE, FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture
+from hgclr.models.base import HierarchicalOutput
+from hgclr.paper.models.textrcnn import TextRCNNConfig, TextRCNNModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
 from hgclr.training.changed_tree import carry_over
@@ -36,9 +33,9 @@ class TwoLayersForSequenceClassification(HierarchicalPreTrainedModel):
 
 
 def test_a_seventh_system_needs_no_more_than_its_class(make_encoder, taxonomy, tokenizer, monkeypatch) -> None:
-    monkeypatch.setitem(ARCHITECTURES, "two-layers", TwoLayersForSequenceClassification)
+    monkeypatch.setitem(CORE, "two-layers", TwoLayersForSequenceClassification)
     monkeypatch.setattr(TwoLayersForSequenceClassification, "config_class", FlatForSequenceClassification.config_class)
-    model = ARCHITECTURES["two-layers"].from_encoder(make_encoder("bert"), taxonomy, tokenizer).eval()
+    model = architecture("two-layers").from_encoder(make_encoder("bert"), taxonomy, tokenizer).eval()
     assert type(model.deployed()) is TwoLayersForSequenceClassification
     assert need_of(model, batch_size=2, length=8).total > 16 * sum(weight.numel() for weight in model.parameters())
     grown = Taxonomy([*taxonomy.ids, "poetry"], [*taxonomy.parents, -1])
@@ -49,34 +46,7 @@ def test_a_seventh_system_needs_no_more_than_its_class(make_encoder, taxonomy, t
     assert new.config.taxonomy == grown
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_models_saved_under_their_former_names_load(make_encoder, taxonomy, tokenizer, tmp_path: Path, name) -> None:
-    torch.manual_seed(0)
-    model = ARCHITECTURES[name].from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6).eval()
-    save(model, tokenizer, tmp_path / "model")
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert config["architectures"] == [type(model).__name__]
-    former = type(model).__name__.replace("ForSequenceClassification", "Model")
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"architectures": [former]}))
-    batch = tokenizer(["the lens of a prism"], return_tensors="pt")
-    inputs = batch["input_ids"], batch["attention_mask"]
-    for loaded in (
-        load_deployed(tmp_path / "model"),
-        AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval(),
-    ):
-        torch.testing.assert_close(loaded(*inputs).logits, model(*inputs).logits)
-    assert type(loaded) is type(model)
-
-
-@pytest.mark.parametrize("name", ["FlatModel", "HGCLRModel"])
-def test_former_names_at_the_top_are_deprecated(name: str) -> None:
-    now = name.replace("Model", "ForSequenceClassification")
-    with pytest.warns(DeprecationWarning, match=f"hgclr.{name} is called {now} now"):
-        assert getattr(hgclr, name) is getattr(hgclr, now)
-    assert name not in dir(hgclr)
-
-
-@pytest.mark.parametrize("name", [name for name, model in ARCHITECTURES.items() if model.deployed_class is not None])
+@pytest.mark.parametrize("name", ["hgclr", "htcinfomax", "himatch"])
 def test_layers_for_training_are_left_out_without_a_word(
     make_encoder, taxonomy, tokenizer, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,7 +54,7 @@ def test_layers_for_training_are_left_out_without_a_word(
 
     These layers are all that the two classes differ in.
     """
-    model = ARCHITECTURES[name].from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6)
+    model = architecture(name).from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6)
     model.save_pretrained(tmp_path)
     caplog.clear()  # of what was said when the encoder was loaded
     deployed = model.deployed_class

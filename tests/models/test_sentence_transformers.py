@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.models import (
-    FlatForSequenceClassification,
-    HiAGMTPForSequenceClassification,
-    HierarchicalPreTrainedModel,
-    load_deployed,
-)
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
 from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import from_modules, no_modules_form, read_modules, write_modules
-from hgclr.models.textrcnn import TextRCNNConfig
+from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification
+from hgclr.paper.models.textrcnn import TextRCNNConfig
 
 POOLINGS = ["cls", "mean", "max"]
 

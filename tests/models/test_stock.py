@@ -10,14 +10,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from hgclr.models import (
-    FlatForSequenceClassification,
-    HiAGMTPForSequenceClassification,
-    HierarchicalPreTrainedModel,
-    load_deployed,
-)
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
 from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import from_stock, no_stock_form, to_stock
+from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification
 
 KINDS = ["bert", "roberta", "mpnet", "xlm-roberta", "camembert"]
 SHAPES = [(1, 1), (1, 30), (5, 17), (16, 3)]

@@ -205,7 +205,7 @@ def test_reports(taxonomy, tmp_path: Path) -> None:
 
 
 def test_archives_of_news(tmp_path: Path) -> None:
-    from hgclr.corpora.rcv1 import ItemReader, find_disks
+    from hgclr.paper.corpora.rcv1 import ItemReader, find_disks
     from hgclr.taxonomy import Taxonomy
 
     codes = '<metadata><codes class="bip:topics:1.0"><code code="C1"/></codes></metadata>'
@@ -225,7 +225,7 @@ def test_archives_of_news(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["json", "json.gz", "zip"])
 def test_snapshots_of_arxiv(tmp_path: Path, ending: str) -> None:
-    from hgclr.corpora.arxiv import PaperReader, records
+    from hgclr.paper.corpora.arxiv import PaperReader, records
 
     record = {"id": "1", "title": "t", "abstract": "a", "categories": "cs.CL", "versions": [{"created": "x"}]}
     content = (json.dumps(record) + "\n").encode() * 20

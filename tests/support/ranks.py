@@ -15,10 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
-from hgclr.models import ARCHITECTURES
+from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
-from hgclr.models.textrcnn import TextRCNNConfig
 from hgclr.nn.draws import drawn_for
+from hgclr.paper.models.textrcnn import TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import frozen
 from hgclr.training.batches import Collator, deal
@@ -78,7 +78,7 @@ def step(
         sizes = {"word_width": 10, "recurrent_width": 6, "filters": 5}
         text_encoder = TextRCNNConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
     large = settings.pop("large", False)
-    model = ARCHITECTURES[architecture].from_encoder(text_encoder, taxonomy, tokenizer, **settings)
+    model = architecture(architecture).from_encoder(text_encoder, taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():  # so large that everything matters
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -122,7 +122,7 @@ def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxon
     frozen.BATCH, frozen.ITERATIONS = 8, 3
     tokenizer = load_tokenizer(encoder)
     torch.manual_seed(1)
-    model = ARCHITECTURES["flat"].from_encoder(encoder, taxonomy, tokenizer)
+    model = architecture("flat").from_encoder(encoder, taxonomy, tokenizer)
     words = ["atom", "laser", "court", "judge"]
     documents = [Document(" ".join(words[: number % 4 + 1]), (number % 9,)) for number in range(17)]
     tokens = tokenize_documents(documents, tokenizer, max_length=16)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import ARCHITECTURES
+from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
 from hgclr.training import RunConfig, memory, train
@@ -35,7 +35,7 @@ def model_of(kind: str, encoder: str, taxonomy, **settings):
     """A model with dropout, ready to train on a CPU, and a batch with padding."""
     tokenizer = load_tokenizer(encoder)
     torch.manual_seed(0)
-    model = ARCHITECTURES[kind].from_encoder(encoder, taxonomy, tokenizer, keep_at_least=2, **settings)
+    model = architecture(kind).from_encoder(encoder, taxonomy, tokenizer, keep_at_least=2, **settings)
     rows = [
         {"input_ids": tokenizer(text)["input_ids"], "labels": [number, number + 3]} for number, text in enumerate(TEXTS)
     ]

@@ -18,7 +18,7 @@ from hgclr.cli.app import app
 from hgclr.data.folder import Document
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import ARCHITECTURES
+from hgclr.models import architecture
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.changed_tree import SURVEYED, survey
@@ -108,7 +108,7 @@ def test_a_label_that_is_added_is_learned_and_the_rest_is_kept(
 
 
 def test_the_same_tree_goes_the_old_way(first: dict[str, Path], smaller: Path, tmp_path: Path) -> None:
-    expected = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"]).state_dict()
+    expected = architecture("hgclr").from_pretrained(first["hgclr"]).state_dict()
     without = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "no-tree", lambda _: True, same)
     for data in (smaller, without):
         run = make_run(data, tmp_path / "run", {"start": first["hgclr"]})
@@ -138,7 +138,7 @@ def test_another_order_of_the_tree_is_no_news(
         model, _, folder = started_model(make_run(data, tmp_path / "run", {"start": first["hgclr"]}), first["hgclr"])
     assert "the data has the model's label tree in another order" in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING and "hgclr" in record.name]
-    old = ARCHITECTURES["hgclr"].from_pretrained(first["hgclr"])
+    old = architecture("hgclr").from_pretrained(first["hgclr"])
     assert folder.taxonomy.ids != old.config.taxonomy.ids
     places = [old.config.taxonomy.ids.index(identifier) for identifier in folder.taxonomy.ids]
     assert torch.equal(model.classifier.weight, old.classifier.weight[places])
@@ -164,7 +164,7 @@ def test_changed_ids_need_a_file_that_says_so(
     told, _, _ = started_model(make_run(data, tmp_path / "run", model | {"label_changes": changes}), start)
     assert "6 labels kept as they were; 2 renamed: law → laws, rowing → regatta" in caplog.text
     assert "perhaps" not in caplog.text
-    old = ARCHITECTURES["flat"].from_pretrained(start)
+    old = architecture("flat").from_pretrained(start)
     assert torch.equal(told.classifier.weight, old.classifier.weight)
     assert not torch.equal(untold.classifier.weight, old.classifier.weight)
     changes.write_text("old\tnew\nlaw\tlows\n")

@@ -10,36 +10,25 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli import data, evaluate, export, machine, predict, reproduce, serve, taxonomy, train, tune
+from hgclr.cli import data, evaluate, export, machine, predict, prepare, serve, taxonomy, train, tune
 from hgclr.cli.console import show_fetching, show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
+from hgclr.registry import merged, resolve
 
-USE, DATA, MACHINE = "Train and use", "Data", "This machine"
+USE, DATA, MACHINE, EXTENSIONS = "Train and use", "Data", "This machine", "Extensions"
 """Panels of the help page."""
-FORMER_OPTIONS = {"--sure": "--abstain-below", "--report": "--output"}
-"""Options under the names that they had in version 0.1."""
 
 
 class Commands(TyperGroup):
-    """Turn our errors into one line on standard error and exit code 2, and former option names into present ones."""
+    """Turn our errors into one line on standard error and exit code 2."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         # Typer puts groups of commands behind all commands.
-        panels = {panel: place for place, panel in enumerate((USE, DATA, MACHINE))}
+        panels = {panel: place for place, panel in enumerate((USE, DATA, MACHINE, EXTENSIONS))}
         ordered = sorted(self.commands.items(), key=lambda item: panels.get(item[1].rich_help_panel, 0))  # type: ignore[attr-defined]
         self.commands = dict(ordered)
         _hide_flag_types(self)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replace former option names, with a notice, before the command line is parsed."""
-        end = args.index("--") if "--" in args else len(args)
-        for place, argument in enumerate(args[:end]):
-            former, equals, value = argument.partition("=")
-            if (name := FORMER_OPTIONS.get(former)) is not None:
-                typer.echo(f"notice: {former} is called {name} now; version 0.3 will refuse the old name", err=True)
-                args[place] = f"{name}{equals}{value}"
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -142,8 +131,11 @@ _add(
     explain=predict.explain,
     serve=serve.serve,
     export=export.export,
-    import_published=export.import_published,
-    reproduce=reproduce.app,
 )
 _add(DATA, data=data.app, taxonomy=taxonomy.app)
 _add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)
+for _place, _reference in merged("commands").items():
+    if _place == "data prepare":
+        prepare.app.registered_commands += resolve(_reference).registered_commands
+    else:
+        _add(EXTENSIONS, **{_place: resolve(_reference)})

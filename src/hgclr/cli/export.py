@@ -1,4 +1,4 @@
-"""``hgclr export`` and ``hgclr import-published``: models for other programs, and from another one."""
+"""``hgclr export``: models for other programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from hgclr.cli.console import Console, counting, find_folder, quiet_libraries, standard_error
+from hgclr.cli.console import Console, counting, find_folder, standard_error
 from hgclr.cli.options import Model, NewFolder, Reading, file, folder, option, reading_options
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
@@ -196,40 +194,3 @@ def _card(model: str, to: Target, result: Export, scores: Sequence[CardScore], l
         licence=licence,
         folded=getattr(result, "folded", False),
     )
-
-
-def import_published(
-    checkpoint: Annotated[
-        Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
-    ],
-    data_path: Annotated[Path, folder("Its data folder, with bert_value_dict.pt and slot.pt.")],
-    encoder: Annotated[
-        str,
-        option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
-    ],
-    output: NewFolder,
-) -> None:
-    """Turn a checkpoint of the authors' published program into a model of hgclr.
-
-    The output folder then holds **model** (for hgclr predict and evaluate) and **training-model** (with the label side,
-    to continue training from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
-    known. The files are read as data; code in them is refused, never run.
-
-    Example: **hgclr import-published checkpoint_best_macro.pt --data-path data/wos --encoder bert-base-uncased --output
-    published**
-
-    Next: **hgclr evaluate published/model my-data**
-    """
-    require_extra("torch", extra="train", capability="Importing a published checkpoint")
-    from hgclr.export.published import import_published as run_import
-
-    quiet_libraries()
-    result = run_import(checkpoint, data_path, encoder, output)
-    lines = [
-        f"{len(result.taxonomy)} labels, depth {result.taxonomy.depth}",
-        *(f"{name}: {value}" for name, value in result.settings.items()),
-        f"model: {result.model}",
-        f"training model: {result.training_model}",
-    ]
-    for line in lines:
-        Console().say(line)

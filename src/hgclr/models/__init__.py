@@ -3,58 +3,78 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig
 
+from hgclr.errors import InputError
 from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.hgclr import HGCLRForSequenceClassification
-from hgclr.models.hiagm import HiAGMLAForSequenceClassification, HiAGMTPForSequenceClassification
-from hgclr.models.himatch import HiMatchForSequenceClassification
-from hgclr.models.htcinfomax import HTCInfoMaxForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.models.stock import KEY, MODULES, from_modules, from_stock
-from hgclr.models.textrcnn import TextRCNNConfig, TextRCNNModel
+from hgclr.registry import merged, resolve
 
 __all__ = [
-    "ARCHITECTURES",
     "FlatForSequenceClassification",
     "HGCLRConfig",
     "HGCLRForSequenceClassification",
-    "HTCInfoMaxForSequenceClassification",
-    "HiAGMLAForSequenceClassification",
-    "HiAGMTPForSequenceClassification",
-    "HiMatchForSequenceClassification",
     "HierarchicalOutput",
     "HierarchicalPreTrainedModel",
+    "architecture",
     "architecture_of",
+    "load_config",
     "load_deployed",
 ]
 
-ARCHITECTURES: dict[str, type[HierarchicalPreTrainedModel]] = {
+CORE: dict[str, type[HierarchicalPreTrainedModel]] = {
     "flat": FlatForSequenceClassification,
     "hgclr": HGCLRForSequenceClassification,
-    "hiagm-tp": HiAGMTPForSequenceClassification,
-    "hiagm-la": HiAGMLAForSequenceClassification,
-    "htcinfomax": HTCInfoMaxForSequenceClassification,
-    "himatch": HiMatchForSequenceClassification,
 }
 
 
-for _model in ARCHITECTURES.values():
-    _model.config_class = HGCLRConfig
+def register(config: type[HGCLRConfig], *models: type[HierarchicalPreTrainedModel]) -> None:
+    """Let transformers' own loaders and pipelines find models by their configuration."""
+    for model in models:
+        model.config_class = config
+    AutoConfig.register(config.model_type, config)
+    AutoModelForSequenceClassification.register(config, models)
 
-# So that transformers' own loaders and pipelines know our models by their configuration; of several classes they take
-# the one that it names.
-AutoConfig.register(HGCLRConfig.model_type, HGCLRConfig)
-AutoModelForSequenceClassification.register(HGCLRConfig, tuple(ARCHITECTURES.values()))
-AutoConfig.register(TextRCNNConfig.model_type, TextRCNNConfig)
-AutoModel.register(TextRCNNConfig, TextRCNNModel)
+
+register(HGCLRConfig, *CORE.values())
+
+
+def architecture(name: str) -> type[HierarchicalPreTrainedModel]:
+    """Return the class of an architecture of the core or of an extension."""
+    if name in CORE:
+        return CORE[name]
+    known = merged("architectures")
+    if name not in known:
+        raise InputError(f"unknown architecture {name!r}", remedy=f"choose one of {', '.join([*CORE, *known])}")
+    model: type[HierarchicalPreTrainedModel] = resolve(known[name])
+    return model
+
+
+def architecture_named(class_name: str) -> str | None:
+    """Return the architecture whose class has this name, such as a configuration holds, or None."""
+    classes = {model.__name__: name for name, model in CORE.items()}
+    classes |= {reference.partition(":")[2]: name for name, reference in merged("architectures").items()}
+    return classes.get(class_name)
 
 
 def architecture_of(model: HierarchicalPreTrainedModel) -> str:
-    """Return the name of a model's system."""
-    return next(name for name, known in ARCHITECTURES.items() if type(model) is known)
+    """Return the name of a model's architecture."""
+    return architecture_named(type(model).__name__) or type(model).__name__
+
+
+def load_config(folder: str | Path, **settings: Any) -> HGCLRConfig:
+    """Load the configuration of a saved model, in the class that its architecture has."""
+    written = PreTrainedConfig.get_config_dict(folder)[0]
+    name = architecture_named((written.get("architectures") or [""])[0])
+    if (encoder := (written.get("encoder_config") or {}).get("model_type")) in (built := merged("encoders")):
+        resolve(built[encoder])  # which registers its configuration
+    config: HGCLRConfig = load_pretrained(architecture(name or "flat").config_class, folder, **settings)
+    return config
 
 
 def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
@@ -70,9 +90,8 @@ def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
     if KEY in PreTrainedConfig.get_config_dict(folder)[0]:
         model = from_modules(folder) if (Path(folder) / MODULES).is_file() else from_stock(folder)
     else:
-        config = load_pretrained(HGCLRConfig, folder)
-        by_name = {model.__name__: model for model in ARCHITECTURES.values()}
-        named = by_name.get((config.architectures or [""])[0], FlatForSequenceClassification)
+        config = load_config(folder)
+        named = architecture(architecture_named((config.architectures or [""])[0]) or "flat")
         model = load_weights(named.deployed_class or named, folder, use_safetensors=True)
     model.eval()
     return model

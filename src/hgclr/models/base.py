@@ -23,7 +23,7 @@ from transformers import (
 from transformers.configuration_utils import SubConfigSpec
 from transformers.utils.generic import ModelOutput
 
-from hgclr.config import HGCLRSettings, HiMatchSettings
+from hgclr.config import HGCLRSettings
 from hgclr.encoders import encoder_load_error, encoder_pooling
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
@@ -63,8 +63,8 @@ PADDING = 0.15
 
 
 @strict
-class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
-    """Configure a hierarchical text classifier: the settings of all systems, typed, checked and saved with the model.
+class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
+    """Configure a flat or HGCLR text classifier: its settings, typed, checked and saved with the model.
 
     Args:
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
@@ -95,14 +95,6 @@ class HGCLRConfig(HiMatchSettings, HGCLRSettings, PreTrainedConfig):
     label_name_length: int = 0
     special_token_ids: list[int] | None = None
     text_column: str | None = None
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
-        if self.architectures:  # up to version 0.1 a model was FlatModel, HGCLRModel and so on
-            self.architectures = [
-                name.removesuffix("Model") + "ForSequenceClassification" if name.endswith("Model") else name
-                for name in self.architectures
-            ]
 
     @property
     def text_encoder(self) -> Any:
@@ -141,10 +133,10 @@ class HierarchicalOutput(ModelOutput):
 class HierarchicalPreTrainedModel(PreTrainedModel):
     """A text encoder under a classifier of labels; the systems differ in what stands between, and in their losses.
 
-    A system is a subclass in a file of its own and a line in ``ARCHITECTURES``. It adds its layers, the last of them a
-    linear layer ``classifier`` with K outputs, calls ``post_init`` and implements ``forward(input_ids, attention_mask,
-    labels=None)``. Settings of its own are a class in ``hgclr.config``, which ``HGCLRConfig`` inherits. It overrides
-    what is different with it:
+    A system is a subclass in its own file, named in :mod:`hgclr.models` or by an extension (:mod:`hgclr.registry`). It
+    adds its layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and implements
+    ``forward(input_ids, attention_mask, labels=None)``. If it has more settings, its ``config_class`` is a subclass of
+    ``HGCLRConfig`` with them. It overrides what is different with it:
 
     - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
     - :meth:`prepare`: what it takes from the training set before the first step;

@@ -1,1 +1,19 @@
-"""The tables and figures of the paper, and learning curves."""
+"""Rerun the paper: its corpora, the systems it compares, its tables and figures, and its authors' checkpoint."""
+
+from hgclr.registry import Extension
+
+EXTENSION = Extension(
+    architectures={
+        "hiagm-tp": "hgclr.paper.models.hiagm:HiAGMTPForSequenceClassification",
+        "hiagm-la": "hgclr.paper.models.hiagm:HiAGMLAForSequenceClassification",
+        "htcinfomax": "hgclr.paper.models.htcinfomax:HTCInfoMaxForSequenceClassification",
+        "himatch": "hgclr.paper.models.himatch:HiMatchForSequenceClassification",
+    },
+    encoders={"textrcnn": "hgclr.paper.models.textrcnn:build"},
+    settings="hgclr.paper.settings:BaselineSettings",
+    commands={
+        "reproduce": "hgclr.paper.cli.reproduce:app",
+        "data prepare": "hgclr.paper.cli.prepare:app",
+        "import-published": "hgclr.paper.cli.published:import_published",
+    },
+)

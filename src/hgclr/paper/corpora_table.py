@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hgclr.corpora import other_than_literature
 from hgclr.data.folder import DataFolder
 from hgclr.data.statistics import describe
 from hgclr.files import json_bytes, write_files
+from hgclr.paper.corpora import other_than_literature
 from hgclr.paper.summary import MISSING, csv_bytes, markdown_table
 from hgclr.paper.systems import CORPORA
 

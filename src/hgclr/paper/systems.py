@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 
 __all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "System", "SystemRow", "Table"]
@@ -84,7 +83,7 @@ def _over_textrcnn(
     """Return a system over TextRCNN, which learns from scratch and takes longer."""
     return System(
         key,
-        {"architecture": architecture, "encoder": TEXTRCNN},
+        {"architecture": architecture, "encoder": "textrcnn"},
         released={"pooling": "max", **released},
         released_on=released_on or {},
         recipe={**TEXTRCNN_RECIPE, **(recipe or {})},

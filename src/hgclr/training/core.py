@@ -22,13 +22,13 @@ from hgclr.data.folder import label_documents as tree_documents
 from hgclr.data.tokens import tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import write_files
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.nn.gathering import rank, world_size
+from hgclr.registry import is_pretrained
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.batches import Collator, text_lengths
 from hgclr.training.callbacks import CollapseWatch, EarlyStop, TimedCheckpoints, tensorboard
@@ -180,7 +180,7 @@ def fit(
                 documents=len(learned),
                 encoder_parameters=count_parameters(model.encoder),
                 mean_length=float(text_lengths(learned).mean()),
-                pretrained=model.config.text_encoder.model_type != TEXTRCNN,
+                pretrained=is_pretrained(model.config.text_encoder.model_type),
                 head_rate=model.head_rate,
                 from_names=from_names,
                 lora=lora is not None,

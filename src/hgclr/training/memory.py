@@ -24,7 +24,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from hgclr.errors import InputError, require_extra
 from hgclr.hardware import free_memory
-from hgclr.models import ARCHITECTURES, HierarchicalPreTrainedModel
+from hgclr.models import HierarchicalPreTrainedModel
+from hgclr.models import architecture as find_architecture
 from hgclr.models.base import NUMBER
 from hgclr.models.pretrained import load_encoder_config
 from hgclr.nn.draws import current_packing, packed
@@ -87,7 +88,7 @@ def check_parameters(
     """
     config = load_encoder_config(encoder) if isinstance(encoder, str) else encoder
     with torch.device("meta"), _quiet():
-        model = ARCHITECTURES[architecture].from_encoder_config(config, taxonomy, tokenizer, **settings)
+        model = find_architecture(architecture).from_encoder_config(config, taxonomy, tokenizer, **settings)
     if frozen:
         model.encoder.requires_grad_(False)
     free, need = free_memory(), need_of(model)

@@ -11,9 +11,9 @@ from typing import Any
 import torch.distributed
 
 from hgclr.cluster import NEEDS, connected
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import HGCLRError, first_line
 from hgclr.files import write_files
+from hgclr.registry import is_pretrained
 from hgclr.training.distributed import FirstRankError
 from hgclr.training.run import TrainingResult, finished_run, known_result, train
 from hgclr.training.settings import RunConfig, make_recipe
@@ -79,7 +79,7 @@ def train_on_ray(
 
 def most_workers(run: RunConfig, room: int) -> int:
     """Return the largest number of workers that there is room for and that can share a batch equally."""
-    pretrained = run.model.encoder != TEXTRCNN
+    pretrained = is_pretrained(run.model.encoder)
     size = make_recipe(run.training, documents=1, encoder_parameters=1, pretrained=pretrained).batch_size
     return max((number for number in range(1, min(room, size) + 1) if size % number == 0), default=1)
 

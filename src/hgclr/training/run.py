@@ -14,30 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import torch
 from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from hgclr.config import method_settings
-from hgclr.corpora import other_than_literature
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.tokens import (
     cache_entry,
-    read_word_vectors,
     sample_documents,
     tokenize_documents,
     tokenize_split,
-    word_tokenizer,
 )
 from hgclr.decisions.tuning import Calibrated
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import locked, read_json, write_json
 from hgclr.hardware import machine
-from hgclr.models import ARCHITECTURES, FlatForSequenceClassification, HGCLRConfig, HierarchicalPreTrainedModel
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_named, load_config
+from hgclr.models import architecture as find_architecture
 from hgclr.models.base import load_tokenizer, save
-from hgclr.models.pretrained import load_pretrained, load_weights
-from hgclr.models.textrcnn import METHOD_SETTINGS, STATES, TextRCNNConfig
+from hgclr.models.pretrained import load_weights
 from hgclr.nn.gathering import rank, world_size
+from hgclr.registry import merged, resolve
 from hgclr.remote import local
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.core import Fitted, Plan, fit
@@ -55,14 +51,12 @@ from hgclr.training.run_checks import (
     check_output,
     check_resumed,
     check_splits,
-    check_word_vectors,
     data_folder,
     has_own_tree,
     restarted,
     state_of,
 )
 from hgclr.training.settings import RunConfig
-from hgclr.urls import as_written
 
 __all__ = ["TrainingResult", "hold_out", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
 
@@ -207,50 +201,21 @@ def new_model(
     run: RunConfig, data: DocumentSet | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
     """Put a new model on the encoder, for the label tree of the documents in memory or in the data folder."""
-    check_word_vectors(run)
     settings = method_settings(run.model.preset, run.model.overrides)
     folder = data or data_folder(run, run.data.taxonomy)
     if isinstance(folder, DataFolder):
-        if run.model.preset != "default":
-            for difference in other_than_literature(folder.path):
-                logger.warning("%s: %s", as_written(run.data.path), difference)
         settings["text_column"] = folder.source_text_column
-    if run.model.encoder == TEXTRCNN:
-        return *new_textrcnn(run, folder, settings), folder
+    if (build := merged("encoders").get(run.model.encoder)) is not None:
+        documents = training_documents(run, folder)
+        if run.uses_label_documents:
+            documents = chain(documents, label_documents(folder.taxonomy))
+        return *resolve(build)(run, folder.taxonomy, documents, settings), folder
     tokenizer = load_tokenizer(run.model.encoder)
     architecture = run.model.architecture if run.training.effort == "full" else "flat"
     lora = run.model.lora is not None
     check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings, frozen=lora)
-    model = ARCHITECTURES[architecture].from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
+    model = find_architecture(architecture).from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
     return model, tokenizer, folder
-
-
-def new_textrcnn(
-    run: RunConfig, folder: Data, settings: dict[str, Any]
-) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase]:
-    """Put a new model on a new TextRCNN, whose vocabulary are the words of the training documents."""
-    documents = training_documents(run, folder)
-    if run.uses_label_documents:
-        documents = chain(documents, label_documents(folder.taxonomy))
-    tokenizer = word_tokenizer(document.text for document in documents)
-    special = len(tokenizer.all_special_ids)  # they come first
-    words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
-    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    if run.model.word_vectors is not None:
-        places, vectors = read_word_vectors(local(run.model.word_vectors), words)
-        logger.info("%s has vectors for %d of %d words", run.model.word_vectors, len(places), len(words))
-        sizes["word_width"] = vectors.shape[1]
-    if settings.get("textrcnn_features") == "states":
-        sizes |= STATES
-    config = TextRCNNConfig(**sizes)
-    settings = settings | {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
-    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says
-    check_parameters(run.model.architecture, config, folder.taxonomy, tokenizer, settings)
-    model = ARCHITECTURES[run.model.architecture].from_encoder(config, folder.taxonomy, tokenizer, **settings)
-    if run.model.word_vectors is not None:
-        with torch.no_grad():
-            model.encoder.get_input_embeddings().weight[places + special] = torch.from_numpy(vectors)
-    return model, tokenizer
 
 
 def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
@@ -269,19 +234,17 @@ def started_model(
     run: RunConfig, start: Path, data: DocumentSet | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
     """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
-    check_word_vectors(run)
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
     with refuse_broken("no model could be loaded", path=start, remedy="give a training-model"):
-        config = load_pretrained(HGCLRConfig, start)
-        saved = next((name for name, known in ARCHITECTURES.items() if [known.__name__] == config.architectures), None)
+        saved = architecture_named((load_config(start).architectures or [""])[0])
         if saved is not None and "architecture" not in run.model.model_fields_set:
             run.model = run.model.model_copy(update={"architecture": saved})
-        architecture = ARCHITECTURES[run.model.architecture]
+        architecture = find_architecture(run.model.architecture)
         if run.training.effort != "full" and not issubclass(architecture, FlatForSequenceClassification):
             raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
-        if saved is not None and not issubclass(ARCHITECTURES[saved], architecture):
+        if saved is not None and not issubclass(find_architecture(saved), architecture):
             raise InputError(
                 f"a {saved} model has not all that {run.model.architecture} is trained with",
                 path=start,

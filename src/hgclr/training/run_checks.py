@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hgclr.data.folder import DataFolder, DocumentSet, find_data, taxonomy_files
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output as check_folder
 from hgclr.files import read_json
@@ -31,7 +30,6 @@ __all__ = [
     "check_resumed",
     "check_run",
     "check_splits",
-    "check_word_vectors",
     "data_folder",
     "has_own_tree",
     "restarted",
@@ -47,10 +45,9 @@ LOCK = ".hgclr-train.lock"
 
 def check_run(run: RunConfig) -> None:
     """Refuse a run whose paths are wrong, or whose data lacks what training needs."""
-    check_word_vectors(run)
     if run.model.lora is not None:
         require_extra("peft", extra="lora", capability="Training with model.lora")
-    for name, path in (("word_vectors", run.model.word_vectors), ("label_changes", run.model.label_changes)):
+    for name, path in (("label_changes", run.model.label_changes),):
         if path is not None and not local(path).is_file():
             raise InputError(f"no such file, and it is model.{name}", path=path)
     if run.model.start is not None and not local(run.model.start).is_dir():
@@ -84,16 +81,6 @@ def check_splits(run: RunConfig, folder: Data) -> None:
             "there is no dev split to select the best epoch on",
             path=run.data.path,
             remedy="add dev.jsonl, or hold out a tenth of train with data.dev_share=0.1",
-        )
-
-
-def check_word_vectors(run: RunConfig) -> None:
-    """Refuse word vectors for an encoder that has its own."""
-    if run.model.word_vectors is not None and (run.model.encoder != TEXTRCNN or run.model.start is not None):
-        encoder = "a model to train on from" if run.model.start is not None else run.model.encoder
-        raise InputError(
-            f"model.word_vectors is given, but {encoder} has its own word embeddings",
-            remedy=f"leave it out, or set model.encoder to {TEXTRCNN}",
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from hgclr.config import METHOD_FIELDS, PRESETS, MethodSettings
+from hgclr.config import PRESETS, method_fields, setting_classes
 from hgclr.training.settings import DataSettings, ModelSettings, TrainingSettings
 
 __all__ = ["Setting", "argument_texts", "list_settings", "written"]
@@ -112,8 +112,8 @@ def _section(
 
 
 def _method() -> Iterator[Setting]:
-    texts = argument_texts(MethodSettings)
-    for name, known in METHOD_FIELDS.items():
+    texts = {name: text for kind in setting_classes() for name, text in argument_texts(kind).items()}
+    for name, known in method_fields().items():
         default = PRESETS["default"].get(name, known.default)
         presets = {preset: values[name] for preset, values in PRESETS.items() if values.get(name, default) != default}
         yield Setting(

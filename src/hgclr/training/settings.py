@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from hgclr.config import method_settings
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, write_files
+from hgclr.registry import is_pretrained, merged
 from hgclr.remote import local
 from hgclr.urls import as_written, url_of
 
@@ -101,11 +101,19 @@ class LoraSettings(_Section):
         return self
 
 
+def _known_architecture(name: str) -> str:
+    known = ["flat", "hgclr", *merged("architectures")]
+    if name not in known:
+        raise ValueError(f"unknown architecture {name!r}: choose one of {', '.join(known)}")
+    return name
+
+
 class ModelSettings(_Section):
     """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
 
     Args:
-        encoder: a name from ``hgclr encoders list``, a folder or its URL, a name on the hub, or ``textrcnn``.
+        encoder: a name from ``hgclr encoders list``, a folder or its URL, a name on the hub, or one that an extension
+            builds, such as ``textrcnn``.
         architecture: the system to train; by default ``flat``, an encoder with a linear head, and in the presets
             ``paper`` and ``published``, which are readings of it, ``hgclr``. A model to start from decides by itself.
         preset: the reading of the method that the choices below start from.
@@ -116,10 +124,9 @@ class ModelSettings(_Section):
     model_config = ConfigDict(extra="allow")
 
     encoder: str = "all-MiniLM-L6-v2"
-    architecture: Literal["flat", "hgclr", "hiagm-tp", "hiagm-la", "htcinfomax", "himatch"] = "flat"
+    architecture: Annotated[str, AfterValidator(_known_architecture)] = "flat"
     preset: Literal["default", "paper", "published"] = "default"
     lora: LoraSettings | None = None
-    word_vectors: Place | None = Field(None, description="GloVe text file to start TextRCNN's word embeddings from")
     start: Place | None = Field(None, description="train on from this training-model instead of a new one")
     label_changes: Place | None = Field(
         None, description="what became of its labels, where ids do not show it: see hgclr taxonomy diff --changes"
@@ -228,13 +235,13 @@ class RunConfig(_Section):
         effort = self.training.effort
         if self.training.refit_head and self.model.architecture not in LINEAR_HEADS:
             raise ValueError(f"training.refit_head is true, and {self.model.architecture} has more than a linear head")
-        if self.model.lora is not None and (effort != "full" or self.model.encoder == TEXTRCNN):
-            reason = f"training.effort is {effort}" if effort != "full" else f"model.encoder is {TEXTRCNN}"
+        if self.model.lora is not None and (effort != "full" or not is_pretrained(self.model.encoder)):
+            reason = f"training.effort is {effort}" if effort != "full" else f"model.encoder is {self.model.encoder}"
             raise ValueError(f"model.lora adapts a pretrained encoder in training, and {reason}: leave it out")
         if effort == "full":
             return self
-        if self.model.architecture not in LINEAR_HEADS or self.model.encoder == TEXTRCNN:
-            system = TEXTRCNN if self.model.encoder == TEXTRCNN else self.model.architecture
+        if self.model.architecture not in LINEAR_HEADS or not is_pretrained(self.model.encoder):
+            system = self.model.architecture if is_pretrained(self.model.encoder) else self.model.encoder
             raise ValueError(f"training.effort is {effort}, and {system} has more to train than a head: use full")
         if effort == "names" and self.model.start is not None:
             raise ValueError("training.effort is names, which takes nothing from model.start (--from)")
@@ -446,7 +453,7 @@ def make_recipe(
     paper = settings.recipe == "paper"
     if pretrained:
         batch_size, rate = (12, 3e-5) if paper else (SMALL_BATCH, default_rate(encoder_parameters))
-    else:  # the paper's is the recipe of the systems on TextRCNN that it compares with
+    else:  # the paper's is the recipe of the baselines that it trains without a pretrained encoder
         batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (SMALL_BATCH, 1e-3, 1.0)
     times = LORA_RATE if lora else 1.0
     new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 
 from hgclr.config import method_settings
-from hgclr.encoders import TEXTRCNN
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.models.pretrained import load_encoder_config, load_pretrained, new_encoder
-from hgclr.models.textrcnn import TextRCNNConfig
+from hgclr.registry import is_pretrained
 from hgclr.remote import local
 from hgclr.training import RunConfig
 from hgclr.training.core import count_parameters
@@ -203,10 +202,12 @@ def _recipe_rate(run: RunConfig) -> float:
     if run.model.start is not None:
         config = load_pretrained(HGCLRConfig, local(run.model.start)).text_encoder
     else:
-        config = TextRCNNConfig() if run.model.encoder == TEXTRCNN else load_encoder_config(run.model.encoder)
+        if not is_pretrained(run.model.encoder):
+            return make_recipe(run.training, documents=1, encoder_parameters=1, pretrained=False).learning_rate
+        config = load_encoder_config(run.model.encoder)
     with torch.device("meta"):
         parameters = count_parameters(new_encoder(config))
-    pretrained = config.model_type != TEXTRCNN
+    pretrained = is_pretrained(config.model_type)
     # That of small data: the one for many short documents is twice as high at most, and within the space.
     return make_recipe(
         run.training,

@@ -1,0 +1,1 @@
+"""Commands that only somebody who reruns the paper needs."""

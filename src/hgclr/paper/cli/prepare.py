@@ -1,0 +1,259 @@
+"""``hgclr data prepare``: the corpora of the paper and the formats of the literature, as data folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from hgclr.cli.options import AddAncestors, DataOutput, file, folder, option, options_from
+from hgclr.cli.prepare import prepare
+
+app = typer.Typer()
+PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"
+
+
+def _source(text: str, kind: str = "PATH") -> Any:
+    return option(text, metavar=kind)
+
+
+@app.command(rich_help_panel=PAPER)
+def wos(
+    source: Annotated[
+        Path,
+        _source(
+            "Data.xlsx, the same saved as tab-separated Data.txt, the literature's wos_total.json, or a folder with one"
+            " of these or with wos_train.json, wos_val.json and wos_test.json."
+        ),
+    ],
+    output: DataOutput,
+    labels: Annotated[
+        Literal["literature", "original"],
+        option(
+            "literature: merge areas that share a code, as for the published numbers (141 labels); original: keep"
+            " every area's own name."
+        ),
+    ] = "literature",
+) -> None:
+    """Web of Science (WOS-46985): abstracts of papers in, one of 7 domains and its area out.
+
+    Get WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split is the literature's:
+    30,070 / 7,518 / 9,397.
+
+    Example: **hgclr data prepare wos --source WebOfScience --output data/wos**
+    """
+    from hgclr.paper.corpora.wos import build_wos
+
+    prepare("rows", build_wos, source, output, labels=labels)
+
+
+@app.command(rich_help_panel=PAPER)
+def nyt(
+    source: Annotated[
+        Path, folder("Folder nyt_corpus of LDC2008T19, with data/YYYY/MM.tgz, or with these archives unpacked.")
+    ],
+    output: DataOutput,
+    ids: Annotated[
+        Path | None,
+        folder(
+            "Folder with the literature's lists idnewnyt_train.json, idnewnyt_val.json, idnewnyt_test.json; default:"
+            " --source."
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        file(
+            "The literature's label list, one path such as Top/News/Sports per line; default: nyt_label.vocab in the"
+            " folder of --ids."
+        ),
+    ] = None,
+    text: Annotated[
+        Literal["full", "literature"],
+        option(
+            "full: all paragraphs, joined by spaces; literature: as published results were computed, without the"
+            " first paragraph and without spaces between the others."
+        ),
+    ] = "full",
+) -> None:
+    """The New York Times Annotated Corpus: articles in, sections out.
+
+    The archives are read as they are; nothing is unpacked.
+
+    Example: **hgclr data prepare nyt --source nyt_corpus --ids lists --output data/nyt**
+    """
+    from hgclr.paper.corpora.nyt import build_nyt
+
+    prepare("files", build_nyt, source, output, ids=ids, labels=labels, text=text)
+
+
+@app.command(rich_help_panel=PAPER)
+def rcv1(
+    source: Annotated[
+        Path,
+        folder("Folder with the Reuters disks anywhere below it: zip files of news items, or folders of XML files."),
+    ],
+    output: DataOutput,
+    train_ids: Annotated[
+        Path | None,
+        file("The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] below the source."),
+    ] = None,
+    topics: Annotated[Path | None, file("The topic tree; default: rcv1.topics.hier.orig below the source.")] = None,
+    label_names: Annotated[
+        Literal["codes", "descriptions"],
+        option(
+            "What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT),"
+            " from which a model that embeds the names learns more. Their ids are the codes in both cases."
+        ),
+    ] = "codes",
+    text: Annotated[
+        Literal["full", "literature"],
+        option("full: a space between paragraphs; literature: nothing between them, as in the published preparations."),
+    ] = "full",
+    ids: Annotated[
+        Path | None,
+        file(
+            "Take the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all that have a topic"
+            " and a region."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, option("Number of reading processes; default: one per core, at most 4.", min=1)
+    ] = None,
+) -> None:
+    """RCV1-V2: Reuters news in, 103 topics in a tree of four levels out.
+
+    Example: **hgclr data prepare rcv1 --source reuters --output data/rcv1**
+    """
+    from hgclr.paper.corpora.rcv1 import build_rcv1
+
+    options = {"train_ids": train_ids, "topics": topics, "label_names": label_names, "text": text, "ids": ids}
+    prepare("archives", build_rcv1, source, output, workers=workers, **options)
+
+
+def _day(text: str) -> Any:
+    return option(text, formats=["%Y-%m-%d"], metavar="YYYY-MM-DD")
+
+
+@app.command(rich_help_panel=OPEN)
+def arxiv(
+    source: Annotated[
+        Path, file("arxiv-metadata-oai-snapshot.json: plain, as .gz, or as the .zip that Kaggle distributes.")
+    ],
+    output: DataOutput,
+    since: Annotated[datetime | None, _day("First day to take papers of.")] = None,
+    until: Annotated[datetime | None, _day("Last day to take papers of.")] = None,
+    per_category: Annotated[
+        int | None,
+        option("Take at most this many papers of each primary category, picked by hash. Reads the file twice.", min=1),
+    ] = None,
+    primary_only: Annotated[
+        bool, option("Keep one path per paper: that of its primary category.", "--primary-only")
+    ] = False,
+    dev_share: Annotated[
+        float | None, option("Share of papers drawn for dev, by hash of the id; default: 0.1.")
+    ] = None,
+    test_share: Annotated[float | None, option("Share of papers drawn for test; default: 0.1.")] = None,
+    dev_from: Annotated[
+        datetime | None,
+        _day("Split by date, not by hash: papers before this day are for training, later ones for dev."),
+    ] = None,
+    test_from: Annotated[datetime | None, _day("With --dev-from: first day of test.")] = None,
+    seed: Annotated[int, option("Seed for what is drawn and picked by hash.")] = 0,
+) -> None:
+    """ArXiv's metadata: title and abstract in; group, archive and category out.
+
+    Dates are those of a paper's first version.
+
+    Example: **hgclr data prepare arxiv --source archive.zip --since 2020-01-01 --per-category 500 --output data/arxiv**
+    """
+    from hgclr.paper.corpora.arxiv import build_arxiv
+
+    days = {"since": since, "until": until, "dev_from": dev_from, "test_from": test_from}
+    prepare(
+        "megabytes",
+        build_arxiv,
+        source,
+        output,
+        per_category=per_category,
+        primary_only=primary_only,
+        dev_share=dev_share,
+        test_share=test_share,
+        seed=seed,
+        **{name: None if day is None else day.date() for name, day in days.items()},
+    )
+
+
+@dataclass(frozen=True)
+class FormatFiles:
+    """The files of a corpus in one of the literature's formats: options that its commands share."""
+
+    source: Annotated[
+        Path | None,
+        _source("Folder with files named after their splits, as x_train, x_val and x_test; or one file to train on."),
+    ] = None
+    train: Annotated[
+        Path | None,
+        file(
+            "The file to train on, whatever its name. If --train, --dev or --test is given, only files named by these"
+            " options are read."
+        ),
+    ] = None
+    dev: Annotated[Path | None, file("The development (validation) file.")] = None
+    test: Annotated[Path | None, file("The test file.")] = None
+    taxonomy: Annotated[
+        Path | None, file("The label tree, if it is not the only .taxonomy file beside the documents.")
+    ] = None
+    add_ancestors: AddAncestors = False
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def hiagm(output: DataOutput, files: FormatFiles) -> None:
+    """HiAGM's JSON lines (token, label) and .taxonomy file.
+
+    Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
+
+    Example: **hgclr data prepare hiagm --source rcv1-tokens --output data/rcv1**
+    """
+    _prepare_format("hiagm", output, files)
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def neuralclassifier(output: DataOutput, files: FormatFiles) -> None:
+    """NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
+
+    Without a label tree, one is drawn from the paths of all splits.
+
+    Example: **hgclr data prepare neuralclassifier --source my-corpus --output my-data**
+    """
+    _prepare_format("neuralclassifier", output, files)
+
+
+@app.command(rich_help_panel=FORMATS)
+@options_from(FormatFiles, "files", first=True)
+def fasttext(
+    output: DataOutput,
+    files: FormatFiles,
+    path_separator: Annotated[
+        str, option("Separator between the names of a path; 'none' if labels are plain names.")
+    ] = "/",
+    label_prefix: Annotated[str, option("What marks a word as a label.")] = "__label__",
+) -> None:
+    """Lines of fastText (\\_\\_label\\_\\_A/B text).
+
+    Without a label tree, one is drawn from the paths of all splits.
+
+    Example: **hgclr data prepare fasttext --source my-corpus --output my-data**
+    """
+    separator = None if path_separator == "none" else path_separator
+    _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)
+
+
+def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any) -> None:
+    from hgclr.paper.corpora.formats import prepare_format
+
+    prepare("lines", prepare_format, name, output=output, **vars(files), **options)

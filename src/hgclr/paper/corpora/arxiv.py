@@ -1,0 +1,383 @@
+"""Build a data set from arXiv's metadata: title and abstract in, groups, archives and categories out."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import heapq
+import io
+import json
+import logging
+import lzma
+import re
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import date
+from email.utils import parsedate_to_datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
+from hgclr.data.rows import is_unicode, stable_hash
+from hgclr.errors import InputError
+from hgclr.files import open_regular
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["build_arxiv"]
+
+logger = logging.getLogger(__name__)
+HASHES = 2**64
+SHARE = 0.1
+"""Of dev and of test, unless the user says otherwise."""
+SHOWN = 10
+"""How many unknown categories the warning names."""
+
+FIELDS = ("id", "title", "abstract", "categories")
+"""What every record must have, as text."""
+LONGEST_LINE = 2**24
+"""Bytes; the longest records, of papers with thousands of authors, have some hundred thousand. A file without line
+ends would otherwise be pulled into memory whole."""
+REPORT_EVERY = 1000
+BUFFER = 2**18
+AGAIN = "get the file again and compare its size with the publisher's"
+ALIASES = {
+    # Archives that became categories of others.
+    "acc-phys": "physics.acc-ph",
+    "adap-org": "nlin.AO",
+    "alg-geom": "math.AG",
+    "ao-sci": "physics.ao-ph",
+    "atom-ph": "physics.atom-ph",
+    "bayes-an": "physics.data-an",
+    "chao-dyn": "nlin.CD",
+    "chem-ph": "physics.chem-ph",
+    "cmp-lg": "cs.CL",
+    "comp-gas": "nlin.CG",
+    "dg-ga": "math.DG",
+    "funct-an": "math.FA",
+    "mtrl-th": "cond-mat.mtrl-sci",
+    "patt-sol": "nlin.PS",
+    "plasm-ph": "physics.plasm-ph",
+    "q-alg": "math.QA",
+    "solv-int": "nlin.SI",
+    "supr-con": "cond-mat.supr-con",
+    # Categories that stand in two archives under two codes; papers carry both.
+    "cs.NA": "math.NA",
+    "cs.SY": "eess.SY",
+    "math.IT": "cs.IT",
+    "math.MP": "math-ph",
+    "q-fin.EC": "econ.GN",
+    "stat.TH": "math.ST",
+}
+"""By code that is not in the tree, the one that means the same. Every value is a label of `category_tree`."""
+NOTICE = r"(?:(?:this|the|our)\s+)?(?:paper|article|manuscript|submission|preprint|work|note|report|letter|version)\s+"
+WITHDRAWN = re.compile(
+    rf"""\W*(?:
+        {NOTICE} (?:(?:has|have)\s+(?:now\s+)?been | was | is (?:\s+now|\s+being)?)
+        \s+(?:\w+ly\s+)? (?:withdrawn|retracted)\b
+      | (?:{NOTICE})? (?:withdrawn|retracted) (?:\s+(?:by|due|because|for|as|pending)\b | \W*$)
+      | (?:the\s+)? authors?\s+(?:has|have)\s+(?:withdrawn|retracted)\b
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""How the notices begin that stand in the place of an abstract. That the word occurs is not enough: samples, money and
+claims are withdrawn, too."""
+
+
+def build_arxiv(
+    source: str | Path,
+    output: str | Path,
+    *,
+    since: date | None = None,
+    until: date | None = None,
+    per_category: int | None = None,
+    primary_only: bool = False,
+    dev_share: float | None = None,
+    test_share: float | None = None,
+    dev_from: date | None = None,
+    test_from: date | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> CorpusSummary:
+    """Write arXiv's metadata snapshot as a data folder, in flat memory; see docs/how-to/corpora/arxiv.md.
+
+    The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and to
+    read.
+    """
+    source = Path(source)
+    split = _splitting(dev_share, test_share, dev_from, test_from, seed)
+    if since is not None and until is not None and since > until:
+        raise InputError(f"no day is both since {since} and until {until}", remedy="exchange the two")
+    if per_category is not None and per_category < 1:
+        raise InputError(f"at most {per_category} papers of a category", remedy="give at least 1")
+    tree = category_tree()
+    paths = {label: tree.path(index).tolist() for index, label in enumerate(tree.ids)}
+    days = {"since": since, "until": until, "dev_from": dev_from, "test_from": test_from}
+    settings = {
+        "source": source.name,
+        **{name: None if day is None else day.isoformat() for name, day in days.items()},
+        "per_category": per_category,
+        "primary_only": primary_only,
+        "dev_share": dev_share,
+        "test_share": test_share,
+        "seed": seed,
+    }
+    with write_corpus(output, name="arxiv", settings=settings) as writer:
+        writer.taxonomy = tree
+        snapshot = _Snapshot(source, frozenset(paths), days, progress, readings=1 if per_category is None else 2)
+        takes = None if per_category is None else _limit(snapshot.papers(), per_category, seed)
+        for paper in snapshot.papers(writer):
+            if takes is not None and not takes(paper):
+                continue
+            categories = paper.categories[:1] if primary_only else paper.categories
+            labels = sorted({label for category in categories for label in paths[category]})
+            writer.add(split(paper), paper.text, [tree.ids[label] for label in labels], id=paper.id)
+        if snapshot.dated and not writer.summary.documents["train"]:
+            raise InputError("the dates leave no paper for training", path=source, remedy="choose other dates")
+    if codes := snapshot.unknown:
+        shown = ", ".join(f"{code!r} ({count:,})" for code, count in codes.most_common(SHOWN))
+        more = f" and {len(codes) - SHOWN} more" if len(codes) > SHOWN else ""
+        logger.warning("%s: categories that arXiv does not have were dropped: %s%s", source, shown, more)
+    return writer.summary
+
+
+class _Snapshot:
+    """The papers of the right time, read as often as they are needed; any of the days makes dates necessary."""
+
+    def __init__(
+        self,
+        source: Path,
+        labels: frozenset[str],
+        days: dict[str, date | None],
+        progress: Progress | None,
+        *,
+        readings: int,
+    ) -> None:
+        self.dated = any(day is not None for day in days.values())
+        self.unknown: Counter[str] = Counter()
+        """By code that is not arXiv's, how many papers carry it; known after a reading."""
+        self._source, self._labels, self._progress, self._readings = source, labels, progress, readings
+        self._first, self._last = days["since"] or date.min, days["until"] or date.max
+        self._finished = 0
+
+    def papers(self, writer: CorpusWriter | None = None) -> Iterator[Paper]:
+        """Read the file once; record what cannot be used with ``writer``, if there is one."""
+        reader = PaperReader(self._labels, dated=self.dated)
+        for line, record in records(self._source, self._report):
+            paper = reader.read(record)
+            if isinstance(paper, Paper):
+                if paper.created is None or self._first <= paper.created <= self._last:
+                    yield paper
+            elif writer is not None:
+                identifier = record["id"].encode(errors="backslashreplace").decode()  # anything may stand in JSON
+                writer.leave_out(paper, f"{self._source.name}:{line}", identifier)
+        self.unknown = reader.unknown
+        self._finished += 1
+
+    def _report(self, position: int) -> None:
+        if self._progress is not None:
+            size = self._source.stat().st_size
+            self._progress(self._finished * size + position, self._readings * size)
+
+
+def _splitting(
+    dev_share: float | None, test_share: float | None, dev_from: date | None, test_from: date | None, seed: int
+) -> Callable[[Paper], str]:
+    """Return what tells the split of a paper, by hash or by date."""
+    if dev_from is None and test_from is None:
+        dev, test = (SHARE if share is None else share for share in (dev_share, test_share))
+        if dev < 0 or test < 0 or dev + test >= 1:
+            remedy = "give shares of at least 0 whose sum is below 1"
+            raise InputError(f"a share of {dev:g} for dev and {test:g} for test", remedy=remedy)
+
+        def by_hash(paper: Paper) -> str:
+            place = stable_hash("split", seed, paper.id) / HASHES
+            return "test" if place < test else "dev" if place < test + dev else "train"
+
+        return by_hash
+    if dev_from is None or test_from is None:
+        given, missing = ("test", "dev") if dev_from is None else ("dev", "test")
+        raise InputError(f"a day on which {given} begins, but none for {missing}", remedy=f"give --{missing}-from, too")
+    if dev_share is not None or test_share is not None:
+        raise InputError("both shares and days for the splits", remedy="give --dev-from and --test-from, or shares")
+    if dev_from >= test_from:
+        raise InputError(f"dev begins on {dev_from}, test on {test_from}", remedy="let dev begin before test")
+
+    def by_date(paper: Paper) -> str:
+        if paper.created is None:
+            raise ValueError(f"paper {paper.id!r} was read without its date")
+        return "train" if paper.created < dev_from else "dev" if paper.created < test_from else "test"
+
+    return by_date
+
+
+def _limit(papers: Iterable[Paper], size: int, seed: int) -> Callable[[Paper], bool]:
+    """Return what tells, paper by paper in a second reading, which ones are taken: of each category the lowest hashes.
+
+    In between, one number is kept for every paper that will be taken, and none for the others.
+    """
+    lowest: dict[str, list[int]] = {}  # by category, the hashes so far, negated: the first of each heap is the highest
+    for paper in papers:
+        heap = lowest.setdefault(paper.categories[0], [])
+        value = -stable_hash("limit", seed, paper.id)
+        if len(heap) < size:
+            heapq.heappush(heap, value)
+        else:
+            heapq.heappushpop(heap, value)
+    highest = {category: -heap[0] for category, heap in lowest.items()}
+    room = dict.fromkeys(highest, size)
+
+    def takes(paper: Paper) -> bool:
+        primary = paper.categories[0]
+        if stable_hash("limit", seed, paper.id) > highest[primary] or not room[primary]:
+            return False
+        room[primary] -= 1  # papers that stand in the file twice have the same hash twice
+        return True
+
+    return takes
+
+
+def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line and the fields of every record; report now and then the bytes of the file that have been read."""
+    number = 0
+    with _opened(path) as (stream, file):
+        while True:
+            with _damage_reported(path, number + 1):
+                line = stream.readline(LONGEST_LINE + 1)
+            if not line:
+                break
+            number += 1
+            if line.strip():
+                yield number, _record(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, path, number)
+            if report is not None and number % REPORT_EVERY == 0:
+                report(file.tell())
+        if report is not None:
+            report(path.stat().st_size)
+
+
+def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    if len(line) > LONGEST_LINE:
+        remedy = "the snapshot has one record a line"
+        raise InputError(f"no line end in {LONGEST_LINE:,} bytes", path=path, line=number, remedy=remedy)
+    try:
+        record = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        if not line.endswith(b"\n"):
+            what = "truncated: the file ends in the middle of a record"
+            raise InputError(what, path=path, line=number, remedy=AGAIN) from None
+        raise InputError(f"broken record: {error}", path=path, line=number, remedy=AGAIN) from None
+    for field in FIELDS:
+        if not isinstance(record, dict) or not isinstance(record.get(field), str):
+            remedy = "the file must be arXiv's metadata snapshot, one JSON record a line"
+            raise InputError(f"the record has no text {field!r}", path=path, line=number, remedy=remedy)
+    return cast(dict[str, Any], record)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Open the snapshot; give the unpacked stream and the file underneath, whose place tells how far reading is."""
+    if not path.is_file():
+        what = "this is a folder" if path.is_dir() else "no such file"
+        raise InputError(what, path=path, remedy="name arxiv-metadata-oai-snapshot.json, or its .gz or .zip")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open_regular(path))
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        stream: BinaryIO = file
+        name = path.name.lower()
+        if name.endswith(".gz"):
+            stream = _buffered(stack.enter_context(gzip.GzipFile(fileobj=file)))
+        elif name.endswith(".zip"):
+            with _damage_reported(path, None):
+                archive = stack.enter_context(zipfile.ZipFile(file))
+                stream = _buffered(stack.enter_context(archive.open(_only_member(archive, path))))
+        yield stream, file
+
+
+def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
+    members = [member for member in archive.infolist() if member.filename.lower().endswith(".json")]
+    if len(members) != 1:
+        found = ", ".join(repr(member.filename) for member in members[:3]) or "none"
+        raise InputError(f"{len(members)} JSON files in the archive ({found})", path=path, remedy="unpack the snapshot")
+    return members[0]
+
+
+def _buffered(stream: object) -> BinaryIO:
+    """Give a stream whose lines are found in C."""
+    return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER)
+
+
+@contextmanager
+def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
+    """Turn what gzip and zip raise into an error that names the place."""
+    try:
+        yield
+    except (NotImplementedError, RuntimeError) as error:  # a packing that Python does not know, or a password
+        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it yourself") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error) as error:
+        here = "" if line is None else "cannot be unpacked from here on: "
+        what = f"damaged or truncated archive: {here}{error or 'it ends early'}"
+        raise InputError(what, path=path, line=line, remedy=AGAIN) from None
+
+
+def category_tree() -> Taxonomy:
+    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names."""
+    with as_file(files("hgclr.paper.corpora") / "categories.tsv") as path:
+        return Taxonomy.read(path, format="table")
+
+
+class Paper(NamedTuple):
+    """A paper that can be used: title and abstract, its categories, the primary one first, and its day, if asked for.
+
+    The categories are ids of the tree; the day is that of the first version (GMT).
+    """
+
+    id: str
+    text: str
+    categories: tuple[str, ...]
+    created: date | None
+
+
+class PaperReader:
+    """Read papers from records; ``known`` are the ids of the labels, ``dated`` says whether papers need a date."""
+
+    def __init__(self, known: frozenset[str], *, dated: bool) -> None:
+        self.unknown: Counter[str] = Counter()
+        """The codes that are neither labels nor aliases, with the number of papers; they are dropped."""
+        self._known = known
+        self._dated = dated
+
+    def read(self, record: dict[str, Any]) -> Paper | str:
+        """Return the paper of a record, or the reason why it cannot be used."""
+        title, abstract = (" ".join(record[field].split()) for field in ("title", "abstract"))
+        if not abstract:
+            return "no abstract"
+        if WITHDRAWN.match(abstract):
+            return "withdrawn"
+        categories = self._categories(record["categories"])
+        if not categories:
+            return "no known category"
+        created = None
+        if self._dated:
+            try:
+                created = parsedate_to_datetime(record["versions"][0]["created"]).date()
+            except (LookupError, TypeError, ValueError):
+                return "no date of the first version"
+        title += "." * bool(title and not title.endswith((".", "?", "!")))
+        paper = Paper(record["id"], f"{title} {abstract}".strip(), categories, created)
+        return paper if is_unicode(paper.id + paper.text) else "half a character in the text"
+
+    def _categories(self, codes: str) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for code in dict.fromkeys(codes.split()):
+            label = ALIASES.get(code, code)
+            if label in self._known:
+                found[label] = None
+            else:
+                self.unknown[code] += 1
+        return tuple(found)

@@ -1,0 +1,200 @@
+"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021).
+
+Below the model: the two discriminators, the gate between their losses, and the losses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from hgclr.models.base import HierarchicalOutput, token_mean
+from hgclr.nn.draws import documents_of_batch
+from hgclr.nn.gathering import gather, rank
+from hgclr.nn.label_rows import LabelRows, LabelSized
+from hgclr.paper.models import BaselineConfig
+from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
+
+__all__ = [
+    "HTCInfoMaxForSequenceClassification",
+    "InformationGate",
+    "PriorDiscriminator",
+    "TextLabelDiscriminator",
+    "gold_mean",
+    "mutual_information_loss",
+    "other_documents",
+    "prior_matching_loss",
+]
+
+
+class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
+    """Train HiAGM-LA with two more losses; predict as that model does.
+
+    ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
+    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a label's
+    or a draw from the uniform distribution on [0, 1); the gate F weighs them and is logged as ``gate``. Both losses are
+    meant beside a mean cross-entropy and are scaled as it is. Discriminators and gate are trained like all else.
+    """
+
+    deployed_class = HiAGMLAForSequenceClassification
+    training_parts = ("label_projection", "text_discriminator", "prior_discriminator", "information_gate")
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__(config)
+        width = config.node_width
+        self.label_projection = nn.Linear(width, width, bias=False)
+        self.text_discriminator = TextLabelDiscriminator(width)
+        self.prior_discriminator = PriorDiscriminator(width)
+        self.information_gate = InformationGate(config.label_count, width)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw the discriminators' weights as torch does; all else is as in HiAGM.
+
+        From N(0, 0.02) the scores would hardly depend on what is scored.
+        """
+        if isinstance(module, TextLabelDiscriminator | PriorDiscriminator):
+            for layer in module.modules():
+                if isinstance(layer, nn.Linear | nn.Conv1d):
+                    layer.reset_parameters()
+        else:
+            super()._init_weights(module)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
+        texts = self.texts(input_ids, attention_mask)  # T, (B, L, d)
+        features = self.label_features()  # (K, d)
+        seen = self.attend(features, texts, attention_mask)  # (B, K, d)
+        if labels is None or not self.training:
+            return self.output(seen, labels)
+        logits = self.classifier(seen.flatten(1))  # (B, K)
+        classification, terms = self.classification(logits, labels)
+        projected = self.label_projection(features)  # Y, (K, d)
+        information = self.beside_mean(logits) * self.information_loss(texts, attention_mask, projected, labels)
+        prior = self.beside_mean(logits) * prior_matching_loss(
+            self.prior_discriminator, projected, torch.rand_like(projected)
+        )
+        gate = self.information_gate(token_mean(texts, attention_mask), projected)  # F
+        return HierarchicalOutput(
+            loss=classification + gate * information + (1 - gate) * prior,
+            logits=logits,
+            terms=terms
+            | {"loss_information": information.detach(), "loss_prior": prior.detach(), "gate": gate.detach()},
+        )
+
+    def information_loss(self, texts: Tensor, attention_mask: Tensor, features: Tensor, gold: Tensor) -> Tensor:
+        """Return L_MI, (): 0 for a single document, which has no other to be told from.
+
+        From vectors of the tokens, (B, L, d), and their mask, projected label features, (K, d), and gold labels, (B,
+        K).
+        """
+        chosen = gold_mean(features, gold)  # y, (B, d)
+        summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
+        everyone = gather(summaries)  # (P B, hidden)
+        first = rank() * len(texts)
+        others = everyone[other_documents(len(everyone), summaries.device)[first : first + len(texts)]]
+        loss = mutual_information_loss(
+            self.text_discriminator(chosen, summaries), self.text_discriminator(chosen, others)
+        )
+        return loss * (
+            len(everyone) > 1
+        )  # times 0, and not left out, so that every parameter has a gradient in any batch
+
+
+class TextLabelDiscriminator(nn.Module):
+    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair.
+
+    Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
+    layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
+    and the convolutions are padded by one, so that a text of one token has a score.
+    """
+
+    def __init__(self, width: int, hidden: int = 512) -> None:
+        super().__init__()
+        self.first_convolution = nn.Conv1d(width, width, kernel_size=3, padding=1)
+        self.second_convolution = nn.Conv1d(width, hidden, kernel_size=3, padding=1)
+        self.score = nn.Sequential(
+            nn.Linear(width + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        )
+
+    def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return what the score needs of each text, (B, hidden), whatever the labels, from (B, L, d) and its mask."""
+        real = attention_mask.unsqueeze(1)  # (B, 1, L)
+        found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
+        found = self.second_convolution(found * real)  # (B, hidden, L)
+        return token_mean(found.transpose(1, 2), attention_mask)
+
+    def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
+        """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
+        scores: Tensor = self.score(torch.cat([labels, summaries], 1)).squeeze(1)
+        return scores
+
+
+class PriorDiscriminator(nn.Sequential):
+    """Tell draws of the prior from label features: ``D_p``, (K, d) -> (K, 1), as a logit, its sigmoid not yet taken."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
+
+
+class InformationGate(nn.Module, LabelSized):
+    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch."""
+
+    def __init__(self, labels: int, width: int) -> None:
+        super().__init__()
+        self.text = nn.Linear(width, 1, bias=False)  # w1
+        self.labels = nn.Linear(labels * width, 1)  # w2 and b
+
+    def forward(self, texts: Tensor, labels: Tensor) -> Tensor:
+        """Return F, (), from the mean token of each text, (B, d), and the label features, (K, d)."""
+        gate: Tensor = torch.sigmoid(self.text(gather(texts).mean(0)) + self.labels(labels.flatten())).squeeze(0)
+        return gate
+
+    def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
+        return {"labels.weight": rows.column_blocks(self.labels.weight)}
+
+
+def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
+    """Return the mean feature of each document's gold labels, (B, d), of features (K, d) by 0/1, (B, K); 0 of none."""
+    gold = gold.to(labels.dtype)
+    return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
+
+
+def other_documents(documents: int, device: torch.device | None = None) -> Tensor:
+    """Return another document of the batch for each, (B,): the batch turned by a random number of places.
+
+    A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
+    places never does. A single document has only itself. Where documents have numbers, they are turned in the order of
+    these, which is the same however processes share them.
+    """
+    order = torch.arange(documents, device=device)
+    if (own := documents_of_batch()) is not None:
+        order = gather(torch.tensor(own, device=device)).argsort()
+    return torch.empty_like(order).scatter_(0, order, order.roll(int(torch.randint(1, max(documents, 2), ()))))
+
+
+def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
+    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
+
+    Scores are of labels with their own texts T, (B,), and with the texts T' of other documents, (B,).
+    """
+    return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
+
+
+def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
+    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
+
+    The value, and the gradient of the discriminator D_p, are those of this loss. The label features Y, (K, d), match
+    the prior when the discriminator takes them for draws u, (K, d), so that their gradient is that of ``-mean log
+    D_p(Y_k)``, as usual in adversarial training. In the released program they minimise the loss itself, that is, differ
+    from the prior.
+    """
+    told = discriminator(labels.detach())
+    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0
+    fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
+    taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
+    return loss + (taken - taken.detach())

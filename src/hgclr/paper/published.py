@@ -1,0 +1,463 @@
+"""Turn a checkpoint of the published program into a model of ours, for prediction and for training on.
+
+Below the conversion: the files of that program, which are read as data, never as code."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from hgclr.config import method_settings
+from hgclr.errors import InputError
+from hgclr.export.check import new_folder, refuse_used
+from hgclr.files import check_archive
+from hgclr.models import HGCLRForSequenceClassification
+from hgclr.models.base import load_tokenizer, save
+from hgclr.models.pretrained import load_encoder_config
+from hgclr.taxonomy import Taxonomy
+
+__all__ = ["check_same_labels", "import_published", "read_checkpoint", "read_published"]
+
+logger = logging.getLogger(__name__)
+SETTING_NAMES = {
+    "lamb": "contrastive_weight",
+    "thre": "keep_threshold",
+    "tau": "gumbel_temperature",
+}  # λ, γ, Gumbel-softmax
+"""Arguments of the published program, and our settings that they become."""
+LAYERS = "graph_encoder.hir_layers"
+WEIGHT_NAMES = {  # ours: published; whatever follows is called the same
+    "encoder.": "bert.",
+    "classifier.": "classifier.",
+    "projection.": "contrastive_lossfct.transform.",
+    "label_encoder.label_embedding.": "graph_encoder.id_embedding.",
+    "label_encoder.structure.spatial": "graph_encoder.distance_embedding.weight",
+    "label_encoder.structure.edge": "graph_encoder.edge_embedding.weight",
+}
+LAYER_NAMES = {  # the same within each layer
+    "query.": "hir_attn.self.q_proj.",
+    "key.": "hir_attn.self.k_proj.",
+    "value.": "hir_attn.self.v_proj.",
+    "output.": "hir_attn.self.out_proj.",
+    "norm.": "hir_attn.layer_norm.",
+    "feed_forward.": "output_layer.",
+    "feed_forward_norm.": "output_layer_norm.",
+}
+CONVOLUTION_NAMES = {  # the same in a GCN or GAT, by the version of torch_geometric; before 2.0 a GCN is transposed
+    "lin.weight": ("lin.weight", "lin_src.weight", "lin_l.weight", "weight"),
+    "att_src": ("att_src", "att_l"),
+    "att_dst": ("att_dst", "att_r"),
+    "bias": ("bias",),
+}
+UNUSED = (  # in a published checkpoint, but without effect on its results
+    "token_classifier.*",
+    f"{LAYERS}.*.hir_attn.lin_r.weight",  # the same tensor as lin_l or lin_src
+    f"{LAYERS}.*.hir_attn.lin_dst.weight",
+    f"{LAYERS}.*.cross_attn.v_proj.*",
+    f"{LAYERS}.*.cross_attn.out_proj.*",
+    f"{LAYERS}.*.cross_layer_norm.*",
+    f"{LAYERS}.*.classifier.*",
+    f"{LAYERS}.*.output_layer.*",  # but for those in LAYER_NAMES
+    f"{LAYERS}.*.output_layer_norm.*",
+    "bert.embeddings.position_ids",  # 0, 1, 2, …, which BERT of that time saved
+    "graph_encoder.label_name",  # from here on, the label tree in several forms
+    "graph_encoder.label_id",
+    "graph_encoder.edge_mat",
+    "graph_encoder.distance_mat",
+    "graph_encoder.edge_list",
+)
+REMEDY = "--encoder and --data-path must be those it was trained with"
+NAMES_FILE = "bert_value_dict.pt"
+TREE_FILE = "slot.pt"
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """What an import leaves behind: two folders, the label tree, and the settings of the checkpoint."""
+
+    model: Path
+    training_model: Path
+    taxonomy: Taxonomy
+    settings: dict[str, float | str]
+
+
+def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Path) -> ImportedModel:
+    """Write a published checkpoint as ``model`` (for prediction) and ``training-model`` (for training on).
+
+    Args:
+        checkpoint: ``checkpoint_best_macro.pt`` or ``checkpoint_best_micro.pt`` of the published program.
+        data_path: its data folder, with ``bert_value_dict.pt`` and ``slot.pt``.
+        encoder: the BERT it was trained on, for configuration and tokenizer; the weights are the checkpoint's.
+        output: a new or empty folder, which is written whole or not at all.
+
+    Raises:
+        InputError: if the files are not of this form, do not belong together, or ask for code; if the checkpoint was
+            trained in a form that we have no counterpart for; if ``output`` is in use.
+    """
+    refuse_used(output)
+    model, tokenizer = read_published(checkpoint, data_path, encoder)
+    with new_folder(output) as folder:
+        save(model.deployed(), tokenizer, folder / "model")
+        save(model, tokenizer, folder / "training-model")
+    settings = {name: getattr(model.config, name) for name in (*SETTING_NAMES.values(), "edge_padding")}
+    return ImportedModel(output / "model", output / "training-model", model.config.taxonomy, settings)
+
+
+def read_published(
+    checkpoint: Path, data_path: Path, encoder: str
+) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
+    """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
+
+    Its logits are those of the published program, and so are its loss terms given the same noise. A padding row of the
+    edge table that is not 0 is kept, as ``edge_padding: drawn``. Where that program took wrong distances
+    (:func:`~hgclr.paper.published.check_same_labels`), ours are the right ones. Both give a warning.
+
+    Arguments and errors are those of :func:`import_published`.
+    """
+    published, arguments = read_checkpoint(checkpoint)
+    settings = _settings(arguments, published, checkpoint)
+    encoder_config, tokenizer = _load_encoder(encoder)
+    taxonomy, name_tokens = read_labels(data_path, tokenizer, encoder_config.max_position_embeddings)
+    model = HGCLRForSequenceClassification.from_encoder_config(
+        encoder_config, taxonomy, tokenizer, label_name_length=name_tokens.shape[1], **settings
+    )
+    try:
+        weights = _convert(published, dict(model.named_parameters()), taxonomy, model.config.label_layers)
+    except InputError as error:
+        raise InputError(error.what, path=checkpoint, remedy=error.remedy) from None
+    check_same_labels(published, taxonomy, name_tokens, tokenizer, data_path)
+    if padding := _edge_padding(published):
+        weights["label_encoder.structure.padding"] = torch.tensor(padding)
+    model.load_state_dict({**weights, "name_tokens": name_tokens})
+    if effect := model.padding_effect():
+        logger.warning("%s: %s; with edge_padding: zero it trains on as the paper means it", checkpoint, effect)
+    return model.eval(), tokenizer
+
+
+def _load_encoder(name: str) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
+    config, tokenizer = load_encoder_config(name), load_tokenizer(name)
+    if config.model_type != "bert" or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise InputError(
+            f"{name} is a {config.model_type} encoder; the published program uses BERT with [CLS] and [SEP]",
+            remedy="give the encoder that the checkpoint was trained with, such as bert-base-uncased",
+        )
+    return config, tokenizer
+
+
+def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
+    """Return the ``published`` preset with the checkpoint's own numbers in it.
+
+    ``contrast`` 0 left the contrastive loss out but the second pass in, which is λ = 0. What the checkpoint does not
+    say is taken from the preset, with a warning.
+    """
+    absent = [name for name in (*SETTING_NAMES, "contrast", "graph", "layer") if name not in arguments]
+    if absent:
+        logger.warning("%s does not say %s: taken from the published preset", path, ", ".join(absent))
+    overrides = _label_encoder(arguments, weights, path)
+    overrides["edge_padding"] = "drawn" if _edge_padding(weights) else "zero"
+    for name, setting in SETTING_NAMES.items():
+        if name in arguments:
+            value = arguments[name]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InputError(f"the argument {name} is {value!r}, not a number", path=path)
+            overrides[setting] = float(value)
+    if not arguments.get("contrast", True):
+        overrides["contrastive_weight"] = 0.0
+    try:
+        return method_settings("published", overrides)
+    except InputError as error:
+        raise InputError(error.what, path=path, remedy=error.remedy) from None
+
+
+def _edge_padding(weights: Mapping[str, Tensor]) -> float:
+    """Return what stands for "no edge": row 0 of the edge table, which is never trained; 0 without such a table."""
+    edges = weights.get("graph_encoder.edge_embedding.weight")
+    return float(edges.flatten()[0]) if edges is not None and edges.numel() else 0.0
+
+
+def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
+    """Return the settings of the label encoder: a constant of the program says which, and the weights show it."""
+    first = f"{LAYERS}.0.hir_attn."
+    parts = [name.removeprefix(first) for name in weights if name.startswith(first)]
+    kind = "graphormer"
+    if parts and not any(part.startswith("self.") for part in parts):
+        kind = "gat" if any(part.startswith("att_") for part in parts) else "gcn"
+    graph, layers = bool(arguments.get("graph", True)), arguments.get("layer", 1)
+    if type(layers) is not int or layers < 1:
+        raise InputError(f"the argument layer is {layers!r}, not a number of layers", path=path)
+    form = ""
+    if not arguments.get("multi", True):
+        form = "for one label per text (multi off)"
+    elif kind != "graphormer" and (layers > 1 or not graph):
+        form = f"with {layers} layers of {kind.upper()}" if layers > 1 else f"with a {kind.upper()} and graph 0"
+    if form:
+        raise InputError(
+            f"the checkpoint was trained {form}, which cannot be imported",
+            path=path,
+            remedy="give a multi-label one, with Graphormer layers or one layer of GCN or GAT on the label tree",
+        )
+    if kind != "graphormer":
+        return {"label_encoder": kind, "label_embedding": False}
+    structure = dict.fromkeys(("label_embedding", "spatial_encoding", "edge_encoding"), graph)
+    return {"label_layers": layers, **structure}
+
+
+def _convert(
+    published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy, layers: int
+) -> dict[str, Tensor]:
+    wanted = {name: published_name(name, published, layers) for name in ours}
+    missing = [name for name in wanted.values() if name not in published]
+    if missing:
+        raise InputError(f"the checkpoint has no weight {_listed(missing)}", remedy=REMEDY)
+    known = set(wanted.values())
+    unknown = [name for name in published if name not in known and not any(fnmatchcase(name, form) for form in UNUSED)]
+    if unknown:
+        raise InputError(f"the checkpoint has the unknown weight {_listed(unknown)}", remedy=REMEDY)
+    return {name: _take(name, wanted[name], published[wanted[name]], weight, taxonomy) for name, weight in ours.items()}
+
+
+def published_name(name: str, published: Container[str], layers: int = 1) -> str:
+    """Return what a parameter of ours is called in a checkpoint with these names and so many layers."""
+    if name.startswith("token_label_attention."):
+        part, kind = name.split(".")[1:]
+        return f"{LAYERS}.{layers - 1}.cross_attn.{part[0]}_proj.{kind}"  # query or key
+    if name.startswith("label_encoder.convolution."):
+        forms = CONVOLUTION_NAMES[name.removeprefix("label_encoder.convolution.")]
+        names = [f"{LAYERS}.0.hir_attn.{form}" for form in forms]
+        return next((found for found in names if found in published), names[0])
+    if name.startswith("label_encoder.layers."):
+        number, part = name.removeprefix("label_encoder.layers.").split(".", 1)
+        return f"{LAYERS}.{number}.{_replace_prefix(part, LAYER_NAMES)}"
+    return _replace_prefix(name, WEIGHT_NAMES)
+
+
+def _replace_prefix(name: str, names: Mapping[str, str]) -> str:
+    prefix = next(prefix for prefix in names if name.startswith(prefix))
+    return names[prefix] + name.removeprefix(prefix)
+
+
+def _take(name: str, their_name: str, published: Tensor, ours: Tensor, taxonomy: Taxonomy) -> Tensor:
+    expected = tuple(ours.shape)
+    rows: slice | tuple[slice, int] = slice(None)
+    if name == "label_encoder.label_embedding.weight":
+        expected = (expected[0] + 1, expected[1])
+        rows = slice(-1)
+    elif name == "label_encoder.structure.edge":
+        expected = (expected[0] + 1, 1)
+        rows = (slice(1, None), 0)
+    elif name == "label_encoder.structure.spatial":
+        if published.dim() == 2 and len(published) < len(ours):
+            raise InputError(
+                f"a tree of depth {taxonomy.depth} can have distances up to {len(ours) - 1},"
+                f" but the checkpoint knows only those below {len(published)}",
+                remedy=f"trees up to depth {(len(published) - 1) // 2} can be imported",
+            )
+        expected = (len(published), 1)
+        rows = (slice(len(ours)), 0)
+    if tuple(published.shape) != expected:
+        raise InputError(
+            f"{their_name} has the shape {tuple(published.shape)} in the checkpoint;"
+            f" encoder and label tree ask for {expected}",
+            remedy=REMEDY,
+        )
+    return published.T if their_name.endswith("hir_attn.weight") else published[rows]
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``."""
+    content = _load(path)
+    weights = content.get("param") if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
+        raise InputError(
+            "not a checkpoint of the published program: it has no weights under 'param'",
+            path=path,
+            remedy="give its checkpoint_best_macro.pt or checkpoint_best_micro.pt",
+        )
+    arguments = content.get("args", Namespace())
+    if not isinstance(arguments, Namespace):
+        raise InputError(f"'args' is a {type(arguments).__name__} instead of an argparse.Namespace", path=path)
+    return weights, vars(arguments)
+
+
+def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -> tuple[Taxonomy, Tensor]:
+    """Read the label tree and the tokens of the label names, in the order of the published ids.
+
+    The published program knows no ids but numbers: a label's id becomes the path of names to it. The second of two
+    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay. ``longest`` is the limit
+    for a name with its special tokens, the positions of the encoder.
+
+    Returns:
+        The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.
+    """
+    stored = _label_tokens(folder / NAMES_FILE)
+    for label, tokens in enumerate(stored):
+        outside = [token for token in tokens if not 0 <= token < len(tokenizer)]
+        if outside or len(tokens) + 2 > longest:
+            problem = f"has the token {outside[0]}" if outside else f"is {len(tokens)} tokens long"
+            raise InputError(
+                f"the name of label {label} {problem}, which the encoder cannot read",
+                path=folder / NAMES_FILE,
+                remedy="give the encoder that the data folder was made for",
+            )
+    parents = _parents(folder / TREE_FILE, len(stored))
+    names = _distinct([str(tokenizer.decode(tokens)).strip() for tokens in stored], parents)
+    try:
+        tree = Taxonomy([str(label) for label in range(len(names))], parents, names)
+        taxonomy = Taxonomy([tree.path_name(label) for label in range(len(tree))], parents, names)
+    except InputError as error:
+        raise InputError(error.what, path=folder / TREE_FILE, remedy=error.remedy) from None
+    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+    rows = [torch.tensor([first, *tokens, last]) for tokens in stored]
+    return taxonomy, nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
+def _label_tokens(path: Path) -> list[list[int]]:
+    """Read ``bert_value_dict.pt``, ``{id: tokens of the label's name}``, into a list by id."""
+    content = _load(path)
+    if not isinstance(content, dict) or not content:
+        raise InputError("not a dict of label names", path=path)
+    absent = next((label for label in range(len(content)) if label not in content), None)
+    if absent is not None:
+        raise InputError(f"of {len(content)} labels, none has the id {absent}", path=path, remedy="number them from 0")
+    names = [content[label] for label in range(len(content))]
+    for label, tokens in enumerate(names):
+        if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
+            raise InputError(f"the name of label {label} is {tokens!r}, not a list of tokens", path=path)
+    return names
+
+
+def _parents(path: Path, labels: int) -> list[int]:
+    """Read ``slot.pt``, ``{parent id: set of child ids}``, into each label's parent, -1 for a top label.
+
+    A label with two parents is refused; the published program keeps the one it meets last.
+    """
+    content = _load(path)
+    if not isinstance(content, dict) or not all(isinstance(below, set | list | tuple) for below in content.values()):
+        raise InputError("not a dict of sets of labels", path=path)
+    parents = [-1] * labels
+    for parent, children in content.items():
+        for label in (parent, *children):
+            if type(label) is not int or not 0 <= label < labels:
+                raise InputError(
+                    f"{label!r} is no label: bert_value_dict.pt names those from 0 to {labels - 1}",
+                    path=path,
+                    remedy="give a data folder whose two files belong together",
+                )
+        for child in children:
+            if parents[child] not in (-1, parent):
+                raise InputError(
+                    f"label {child} has two parents, {parents[child]} and {parent}",
+                    path=path,
+                    remedy="take it out of one of the two sets",
+                )
+            parents[child] = parent
+    return parents
+
+
+def _distinct(names: Sequence[str], parents: Sequence[int]) -> list[str]:
+    """Return the names, the later of two equal siblings with its number behind it."""
+    seen: set[tuple[int, str]] = set()
+    result = []
+    for label, (name, parent) in enumerate(zip(names, parents, strict=True)):
+        if (parent, name) in seen:
+            logger.warning(
+                "label %d has the name %r of a sibling and is called '%s (%d)' here", label, name, name, label
+            )
+            name = f"{name} ({label})"
+        seen.add((parent, name))
+        result.append(name)
+    return result
+
+
+def check_same_labels(
+    weights: Mapping[str, Tensor],
+    taxonomy: Taxonomy,
+    name_tokens: Tensor,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> None:
+    """Compare the data folder with what the checkpoint itself stores of its labels, where it does.
+
+    The published program gets distances wrong where a parent has a larger number than its child. Ours are right, so
+    that its loss terms differ: that is a warning, any other difference an `InputError`.
+    """
+    remedy = "give the data folder that the checkpoint was trained with"
+    if (stored := weights.get("graph_encoder.label_name")) is not None:
+        if stored.dim() != 2 or len(stored) != len(taxonomy):
+            raise InputError("the checkpoint was trained with other labels", path=folder / NAMES_FILE, remedy=remedy)
+        for label, (tokens, trained) in enumerate(zip(name_tokens.tolist(), stored.tolist(), strict=True)):
+            ours = [token for token in tokens if token >= 0]
+            theirs = [token for token in trained if token != tokenizer.pad_token_id]
+            if ours != theirs:
+                raise InputError(
+                    f"label {label} is called {taxonomy.names[label]!r} here and"
+                    f" {tokenizer.decode(theirs[1:-1])!r} in the checkpoint",
+                    path=folder / NAMES_FILE,
+                    remedy=remedy,
+                )
+    other_tree = InputError(
+        "the checkpoint was trained with another label tree", path=folder / TREE_FILE, remedy=remedy
+    )
+    if (stored := weights.get("graph_encoder.distance_mat")) is not None:
+        labels = np.arange(len(taxonomy))
+        if torch.equal(stored.flatten(), torch.from_numpy(taxonomy.distance(labels[:, None], labels)).flatten()):
+            return
+        if (taxonomy.parents <= labels).all():
+            raise other_tree
+        logger.warning(
+            "the published program took wrong distances, because a parent has a larger number than its child;"
+            " predictions stay the same, the loss in training is computed with the right distances"
+        )
+    elif (stored := weights.get("graph_encoder.edge_list")) is not None:  # of a GCN or GAT: child and parent, both ways
+        edges = {(child, parent) for child, parent in enumerate(taxonomy.parents.tolist()) if parent >= 0}
+        if {tuple(edge) for edge in stored.T.tolist()} != edges | {(parent, child) for child, parent in edges}:
+            raise other_tree
+
+
+def _load(path: Path) -> Any:
+    """Load a file of ``torch.save`` without running anything in it."""
+    allowed: list[Callable[..., Any] | tuple[Callable[..., Any], str]]
+    allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
+    if not path.is_file():
+        raise InputError("there is no such file", path=path)
+    others = torch.serialization.get_safe_globals()  # torch_geometric's defaultdict would be taken first
+    torch.serialization.clear_safe_globals()
+    try:
+        if zipfile.is_zipfile(path):
+            check_archive(path, path.stat().st_size)  # torch packs nothing
+        with torch.serialization.safe_globals(allowed):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file fails in whatever way its bytes lead to
+        if named := re.search(r"GLOBAL:? ([\w.]+)", str(error)):
+            raise InputError(
+                f"refused: it asks for {named[1]}, and a checkpoint must be data, not code",
+                path=path,
+                remedy="save tensors, numbers and plain containers only",
+            ) from error
+        raise InputError(f"not a file of torch.save, or damaged ({type(error).__name__})", path=path) from error
+    finally:
+        torch.serialization.add_safe_globals(others)
+
+
+def _plain_dict(_factory: object = None) -> dict[Any, Any]:
+    """Stand in for ``defaultdict``, which torch's safe loader creates but does not fill."""
+    return {}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import unicodedata
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hgclr.paper.corpora.news_xml import BrokenXml, paragraphs, parse, text_of
+
+NITF = '<!DOCTYPE nitf SYSTEM "http://www.nitf.org/IPTC/NITF/3.3/specification/dtd/nitf-3-3.dtd">'
+
+
+@pytest.mark.parametrize("doctype", [NITF, ""], ids=["NITF names a DTD", "NewsML names none"])
+def test_named_and_numeric_characters(doctype: str) -> None:
+    data = f"{doctype}<p>Caf&eacute; &mdash; 5 &lt; 6 &amp; &#233;&#xE9; &quot;&apos; &amp;eacute;</p>"
+    assert parse(data.encode()).text == "Café — 5 < 6 & éé \"' &eacute;"
+
+
+def test_named_characters_are_those_of_html() -> None:
+    names = {
+        "eacute": "LATIN SMALL LETTER E WITH ACUTE",
+        "Eacute": "LATIN CAPITAL LETTER E WITH ACUTE",
+        "nbsp": "NO-BREAK SPACE",
+        "euro": "EURO SIGN",
+        "hellip": "HORIZONTAL ELLIPSIS",
+        "frac12": "VULGAR FRACTION ONE HALF",
+        "Omega": "GREEK CAPITAL LETTER OMEGA",
+        "rsquo": "RIGHT SINGLE QUOTATION MARK",
+    }
+    for entity, name in names.items():
+        assert parse(f"<p>&{entity};</p>".encode()).text == unicodedata.lookup(name)
+
+
+def test_an_ampersand_in_a_cdata_section_is_an_ampersand() -> None:
+    assert parse(b"<p><![CDATA[&eacute; <b>]]> &eacute; <![CDATA[\n&amp;]]></p>").text == "&eacute; <b> é \n&amp;"
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "windows-1252", "UTF-16"])
+def test_the_header_names_the_encoding(encoding: str) -> None:
+    data = f'<?xml version="1.0" encoding="{encoding}"?>\n<p>naïve</p>'.encode(encoding)
+    assert parse(data).text == "naïve"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", r"no element found: line 1, column 0"),
+        (b"<nitf>\n<p>one</nitf>", r"mismatched tag: line 2, column 8"),
+        (b"<nitf><p>cut sh", r"no element found: line 1, column 15"),
+        (b"<p>\xe9</p>", r"not well-formed \(invalid token\): line 1, column 3"),
+        (b"<p>&nosuchthing;</p>", r"undefined entity: line 1, column 3"),
+        (NITF.encode() + b"<p>&nosuchthing;</p>", r"undefined entity &nosuchthing;: line 1"),
+        (b'<?xml version="1.0" encoding="martian"?><p>x</p>', r"unknown encoding: martian"),
+        (b'<?xml version="1.0" encoding="shift_jis"?><p>x</p>', r"multi-byte encodings are not supported"),
+    ],
+)
+def test_broken_files(data: bytes, reason: str) -> None:
+    with pytest.raises(BrokenXml, match=f"^{reason}"):
+        parse(data)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+def test_files_that_define_entities_are_refused(encoding: str) -> None:
+    data = '<!DOCTYPE p [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><p>&b;</p>'.encode(encoding)
+    with pytest.raises(BrokenXml, match="it defines entities"):
+        parse(data)
+
+
+def test_paragraphs() -> None:
+    root = parse(
+        b"""<nitf><head><title>No paragraph</title></head><body>
+        <p>
+          First,\t<em>with <a href="x">markup</a></em> inside.
+        </p><p/><p>  </p><block><p>Second<!-- no text --> one.</p>tail</block><P>no</P></body></nitf>"""
+    )
+    assert paragraphs(root) == ["First, with markup inside.", "Second one."]
+    assert text_of(root.find("head")) == "No paragraph"
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="￾￿"))))
+def test_text_comes_back_as_it_was_escaped(texts: list[str]) -> None:
+    data = "<nitf>" + "".join(f"<p>{escape(text)}</p>" for text in texts) + "</nitf>"
+    expected = [" ".join(text.split()) for text in texts]
+    assert paragraphs(parse(data.encode())) == [text for text in expected if text]

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import multiprocessing
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hgclr.data.check import check
+from hgclr.data.folder import DataFolder
+from hgclr.errors import InputError
+from hgclr.paper.corpora.rcv1 import build_rcv1, split_training
+
+TOPIC_FILE = """\
+parent: None    child: Root    child-description: No Description
+parent: CCAT    child: C15     child-description: PERFORMANCE
+parent: C15     child: C151    child-description: ACCOUNTS/EARNINGS
+parent: C151    child: C1511   child-description: ANNUAL RESULTS
+parent: Root    child: CCAT    child-description: CORPORATE/INDUSTRIAL
+parent: ECAT    child: E51     child-description: TRADE/RESERVES
+parent: E51     child: E512    child-description: MERCHANDISE TRADE
+parent: Root    child: ECAT    child-description: ECONOMICS
+parent: GCAT    child: GCRIM   child-description: CRIME, LAW ENFORCEMENT
+parent: Root    child: GCAT    child-description: GOVERNMENT/SOCIAL
+"""
+
+
+def codes(kind: str, found: Sequence[str]) -> str:
+    if not found:
+        return ""
+    lines = "".join(
+        f'  <code code="{code}">\n    <editdetail attribution="Reuters BIP Coding Group" action="confirmed"'
+        ' date="1996-08-20"/>\n  </code>\n'
+        for code in found
+    )
+    return f'<codes class="bip:{kind}:1.0">\n{lines}</codes>\n'
+
+
+def item(
+    number: int | str,
+    topics: Sequence[str] = ("GCAT",),
+    text: str = "<p>Some news.</p>",
+    regions: Sequence[str] = ("MEX",),
+) -> bytes:
+    """Return a news item as the disks hold it."""
+    return f"""\
+<?xml version="1.0" encoding="iso-8859-1" ?>
+<newsitem itemid="{number}" id="root" date="1996-08-20" xml:lang="en">
+<title>MEXICO: Recovery excitement brings Mexican markets to life.</title>
+<headline>Recovery excitement brings Mexican markets to life.</headline>
+<byline>Henry Tricks</byline>
+<dateline>MEXICO CITY</dateline>
+<text>
+{text}
+</text>
+<copyright>(c) Reuters Limited 1996</copyright>
+<metadata>
+{codes("countries", regions)}{codes("industries", ["I81402"])}{codes("topics", topics)}\
+<dc element="dc.publisher" value="Reuters Holdings Plc"/>
+<dc element="dc.date.published" value="1996-08-20"/>
+</metadata>
+</newsitem>
+""".encode("latin-1")
+
+
+def write_disks(source: Path, archives: dict[str, dict[str, bytes]], training: Sequence[int]) -> None:
+    """Write archives (by path, the members by name), the token file and the topic file."""
+    for path, members in archives.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(source / path, "w") as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+    tokens = "".join(f".I {number}\n.W\nrecov excit bring\nmexic market\n\n" for number in training)
+    (source / "lyrl2004_tokens_train.dat").write_text(tokens)
+    (source / "rcv1.topics.hier.orig").write_text(TOPIC_FILE)
+
+
+def day(*items: bytes) -> dict[str, bytes]:
+    """Return an archive of items under the publisher's file names."""
+    numbers = [data.partition(b'itemid="')[2].partition(b'"')[0].decode() for data in items]
+    return {f"{number}newsML.xml": data for number, data in zip(numbers, items, strict=True)}
+
+
+def read(folder: Path, split: str) -> list[dict[str, object]]:
+    path = folder / f"{split}.jsonl.gz"
+    return [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")] if path.exists() else []
+
+
+def left_out(folder: Path) -> list[tuple[str, str, str | None]]:
+    rows = [json.loads(line) for line in (folder / "left-out.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [(row["where"], row["reason"], row.get("detail")) for row in rows]
+
+
+ODD = day(
+    item(2300, ["C1511"], "<p>First  paragraph.</p>\n<p>\n Second\tone. </p><p> </p>\n<p>Third</p>"),
+    item(2301, ["E512", "GCAT", "E51", "E512"], "<p>A <b>bold<i>er</i></b> claim &amp; 5 &lt; 6 &quot;now&quot;.</p>"),
+    item(2302, ["GCRIM"], "<p>Caf\xe9 in M\xfcnchen &#163;5 &eacute;t&#xe9;</p>"),
+    item(2303, ["1POL", "CCAT"]),
+    item(2304, ["1POL", "2ECO"]),
+    item(2305, [], "<p>No topic.</p>"),
+    item(2306, regions=[]),
+    item(2307, text="<p> </p>"),
+    item(2308, text=""),
+    item("many"),
+)
+
+
+def test_texts_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    unclosed = item(2309).replace(b"</text>", b"")
+    line = unclosed.partition(b"</newsitem>")[0].count(b"\n") + 1  # where the mistake shows
+    broken = {"2309newsML.xml": unclosed, "readme.txt": b"no item", "x.xml": b"<html/>"}
+    write_disks(
+        tmp_path / "disks", {"cd1/19960820.zip": day(item(1), item(2)), "cd1/19960821.zip": ODD | broken}, [1, 2]
+    )
+    with caplog.at_level(logging.WARNING):
+        summary = build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    assert read(tmp_path / "data", "test") == [
+        {"id": "2300", "text": "First paragraph. Second one. Third", "labels": ["CCAT", "C15", "C151", "C1511"]},
+        {"id": "2301", "text": 'A bolder claim & 5 < 6 "now".', "labels": ["ECAT", "GCAT", "E51", "E512"]},
+        {"id": "2302", "text": "Café in München £5 été", "labels": ["GCAT", "GCRIM"]},
+        {"id": "2303", "text": "Some news.", "labels": ["CCAT"]},
+    ]
+    here = "cd1/19960821.zip"
+    assert left_out(tmp_path / "data") == [
+        (f"{here}/2304newsML.xml", "no topic that the topic file has", "1POL 2ECO"),
+        (f"{here}/2305newsML.xml", "no topic", None),
+        (f"{here}/2306newsML.xml", "no region", None),
+        (f"{here}/2307newsML.xml", "no text", None),
+        (f"{here}/2308newsML.xml", "no text", None),
+        (f"{here}/2309newsML.xml", "broken XML", f"mismatched tag: line {line}, column 2"),
+        (f"{here}/manynewsML.xml", "not a news item with an id", None),
+        (f"{here}/x.xml", "not a news item with an id", None),
+    ]
+    assert summary.documents == {"train": 1, "dev": 1, "test": 4}
+    assert summary.left_out["no text"] == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "dropped topics that rcv1.topics.hier.orig does not have (in so many documents): 1POL (2), 2ECO (1)",
+        "RCV1-v2 has 804,414 documents, this corpus 6",
+    ]
+    report = check(DataFolder(tmp_path / "data"))
+    assert report.bad_rows == 0
+
+
+def test_the_text_of_the_literature(tmp_path: Path) -> None:
+    write_disks(tmp_path / "disks", {"19960820.zip": day(item(1), item(2)), "19960821.zip": ODD}, [1, 2])
+    build_rcv1(tmp_path / "disks", tmp_path / "data", text="literature", workers=1)
+    assert read(tmp_path / "data", "test")[0]["text"] == "First paragraph.Second one.Third"
+    assert ("19960821.zip/2307newsML.xml", "no text", None) in left_out(tmp_path / "data")
+
+
+def test_label_names(tmp_path: Path) -> None:
+    write_disks(tmp_path / "disks", {"19960820.zip": day(item(1), item(2), item(3, ["GCRIM"]))}, [1, 2])
+    build_rcv1(tmp_path / "disks", tmp_path / "codes", workers=1)
+    tree = DataFolder(tmp_path / "codes").taxonomy
+    assert tree.names == tree.ids == ("CCAT", "ECAT", "GCAT", "C15", "C151", "C1511", "E51", "E512", "GCRIM")
+    build_rcv1(tmp_path / "disks", tmp_path / "described", label_names="descriptions", workers=1)
+    data = DataFolder(tmp_path / "described")
+    assert data.taxonomy.ids == tree.ids
+    assert data.taxonomy.path_name(8) == "GOVERNMENT/SOCIAL > CRIME, LAW ENFORCEMENT"
+    (document,) = data.documents("test")
+    assert document.labels == (2, 8)
+    assert read(tmp_path / "codes", "test") == read(tmp_path / "described", "test")
+
+
+def test_splits_and_order(tmp_path: Path) -> None:
+    training = range(100, 130)
+    archives = {
+        "b/19970101.zip": day(*(item(number) for number in (1000, 999, 20, *training))),
+        "c/19960820.zip": day(item(5000), item(998)),
+    }
+    write_disks(tmp_path / "disks", archives, list(reversed(training)))
+    unpacked = tmp_path / "disks" / "a" / "19980101"
+    unpacked.mkdir(parents=True)
+    for name, data in day(item(3), item(10), item(2)).items():
+        (unpacked / name).write_bytes(data)
+    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    test = [row["id"] for row in read(tmp_path / "data", "test")]
+    assert test == ["998", "5000", "20", "999", "1000", "2", "3", "10"]
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    train, dev = model_selection.train_test_split(list(training), test_size=0.1, random_state=0)
+    assert [row["id"] for row in read(tmp_path / "data", "train")] == [str(number) for number in sorted(train)]
+    assert [row["id"] for row in read(tmp_path / "data", "dev")] == [str(number) for number in sorted(dev)]
+
+
+@pytest.mark.parametrize("count", [2, 9, 10, 11, 37, 23_149])
+def test_the_split_is_that_of_scikit_learn(count: int) -> None:
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    ids = [3 * number + 7 for number in range(count)]
+    train, dev = model_selection.train_test_split(ids, test_size=0.1, random_state=0)
+    assert split_training(reversed(ids)) == dict.fromkeys(train, "train") | dict.fromkeys(dev, "dev")
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.sets(st.integers(0, 810_935), min_size=1, max_size=200))
+def test_every_training_document_is_in_one_split(ids: set[int]) -> None:
+    splits = split_training(ids)
+    assert splits.keys() == ids
+    assert list(splits.values()).count("dev") == -(-len(ids) // 10)
+
+
+def test_repeated_ids(tmp_path: Path) -> None:
+    first = {"7newsML.xml": item(7, text="<p>First.</p>"), "8newsML.xml": b"<newsitem", "9newsML.xml": item(9)}
+    second = {"7newsML.xml": item(7, text="<p>Second.</p>"), "8newsML.xml": item(8, text="<p>Whole.</p>")}
+    write_disks(tmp_path / "disks", {"1.zip": first, "2.zip": second | day(item(1), item(2))}, [1, 2])
+    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    texts = {row["id"]: row["text"] for row in read(tmp_path / "data", "test")}
+    assert texts == {"7": "First.", "8": "Whole.", "9": "Some news."}
+    reasons = [(where, reason) for where, reason, _ in left_out(tmp_path / "data")]
+    assert reasons == [
+        ("1.zip/8newsML.xml", "broken XML"),
+        ("2.zip/7newsML.xml", "an id that an earlier document has"),
+    ]
+
+
+def test_a_list_of_ids_replaces_the_rule(tmp_path: Path) -> None:
+    source = tmp_path / "disks"
+    write_disks(source, {"1.zip": day(item(1), item(2), item(3, regions=[]), item(4), item(5, []))}, [1, 2])
+    ids = tmp_path / "rcv1v2-ids.dat.gz"
+    ids.write_bytes(gzip.compress(b"1\n2\n3\n5\n"))
+    build_rcv1(source, tmp_path / "data", ids=ids, workers=1)
+    assert [row["id"] for row in read(tmp_path / "data", "test")] == ["3"]
+    assert left_out(tmp_path / "data") == [
+        ("1.zip/4newsML.xml", "not among the wanted ids", "4"),
+        ("1.zip/5newsML.xml", "no topic", None),
+    ]
+    ids.write_bytes(gzip.compress(b"1\n2\n30\n"))
+    with pytest.raises(InputError, match=r"rcv1v2-ids\.dat\.gz:3: document 30 is not in the archives"):
+        build_rcv1(source, tmp_path / "data", ids=ids, workers=1)
+    assert [row["id"] for row in read(tmp_path / "data", "test")] == ["3"]  # the earlier build
+
+
+def test_training_documents_that_are_missing(tmp_path: Path) -> None:
+    # 3 is broken and reported as such; 4 and 5 are in no archive.
+    archive = day(item(1), item(2)) | {"3newsML.xml": b"<newsitem"}
+    write_disks(tmp_path / "disks", {"1.zip": archive}, [1, 5, 3, 2, 4])
+    with pytest.raises(
+        InputError, match=r"train\.dat:6: document 5 and 1 more .* not in the archives; check"
+    ) as caught:
+        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    assert caught.value.path == tmp_path / "disks" / "lyrl2004_tokens_train.dat"
+    assert {path.name for path in tmp_path.iterdir()} == {"disks"}
+
+
+def test_files_of_other_names(tmp_path: Path) -> None:
+    write_disks(tmp_path / "disks", {"1.zip": day(item(1), item(2))}, [1, 2])
+    (tmp_path / "disks" / "lyrl2004_tokens_train.dat").rename(tmp_path / "tokens")
+    (tmp_path / "disks" / "rcv1.topics.hier.orig").rename(tmp_path / "tree")
+    with pytest.raises(InputError, match=r"there is no lyrl2004_tokens_train\.dat below .*; name it with --train-ids"):
+        build_rcv1(tmp_path / "disks", tmp_path / "data")
+    with pytest.raises(InputError, match=r"there is no rcv1\.topics\.hier\.orig below .*; name it with --topics"):
+        build_rcv1(tmp_path / "disks", tmp_path / "data", train_ids=tmp_path / "tokens")
+    build_rcv1(
+        tmp_path / "disks", tmp_path / "data", train_ids=tmp_path / "tokens", topics=tmp_path / "tree", workers=1
+    )
+    assert json.loads((tmp_path / "data" / "corpus.json").read_text())["settings"] == {
+        "source": str(tmp_path / "disks"),
+        "train_ids": str(tmp_path / "tokens"),
+        "topics": str(tmp_path / "tree"),
+        "label_names": "codes",
+        "text": "full",
+        "ids": None,
+    }
+
+
+def test_damage_within_an_archive(tmp_path: Path) -> None:
+    write_disks(tmp_path / "disks", {"1.zip": day(item(1), item(2), item(3, text="<p>Intact words.</p>"))}, [1, 2])
+    archive = tmp_path / "disks" / "1.zip"
+    whole = archive.read_bytes()
+    archive.write_bytes(whole.replace(b"Intact words", b"Damage words"))  # stored as it is, so the sum is wrong now
+    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    assert left_out(tmp_path / "data") == [
+        ("1.zip/3newsML.xml", "damaged in its archive", "Bad CRC-32 for file '3newsML.xml'")
+    ]
+    archive.write_bytes(whole.replace(b"PK\x01\x02", b"PK\x09\x09"))  # the list of members
+    with pytest.raises(InputError, match=r"1\.zip: truncated or not a zip file: .*; copy it from the disk again"):
+        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    encrypted = bytearray(whole)
+    for mark, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        encrypted[whole.index(mark) + offset] |= 1
+    archive.write_bytes(encrypted)
+    with pytest.raises(InputError, match=r"1\.zip: 1newsML\.xml cannot be unpacked: .*password"):
+        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+
+
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+    archives = {f"{number:02}.zip": day(*(item(10 * number + one) for one in range(10))) for number in range(1, 9)}
+    write_disks(tmp_path / "disks", archives | {"99.zip": ODD}, range(10, 40))
+    seen: list[tuple[int, int | None]] = []
+    for workers in (1, 2):
+        build_rcv1(
+            tmp_path / "disks",
+            tmp_path / str(workers),
+            workers=workers,
+            progress=lambda done, total: seen.append((done, total)),
+        )
+    assert seen == [(done, 9) for done in range(1, 10)] * 2
+    names = {path.name for path in (tmp_path / "1").iterdir()}
+    assert names == {
+        "taxonomy.json",
+        "corpus.json",
+        "left-out.jsonl",
+        *(f"{s}.jsonl.gz" for s in ("train", "dev", "test")),
+    }
+    for name in names:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_an_interrupt_ends_the_workers_and_leaves_nothing(tmp_path: Path) -> None:
+    archives = {f"{number:02}.zip": day(item(number)) for number in range(1, 20)}
+    write_disks(tmp_path / "disks", archives, [1, 2])
+    before = set(multiprocessing.active_children())
+
+    def interrupt(done: int, total: int | None) -> None:
+        assert set(multiprocessing.active_children()) - before
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=2, progress=interrupt)
+    assert set(multiprocessing.active_children()) <= before
+    assert {path.name for path in tmp_path.iterdir()} == {"disks"}
