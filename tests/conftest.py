@@ -107,10 +107,9 @@ def _own_log() -> None:
 
 
 @pytest.fixture(scope="session")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def graphs(shared_folder: Path) -> Path:
     """A folder for the graphs of all workers."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "graphs"
+    folder = shared_folder / "graphs"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -310,3 +309,33 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory, taxonomy) -> Path:
                 row = {"text": " ".join(words), "labels": [taxonomy.ids[label] for label in labels]}
                 file.write(json.dumps(row) + "\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def trained_run(shared_folder: Path, make_encoder, toy_data: Path) -> Callable[[str], Path]:
+    """Return a function that gives the run folder of an architecture, trained once for all tests of all workers.
+
+    A test that changes the folder takes a copy.
+    """
+
+    def run_folder(architecture: str = "flat") -> Path:
+        from filelock import FileLock
+
+        from hgclr.training import RunConfig, train
+
+        output = shared_folder / f"trained-{architecture}"
+        with FileLock(f"{output}.lock"):
+            if not (output / "metrics.json").is_file():
+                settings = {"epochs": 8, "learning_rate": 1e-2, "precision": "fp32", "seed": 5}
+                model = {"encoder": make_encoder("bert"), "architecture": architecture}
+                train(RunConfig(data={"path": toy_data}, model=model, training=settings, output=output))
+        return output
+
+    return run_folder

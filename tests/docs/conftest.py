@@ -12,6 +12,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "hooks"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the docs out of ``make test``: they show commands of ``hgclr.paper``, which is hidden there."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that examples read, under the names that the pages use."""
