@@ -23,7 +23,7 @@ from hgclr.decisions.tuning import Calibrated, Candidate, Outputs, Quality, cali
 from hgclr.errors import InputError
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy.order import monotone
 from support.toy import random_tree
 
 TREE = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hgclr.decisions.decoding import RULES, Decoder
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.taxonomy import Taxonomy, level_order
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy import order as walks
+from hgclr.taxonomy.order import monotone
 from support.decision_cases import (
     LITERAL,
     REPEATABLE,
@@ -155,7 +156,7 @@ def test_documents_do_not_touch_each_other(rule: str, case: Case, data: st.DataO
     whole = decode(case, rule, paths=2)
     untouched = case.probabilities.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(level_order, "BLOCK", data.draw(st.integers(1, 3 * len(case.taxonomy))))
+        patch.setattr(walks, "BLOCK", data.draw(st.integers(1, 3 * len(case.taxonomy))))
         decoder = Decoder(case.taxonomy, rule, case.thresholds, paths=2)
         np.testing.assert_array_equal(decoder(case.probabilities[order]), whole[order])
         lowered = monotone(case.probabilities, case.taxonomy)

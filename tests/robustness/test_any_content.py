@@ -29,7 +29,6 @@ from hgclr.export.card import read_scores
 from hgclr.model_files import check_folder
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import read_changes
-from hgclr.taxonomy.descriptions import join_descriptions
 from hgclr.taxonomy.tree import read_model_tree
 
 pytestmark = pytest.mark.slow
@@ -147,7 +146,7 @@ KINDS = {
         for form in ("auto", "literature", "table", "json", "paths")
     },
     "changes": Kind("changes.tsv", LABELS, lambda file: read_changes(file, TREE, TREE)),
-    "descriptions": Kind("descriptions.csv", LABELS, lambda file: join_descriptions(TREE, file)),
+    "descriptions": Kind("descriptions.csv", LABELS, lambda file: TREE.with_descriptions(file)),
     **{
         ending: Kind(f"rows.{ending}", ROWS, read_table)
         for ending in ("jsonl", "csv", "tsv", "csv.gz", "parquet", "xlsx")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hgclr.data.rows import RowProblem
 from hgclr.errors import InputError
-from hgclr.taxonomy.paths import NamePath
+from hgclr.taxonomy.tree import NamePath
 
 __all__ = ["Layout", "Raw", "find_columns", "find_separators", "split_labels", "split_names"]
 

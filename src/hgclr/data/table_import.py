@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -22,7 +23,7 @@ from hgclr.data.rows import BadRow, RowForm, RowProblem, read_text, text_hash
 from hgclr.data.split import SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.paths import NamePath, Twins, check_names, draw_tree, label_key, merge_twins, near_twins
+from hgclr.taxonomy.tree import NamePath
 
 __all__ = ["ImportResult", "import_tables"]
 
@@ -36,6 +37,22 @@ SHOWN = 10
 SEPARATORS = (" > ", " / ", " | ", " :: ")
 """What may stand between the names in a label's id: the first that no name holds."""
 Indices = tuple[int, ...]
+
+
+class Twins(NamedTuple):
+    """Labels that differ only in case or spaces: their paths with how often each occurs, the most frequent first.
+
+    Of a label that stands in a tree that was given, it is not counted how often it occurs.
+    """
+
+    paths: tuple[tuple[NamePath, int | None], ...]
+
+    def summary(self, separator: str = " > ") -> str:
+        """Return the labels in a line."""
+        return " and ".join(
+            f"{separator.join(path)!r} ({'in the tree' if count is None else f'{count:,}'})"
+            for path, count in self.paths
+        )
 
 
 class Contradiction(NamedTuple):
@@ -241,9 +258,7 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
     spelled = merge_twins(counts) if merge else {path: path for path in counts}
     names = {name for path in counts for name in path}
     separator = next((each for each in SEPARATORS if not any(each in name for name in names)), SEPARATORS[0])
-    for path in spelled.values():
-        check_names(path, separator)
-    tree = draw_tree(spelled.values(), separator)
+    tree = Taxonomy.from_paths(spelled.values(), separator)
     index = {label: place for place, label in enumerate(tree.ids)}
     closed = {path: tree.path(index[separator.join(name)]).tolist() for path, name in spelled.items()}
     of_cell: list[Indices | RowProblem] = [
@@ -434,3 +449,50 @@ class _Found:
         writer.leave_out(kind, where, None if kind == reason else reason)
         if len(self.left_out) < SHOWN:
             self.left_out.append(f"{where}: {reason}")
+
+
+def label_key(*names: str) -> str:
+    """Return what is left of a path when case, spaces and the composition of characters do not count."""
+    return "".join(unicodedata.normalize("NFKC", ">".join(names)).casefold().split())
+
+
+def near_twins(paths: Mapping[NamePath, int]) -> list[Twins]:
+    """Find labels that differ only in case or spaces, most of which are one label written in two ways.
+
+    Only the top-most are named: what hangs under two spellings of a label is not listed again.
+
+    Args:
+        paths: the paths of documents, with the number of documents that have each.
+
+    Example:
+        >>> found = near_twins({("Mental Health",): 9, ("mental  health", "stress"): 1})
+        >>> found[0].summary()
+        "'Mental Health' (9) and 'mental  health' (1)"
+    """
+    groups = _groups(paths)
+    twins = [Twins(tuple(group.most_common())) for group in groups.values() if len({path[-1] for path in group}) > 1]
+    return sorted(twins, key=lambda found: found.paths[0][0])
+
+
+def merge_twins(paths: Mapping[NamePath, int]) -> dict[NamePath, NamePath]:
+    """Return each path with the names by which it goes once twins are one label: the most frequent spelling of each.
+
+    Example:
+        >>> merge_twins({("Mental Health",): 9, ("mental  health", "stress"): 1})[("mental  health", "stress")]
+        ('Mental Health', 'stress')
+    """
+    spelled = {key: group.most_common(1)[0][0] for key, group in _groups(paths).items()}
+    merged = {}
+    for path in paths:
+        chosen = spelled[label_key(*path)]
+        merged[path] = tuple(spelled[label_key(*chosen[:depth])][-1] for depth in range(1, len(chosen) + 1))
+    return merged
+
+
+def _groups(paths: Mapping[NamePath, int]) -> dict[str, Counter[NamePath]]:
+    """Return all labels on the paths by their keys, with how many documents have each."""
+    groups: defaultdict[str, Counter[NamePath]] = defaultdict(Counter)
+    for path, count in paths.items():
+        for depth in range(1, len(path) + 1):
+            groups[label_key(*path[:depth])][path[:depth]] += count
+    return groups

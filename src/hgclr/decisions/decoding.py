@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import blocks, level_order, raised
+from hgclr.taxonomy.order import blocks, raised
 
 Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -78,7 +78,7 @@ class Decoder:
             raise InputError("a threshold is not between 0 and 1")
         self.taxonomy, self.rule, self.paths, self.allow_inner_nodes = taxonomy, rule, paths, allow_inner_nodes
         self.thresholds = np.broadcast_to(values, len(taxonomy))
-        self._tree = level_order(taxonomy)
+        self._tree = taxonomy.order
         self._threshold_odds = self.thresholds[self._tree.labels]
         take_log_odds(self._threshold_odds)
         self._end_penalties = end_penalties(taxonomy, allow_inner_nodes)
@@ -163,7 +163,7 @@ class Decoder:
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:
     """Return what to add to the score of a path to each label, in level order, (K,): -inf where none may end."""
-    return np.where(allow_inner_nodes | (level_order(taxonomy).sizes == 1), 0, -np.inf).astype(np.float32)
+    return np.where(allow_inner_nodes | (taxonomy.order.sizes == 1), 0, -np.inf).astype(np.float32)
 
 
 def take_log_odds(probabilities: NDArray[np.float32]) -> None:

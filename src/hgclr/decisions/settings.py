@@ -17,7 +17,7 @@ from hgclr.errors import InputError
 from hgclr.files import read_json, write_json
 from hgclr.model_files import DECISIONS as FILE
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy.order import monotone
 
 __all__ = ["FILE", "Decided", "Decisions"]
 

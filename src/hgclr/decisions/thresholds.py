@@ -13,7 +13,7 @@ from hgclr.decisions.decoding import Decoder, Rule, end_penalties, take_log_odds
 from hgclr.errors import InputError
 from hgclr.metrics.scores import f1_of, score_group
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import blocks, level_order
+from hgclr.taxonomy.order import blocks
 
 __all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of", "weighed"]
 
@@ -80,7 +80,7 @@ class BestPathSweep(DecodedSweep):
     """
 
     def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, allow_inner_nodes: bool) -> None:
-        self._tree = level_order(taxonomy)
+        self._tree = taxonomy.order
         self._first = np.array([level[0] for level in taxonomy.levels])
         self._gold_counts = np.count_nonzero(gold, axis=0)[self._tree.labels]
         shape = (len(gold), taxonomy.depth)
@@ -127,7 +127,7 @@ class RuleSweep:
     steps = np.arange(1, STEPS)
 
     def __init__(self, taxonomy: Taxonomy, rule: Rule, probabilities: Probabilities, gold: Gold) -> None:
-        self._tree, self._rule = level_order(taxonomy), rule
+        self._tree, self._rule = taxonomy.order, rule
         self._probabilities = self._tree.arrange(probabilities)
         self._gold = np.ascontiguousarray(self._tree.arrange(gold).T)
 

@@ -22,7 +22,7 @@ from hgclr.errors import InputError
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy.order import monotone
 
 __all__ = ["ENTRIES", "Calibrated", "Outputs", "Quality", "calibrate"]
 

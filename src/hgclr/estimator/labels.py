@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.rows import check_text, is_blank
+from hgclr.data.table_import import near_twins
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import read_json
-from hgclr.taxonomy.paths import NamePath, check_names, draw_tree, near_twins
+from hgclr.taxonomy.tree import NamePath, check_name
 
 __all__ = [
     "Form",
@@ -244,7 +245,7 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
         paths[_names(first[label], label, separator)] += count
     for twins in near_twins(paths):
         logger.warning("labels that differ only in case or spaces: %s", twins.summary(separator))
-    return draw_tree(paths, separator)
+    return Taxonomy.from_paths(paths, separator)
 
 
 class TreeLabels:
@@ -316,7 +317,8 @@ class TreeLabels:
 def _names(row: int, label: Label, separator: str) -> NamePath:
     names = label if isinstance(label, tuple) else tuple(label.split(separator)) if separator else (label,)
     try:
-        check_names(names, separator)
+        for name in names:
+            check_name(name, separator)
     except InputError as error:
         raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
     return names

@@ -17,7 +17,7 @@ from hgclr.metrics.intervals import BootstrapScores
 from hgclr.metrics.ranking import RankingScores
 from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, score_group
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy.order import monotone
 
 __all__ = ["RESAMPLES", "Collector", "Confusion", "Example", "Examples", "SiblingConfusions"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hgclr.metrics.scores import check_probabilities, ratio
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import monotone
+from hgclr.taxonomy.order import monotone
 
 __all__ = ["RankingScores"]
 

@@ -1,24 +1,26 @@
-"""The text of a label file, the labels listed in it, and the tree that they make or do not make."""
+"""The text of a label file, the labels listed in it, and the checks that they make a tree."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import read_bytes
-from hgclr.taxonomy.structure import Children, close_matches, find_cycle, levels_from_top
-
-__all__ = ["LabelEntry", "Labels", "Source", "empty_tree", "link"]
+from hgclr.taxonomy.order import find_cycle, find_depths
 
 MOST = 2**22
 """Labels that a tree may have."""
 SHOWN_LABELS = 8
 """How many labels of a cycle an error message lists."""
+LONGEST_COMPARED = 80
+"""Longer strings are left out of the search for near misses: its cost is the product of two lengths."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,8 @@ class Source:
         except UnicodeDecodeError as error:
             # error.object is what was decoded: the data after the byte order mark, which holds no line end.
             line = error.object.count(b"\n", 0, error.start) + 1
-            byte = error.object[error.start]
-            remedy = "save the file as UTF-8"
-            raise InputError(f"not UTF-8: byte 0x{byte:02x}", path=path, line=line, remedy=remedy) from None
+            what = f"not UTF-8: byte 0x{error.object[error.start]:02x}"
+            raise InputError(what, path=path, line=line, remedy="save the file as UTF-8") from None
         return cls(text.replace("\r\n", "\n"), path)
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -60,7 +61,7 @@ class Source:
 
 
 class Labels(NamedTuple):
-    """What makes a taxonomy, by index."""
+    """The arguments of a taxonomy, by index."""
 
     ids: list[str]
     parents: list[int]
@@ -80,39 +81,62 @@ class LabelEntry(NamedTuple):
 
 def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
     """Turn entries, in any order, into labels in the order of the entries."""
-    if not entries:
-        raise empty_tree(source)
     if len(entries) > MOST:
         raise source.error(f"{len(entries):,} labels are more than {MOST:,}", remedy="cut the tree down")
     by_id: dict[str, int] = {}
-    by_name: dict[tuple[str | None, str], LabelEntry] = {}
     for index, entry in enumerate(entries):
-        if not entry.id.strip():
-            what = "empty label name" if entry.line is not None else f"label {index + 1} has an empty id"
-            raise source.error(what, entry.line, "fill in the label or delete the extra separator")
-        if not entry.name.strip():
-            raise source.error(f"label {entry.id!r} has an empty name", entry.line, "fill in the name")
-        if (twin := by_id.setdefault(entry.id, index)) != index:
-            raise _listed_twice(source, entries[twin], entry)
-        if (other := by_name.setdefault((entry.parent, entry.name), entry)) is not entry:
-            raise _duplicate_sibling(source, entry, other)
+        if (first := by_id.setdefault(entry.id, index)) != index and entry.id.strip():
+            raise _listed_twice(source, entries[first], entry)
     parents = []
     for entry in entries:
         if entry.parent is not None and entry.parent not in by_id:
-            raise _unknown_parent(source, entry, list(by_id))
+            near = close_matches(entry.parent, list(by_id))
+            hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
+            what = f"the parent {entry.parent!r} of {entry.id!r} is not listed as a label"
+            raise source.error(what, entry.line, f"{hint}list {entry.parent!r} under a parent or at the top")
         parents.append(-1 if entry.parent is None else by_id[entry.parent])
-    _refuse_cycle(source, entries, parents)
-    return Labels(
-        [entry.id for entry in entries],
-        parents,
-        [entry.name for entry in entries],
-        [entry.description for entry in entries],
-    )
+    ids, names = [entry.id for entry in entries], [entry.name for entry in entries]
+    lines = [entry.line for entry in entries]
+    check_labels(ids, names, np.array(parents, dtype=np.int64), source, lines)
+    return Labels(ids, parents, names, [entry.description for entry in entries])
 
 
-def empty_tree(source: Source) -> InputError:
-    """Return the error for a file without labels."""
-    return source.error("the label tree is empty", remedy="list at least one label under the root")
+def check_labels(
+    ids: Sequence[str],
+    names: Sequence[str],
+    parents: NDArray[np.int64],
+    source: Source,
+    lines: Sequence[int | None] | None = None,
+) -> NDArray[np.int64]:
+    """Return the depths of labels, (K,); refuse empty ones, repeated ids, siblings of one name, and cycles.
+
+    Errors name the file of ``source`` and the line of the label, where there are any.
+    """
+    if not ids:
+        raise source.error("the label tree is empty", remedy="list at least one label")
+    lines = [None] * len(ids) if lines is None else lines
+    seen: set[str] = set()
+    siblings: dict[tuple[int, str], int] = {}
+    for index, (identifier, name, parent) in enumerate(zip(ids, names, parents.tolist(), strict=True)):
+        if not identifier.strip():
+            what = f"label {index + 1} has an empty id"
+            raise source.error(what, lines[index], "fill in the label or delete the extra separator")
+        if not name.strip():
+            raise source.error(f"label {identifier!r} has an empty name", lines[index], "fill in the name")
+        if identifier in seen:
+            raise source.error(f"the id {identifier!r} is used twice", lines[index], "give each label a different id")
+        if (first := siblings.setdefault((parent, name), index)) != index:
+            place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
+            what = f"the name {name!r} is used twice {place}{_at_line(lines[first])}"
+            raise source.error(what, lines[index], "delete or rename one of the two")
+        seen.add(identifier)
+    depths = find_depths(parents)
+    if cycle := find_cycle(parents, depths):
+        shown = [f"{ids[node]!r}{_at_line(lines[node])}" for node in cycle[:SHOWN_LABELS]]
+        left_out = [f"... {len(cycle) - SHOWN_LABELS} more ..."] if len(cycle) > SHOWN_LABELS else []
+        what = f"labels form a cycle, each below the next: {' < '.join([*shown, *left_out, repr(ids[cycle[0]])])}"
+        raise source.error(what, lines[cycle[0]], "give one of them a parent outside the cycle")
+    return depths
 
 
 def _at_line(line: int | None) -> str:
@@ -120,51 +144,25 @@ def _at_line(line: int | None) -> str:
     return "" if line is None else f" (line {line})"
 
 
-def _duplicate_sibling(source: Source, entry: LabelEntry, first: LabelEntry) -> InputError:
-    place = "at the top" if entry.parent is None else f"under {entry.parent!r}"
-    where = "" if first.line is None else f", first{_at_line(first.line)}"
-    remedy = "delete or rename one of the two"
-    return source.error(f"the label {entry.name!r} is listed twice {place}{where}", entry.line, remedy)
-
-
 def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> InputError:
     if first.name != second.name:
-        return source.error(
-            f"two labels have the id {second.id!r}, {first.name!r}{_at_line(first.line)} and {second.name!r}",
-            second.line,
-            "give one an id of its own, or choose a separator that occurs in no name",
-        )
-    if first.parent == second.parent:
-        return _duplicate_sibling(source, second, first)
-    one, other = (
-        ("the top" if entry.parent is None else repr(entry.parent)) + _at_line(entry.line) for entry in (first, second)
-    )
-    return source.error(
-        f"the label {second.id!r} has two parents, {one} and {other}",
-        second.line,
-        "choose one parent and delete the other entry, or duplicate the label: list it under the second"
-        f" parent with an id of its own, such as {f'{second.id} ({second.parent or 2})'!r}",
-    )
+        what = f"two labels have the id {second.id!r}, {first.name!r}{_at_line(first.line)} and {second.name!r}"
+        remedy = "give one another id, or choose a separator that occurs in no name"
+    elif first.parent == second.parent:
+        what = f"the label {second.id!r} is listed twice, first{_at_line(first.line)}"
+        remedy = "delete or rename one of the two"
+    else:
+        one, other = ("the top" if entry.parent is None else repr(entry.parent) for entry in (first, second))
+        what = f"the label {second.id!r} has two parents, {one}{_at_line(first.line)} and {other}"
+        copy = f"{second.id} ({second.parent or 2})"
+        remedy = f"choose one parent, or duplicate the label: list it again with another id, such as {copy!r}"
+    return source.error(what, second.line, remedy)
 
 
-def _unknown_parent(source: Source, entry: LabelEntry, known: list[str]) -> InputError:
-    parent = str(entry.parent)
-    near = close_matches(parent, known)
-    hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
-    remedy = f"{hint}list {parent!r} under a parent of its own or at the top"
-    return source.error(f"the parent {parent!r} of {entry.id!r} is not listed as a label", entry.line, remedy)
-
-
-def _refuse_cycle(source: Source, entries: Sequence[LabelEntry], parents: list[int]) -> None:
-    """Raise an error that names a cycle's labels and lines, if there is a cycle."""
-    array = np.array(parents, dtype=np.int64)
-    cycle = [entries[node] for node in find_cycle(array, levels_from_top(Children(array)))]
-    if not cycle:
-        return
-    shown = [f"{entry.id!r}{_at_line(entry.line)}" for entry in cycle[:SHOWN_LABELS]]
-    left_out = [f"... {len(cycle) - SHOWN_LABELS} more ..."] if len(cycle) > SHOWN_LABELS else []
-    raise source.error(
-        f"labels form a cycle, each below the next: {' < '.join([*shown, *left_out, repr(cycle[0].id)])}",
-        cycle[0].line,
-        "give one of them a parent outside the cycle",
-    )
+def close_matches(label: str, known: Sequence[str]) -> list[str]:
+    """Return up to three known labels that are similar to ``label``, the same in other case or spacing first."""
+    folded = " ".join(label.casefold().split())
+    same = [other for other in known if other.casefold() == folded or other.strip() == label.strip()]
+    if same or len(label) > LONGEST_COMPARED:
+        return same[:3]
+    return difflib.get_close_matches(label, [other for other in known if len(other) <= LONGEST_COMPARED])

@@ -7,29 +7,18 @@ import io
 import json
 import os.path
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from hgclr.errors import InputError
-from hgclr.taxonomy.entries import LabelEntry, Labels, Source, empty_tree, link
-
-__all__ = [
-    "FileFormat",
-    "link_flat",
-    "parse_json",
-    "read_json",
-    "read_labels",
-    "read_rows",
-    "write_json",
-    "write_literature",
-    "write_table",
-]
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
 
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 ROOT = "Root"
 """What stands for the virtual root; it is no label."""
 LABEL_COLUMNS = ("child", "id", "code")
+DESCRIPTION = "description"
 NAME_COLUMNS = ("name", "description")
 LONGEST_CELL = 131_072  # what any reader of the csv module takes
 TABLE_REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
@@ -49,7 +38,7 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
         raise InputError("the separator of paths is empty", remedy="use for example ' > '")
     source = Source.load(path)
     if not source.text.strip():
-        raise empty_tree(source)
+        return link([], source)  # which refuses it
     chosen = _detect(source, separator) if file_format == "auto" else file_format
     if chosen in ("json", "paths"):
         return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
@@ -99,15 +88,15 @@ def read_literature(source: Source) -> Labels:
     if entries and not lines_of_root:
         remedy = f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
         raise source.error(f"no line begins with {ROOT!r}", remedy=remedy)
-    if not entries:
-        raise empty_tree(source)
     return link(_named_by_path(entries), source)
 
 
 def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
     """Give every label the last part of its id as name, if the ids are paths."""
     below = [entry for entry in entries if entry.parent is not None]
-    if not below or not all(_continues(entry.id, entry.parent) for entry in below):
+    if not below or not all(
+        entry.id.startswith(f"{entry.parent}/") and len(entry.id) > len(f"{entry.parent}/") for entry in below
+    ):
         return entries
     tops = [entry.id for entry in entries if entry.parent is None]
     folder = os.path.commonprefix(tops).rpartition("/")[0]  # noqa: RUF071 (ids are no paths of this system)
@@ -115,10 +104,6 @@ def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
         entry._replace(name=entry.id.removeprefix(f"{folder if entry.parent is None else entry.parent}/"))
         for entry in entries
     ]
-
-
-def _continues(identifier: str, parent: str | None) -> bool:
-    return identifier.startswith(f"{parent}/") and len(identifier) > len(f"{parent}/")
 
 
 def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[int]]]) -> str:
@@ -130,6 +115,7 @@ def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[
     return "".join(
         "\t".join([ROOT if parent < 0 else ids[parent], *(ids[child] for child in children)]) + "\n"
         for parent, children in families
+        if children
     )
 
 
@@ -141,9 +127,16 @@ def read_paths(source: Source, separator: str) -> Labels:
     """
     entries: dict[str, LabelEntry] = {}
     listed: dict[str, int] = {}
+    sign = separator.strip()
     for number, line in source.lines():
         names = [name.strip() for name in line.split(separator)]
-        _check_names(source, names, separator, number)
+        for name in names:
+            # ``A >B`` where the separator is ``" > "``: the sign would become part of a name.
+            if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
+                remedy = f"write the separator as {separator!r}, with nothing missing on either side"
+                raise source.error(f"a name begins or ends with {sign!r}: {name!r}", number, remedy)
+            if not name:
+                raise source.error("empty label name", number, "fill in the name or delete the entry")
         path = separator.join(names)
         if (first := listed.setdefault(path, number)) != number:
             remedy = "delete or rename one of the two"
@@ -154,17 +147,6 @@ def read_paths(source: Source, separator: str) -> Labels:
             above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
             entries.setdefault(here, LabelEntry(here, names[depth - 1], above or None, number))
     return link(list(entries.values()), source)
-
-
-def _check_names(source: Source, names: list[str], separator: str, line: int) -> None:
-    """Refuse empty names, and ``A >B`` where the separator is ``" > "``: the sign would become part of a name."""
-    sign = separator.strip()
-    for name in names:
-        if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
-            remedy = f"write the separator as {separator!r}, with nothing missing on either side"
-            raise source.error(f"a name begins or ends with {sign!r}: {name!r}", line, remedy)
-        if not name:
-            raise source.error("empty label name", line, "fill in the name or delete the entry")
 
 
 class Columns(NamedTuple):
@@ -212,7 +194,16 @@ def read_table(source: Source) -> Labels:
     if columns is None:
         raise source.error(f"the header {header!r} does not say which column is which", first, TABLE_REMEDY)
     _, *rows = read_rows(source, columns.delimiter)
-    return link([_entry(source, row, columns, line) for line, row in rows], source)
+    entries = []
+    for line, row in rows:
+        label, parent = row[columns.label], row[columns.parent]
+        if label == ROOT:
+            remedy = f"delete the row: {ROOT!r} means the node above the top labels"
+            raise source.error(f"{ROOT!r} is a label", line, remedy)
+        name = label if columns.name is None else row[columns.name]
+        description = "" if columns.description is None else row[columns.description]
+        entries.append(LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description))
+    return link(entries, source)
 
 
 def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
@@ -252,15 +243,88 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
         raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
 
 
-def _entry(source: Source, row: Sequence[str], columns: Columns, line: int) -> LabelEntry:
-    """Return the label of one row."""
-    label, parent = row[columns.label], row[columns.parent]
-    if label == ROOT:
-        remedy = f"delete the row: {ROOT!r} stands for what is above the top labels"
-        raise source.error(f"{ROOT!r} is a label", line, remedy)
-    name = label if columns.name is None else row[columns.name]
-    description = "" if columns.description is None else row[columns.description]
-    return LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description)
+class Descriptions(NamedTuple):
+    """The descriptions in a table, by label, and counts of its rows.
+
+    Counted are rows with a label or a description, and those of them that name a label; cells that name no label, or
+    several, are listed with their lines.
+    """
+
+    texts: dict[int, str]
+    rows: int
+    matched: int
+    unknown: list[tuple[str, int]]
+    ambiguous: list[tuple[str, int]]
+
+
+def read_descriptions(
+    path: str | Path, candidates: Callable[[str], list[int]], label_column: str | None, description_column: str | None
+) -> Descriptions:
+    """Read descriptions of labels from a table; ``candidates`` returns the labels that a cell may mean.
+
+    The arguments are those of :meth:`Taxonomy.with_descriptions`.
+    """
+    source = Source.load(path)
+    titles, rows = _read_described(source, label_column, description_column)
+    width = len(rows[0][1]) if rows else 0
+    texts = titles.index(DESCRIPTION) if DESCRIPTION in titles else None
+    if description_column is not None:
+        texts = titles.index(description_column.casefold())
+    if label_column is not None:
+        labels = titles.index(label_column.casefold())
+    else:  # the one that names most labels, the first of several
+        named = {
+            column: len({found[0] for _, row in rows if len(found := candidates(row[column])) == 1})
+            for column in range(width)
+            if column != texts
+        }
+        labels = max(named, key=lambda column: named[column], default=0)
+    if texts is None and width == 2:
+        texts = 1 - labels
+    if texts is None or texts == labels:
+        remedy = f"call it {DESCRIPTION!r} or give --description-column"
+        raise source.error("which column holds the descriptions?", 1, remedy)
+    filled = [(line, row[labels], " ".join(row[texts].split())) for line, row in rows if row[labels] or row[texts]]
+    given: dict[int, tuple[str, int]] = {}
+    unknown: list[tuple[str, int]] = []
+    ambiguous: list[tuple[str, int]] = []
+    for line, cell, text in filled:
+        found = candidates(cell)
+        if len(found) != 1:
+            (ambiguous if found else unknown).append((cell, line))
+        elif text and given.setdefault(found[0], (text, line))[0] != text:
+            what = f"{cell!r} has two descriptions, the first (line {given[found[0]][1]})"
+            raise source.error(what, line, "delete one of the two")
+    if not given:
+        remedy = "check that the file belongs to this tree, or give --label-column and --description-column"
+        raise source.error("no row has both a label of the tree and a description", remedy=remedy)
+    matched = len(filled) - len(unknown) - len(ambiguous)
+    return Descriptions({label: text for label, (text, _) in given.items()}, len(filled), matched, unknown, ambiguous)
+
+
+def _read_described(source: Source, *columns: str | None) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the titles of a table's columns, if the first row has any, and its rows.
+
+    The delimiter is the first that cuts all rows alike. A title is ``description`` or one of ``columns``.
+    """
+    _, first = next(source.lines(), (1, ""))
+    error, rows = None, []
+    for delimiter in "\t" if "\t" in first else ",;":
+        try:
+            rows = list(read_rows(source, delimiter)) if delimiter in first else []
+        except InputError as found:
+            error = error or found
+        if rows and len(rows[0][1]) > 1:
+            break
+    else:
+        remedy = "put a tab, a comma or a semicolon between label and description"
+        raise error or source.error("no table of labels and descriptions", remedy=remedy)
+    titles = [cell.casefold() for cell in rows[0][1]]
+    wanted = [column.casefold() for column in columns if column is not None]
+    for column in wanted:
+        if column not in titles:
+            raise source.error(f"there is no column {column!r}", 1, f"the columns are {', '.join(map(repr, titles))}")
+    return (titles, rows[1:]) if wanted or DESCRIPTION in titles else ([], rows)
 
 
 class _Node(NamedTuple):

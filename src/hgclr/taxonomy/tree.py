@@ -1,8 +1,8 @@
-"""The label tree: which labels there are, in which order, and how they hang together."""
+"""The label tree: which labels there are, in which order, and how they are connected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -12,37 +12,41 @@ from numpy.typing import ArrayLike, NDArray
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.files import read_json as read_json_file
-from hgclr.taxonomy.entries import Source
-from hgclr.taxonomy.formats import FileFormat, link_flat, read_labels, write_json, write_literature, write_table
-from hgclr.taxonomy.structure import (
-    Children,
-    LabelIndex,
-    LowestCommonAncestor,
-    check_labels,
-    checked_descriptions,
-    checked_parents,
-    find_cycle,
-    levels_from_top,
-    read_only,
+from hgclr.taxonomy.entries import Source, check_labels, close_matches
+from hgclr.taxonomy.formats import (
+    Descriptions,
+    FileFormat,
+    link_flat,
+    read_descriptions,
+    read_labels,
+    write_json,
+    write_literature,
+    write_table,
 )
+from hgclr.taxonomy.order import Children, LevelOrder, LowestCommonAncestor, read_only
 
-__all__ = ["Taxonomy", "read_model_tree"]
+NamePath = tuple[str, ...]
+"""The names from the top down to a label."""
+MODEL_REMEDY = "give a folder that hgclr train or hgclr export wrote"
+SHOWN = 5
+"""How many candidates an error message lists."""
+SUGGESTED = 200
+"""For how many unknown labels near misses are searched: a file full of bad rows must not take hours."""
 
 
 class Taxonomy:
     """A tree (or forest) of K labels in a fixed order; the position of a label is its index in every model.
 
-    A virtual root stands above the top labels. It is no label; where an index is needed it is -1, at depth 0.
+    A virtual root is above the top labels. It is no label; where an index is needed it is -1, at depth 0.
 
-    Two trees are equal if ids, names and parents are, in the same order, **whatever the descriptions**: these are text
-    about the labels, which a model's own tree does not carry.
+    Two trees are equal if ids, names and parents are, in the same order, **whatever the descriptions**.
 
     Args:
         ids: K unique ids.
         parents: index of each label's parent, -1 for a top label; any order, a parent may follow its child.
         names: K names for people and for the name embedding, the ids if left out. Names may repeat in the
             tree, but not among the children of one label.
-        descriptions: what belongs to each label, in a sentence or a paragraph; None or blank for a label without one.
+        descriptions: a sentence or a paragraph on what belongs to each label; None or blank for a label without one.
             White space is made single.
 
     Raises:
@@ -50,10 +54,10 @@ class Taxonomy:
             is out of range, labels form a cycle, or there are no labels.
 
     Example:
-        >>> tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
-        >>> tree.path_name(2)
+        >>> taxonomy = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
+        >>> taxonomy.path_name(2)
         'science > physics > optics'
-        >>> int(tree.distance(2, 3))
+        >>> int(taxonomy.distance(2, 3))
         4
     """
 
@@ -66,22 +70,24 @@ class Taxonomy:
     ) -> None:
         self._ids = tuple(ids)
         self._names = self._ids if names is None else tuple(names)
-        self._parents = checked_parents(parents, len(self._ids))
-        check_labels(self._ids, self._names, self._parents)
-        self._descriptions = checked_descriptions(descriptions, self._ids)
-        self._indexes: dict[str, LabelIndex] = {}
-        self._children = Children(self._parents)
-        self._levels = tuple(levels_from_top(self._children))
-        depths = np.zeros(len(self._ids), dtype=np.int64)
-        for depth, level in enumerate(self._levels, start=1):
-            depths[level] = depth
-        self._depths = read_only(depths)
-        self._leaves = read_only(np.flatnonzero(self._children.counts() == 0))
-        if cycle := find_cycle(self._parents, self._levels):
-            raise InputError(
-                f"labels form a cycle: {' < '.join(repr(self._ids[node]) for node in [*cycle, cycle[0]])}",
-                remedy="give one of them a parent outside the cycle",
-            )
+        texts = [None] * len(self._ids) if descriptions is None else list(descriptions)
+        for kind, count in (("names", len(self._names)), ("descriptions", len(texts))):
+            if count != len(self._ids):
+                raise InputError(f"{len(self._ids)} ids but {count} {kind}", remedy="give one for each id")
+        for identifier, text in zip(self._ids, texts, strict=True):
+            if text is not None and not isinstance(text, str):
+                raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
+        self._descriptions = tuple("" if text is None else " ".join(text.split()) for text in texts)
+        self._parents = _checked_parents(parents, len(self._ids))
+        self._depths = read_only(check_labels(self._ids, self._names, self._parents, Source("")))
+        for strings in (self._ids, self._names, self._descriptions):
+            _check_unicode(strings)
+        by_depth = np.argsort(self._depths, kind="stable").astype(np.int64, copy=False)
+        self._levels = tuple(map(read_only, np.split(by_depth, np.cumsum(np.bincount(self._depths)[1:-1]))))
+        inner = np.zeros(len(self._ids) + 1, dtype=np.bool_)  # the last entry, at -1, is the virtual root
+        inner[self._parents] = True
+        self._leaves = read_only(np.flatnonzero(~inner[:-1]))
+        self._indexes: dict[str, _LabelIndex] = {}
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -124,24 +130,19 @@ class Taxonomy:
         return self._leaves
 
     @cached_property
+    def order(self) -> LevelOrder:
+        """The labels level by level, for walks of whole label matrices."""
+        return LevelOrder(self._parents, self._levels)
+
+    @cached_property
     def walk(self) -> NDArray[np.int64]:
         """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
-        place = np.empty(len(self) + 1, dtype=np.int64)
-        place[-1] = -1
-        for level in self._levels:
-            family = level[np.argsort(self._parents[level], kind="stable")]
-            parents, sizes = self._parents[family], self.branch_sizes[family]
-            before = np.cumsum(sizes) - sizes  # in the branches of all labels further left in the level
-            first = np.searchsorted(parents, parents)  # where each label's siblings begin
-            place[family] = place[parents] + 1 + before - before[first]
-        walk = np.empty(len(self), dtype=np.int64)
-        walk[place[:-1]] = np.arange(len(self))
-        return read_only(walk)
+        return read_only(self.order.labels[np.argsort(self.order.steps)])
 
     @cached_property
     def branch_sizes(self) -> NDArray[np.int64]:
         """The number of labels in the branch of each label, itself included; shape (K,), read-only."""
-        return read_only(self.branch_sums(np.ones(len(self), dtype=np.int64)))
+        return read_only(self.order.sizes[self.order.places].astype(np.int64))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -160,7 +161,7 @@ class Taxonomy:
     def __reduce__(
         self,
     ) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str], Sequence[str]]]:
-        # Built anew, because numpy forgets on copying and pickling that an array is read-only.
+        # Built again, because numpy forgets on copying and pickling that an array is read-only.
         return Taxonomy, (self._ids, self._parents, self._names, self._descriptions)
 
     def children(self, index: int) -> NDArray[np.int64]:
@@ -185,10 +186,8 @@ class Taxonomy:
 
     def branch_sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
         """Return for each label the sum of the values, (K,), of itself and all labels below it, (K,)."""
-        sums = np.append(values, 0).astype(np.int64)  # the last entry, at -1, is the virtual root
-        for level in reversed(self._levels):
-            np.add.at(sums, self._parents[level], sums[level])
-        return sums[:-1]
+        sums: NDArray[np.int64] = self.order.carried_up(values.astype(np.int64)[None], np.add)[0]
+        return sums
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
         """Return the labels at which a document's paths end, in their order."""
@@ -197,7 +196,7 @@ class Taxonomy:
         return [label for label in labels if label not in above]
 
     def ends_inside(self, labels: Iterable[int]) -> bool:
-        """Tell whether a path of a document ends at a label that has children."""
+        """Return whether a path of a document ends at a label that has children."""
         return any(end not in self._leaf_set for end in self.path_ends(labels))
 
     def path_end_matrix(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -227,8 +226,8 @@ class Taxonomy:
             second: indices of a shape that broadcasts with ``first``.
         """
         one, other = np.broadcast_arrays(self._checked(first), self._checked(second))
-        depth = self._lowest.depth
-        return depth(one) + depth(other) - 2 * depth(self._lowest(one, other))
+        depths = self._lowest.depths
+        return depths[one] + depths[other] - 2 * depths[self._lowest(one, other)]
 
     def closure(self, indices: ArrayLike) -> NDArray[np.int64]:
         """Return the given labels and all their ancestors, sorted."""
@@ -243,12 +242,7 @@ class Taxonomy:
         """Return a copy of a label matrix, (N, K), one row per document, in which every label brings its ancestors."""
         if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
             raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
-        closed = matrix.copy()
-        for level in self._levels[:0:-1]:
-            by_parent = level[np.argsort(self._parents[level], kind="stable")]
-            parents, starts = np.unique(self._parents[by_parent], return_index=True)
-            closed[:, parents] |= np.logical_or.reduceat(closed[:, by_parent], starts, axis=1)
-        return closed
+        return self.order.carried_up(matrix, np.logical_or)
 
     def resolve(self, label: str, separator: str = " > ") -> int:
         """Return the index of a label given by id, by name, or by its path of names.
@@ -307,12 +301,59 @@ class Taxonomy:
         elif suffix == ".csv":
             text = write_table(self._flat())
         else:
-            text = write_literature(self._ids, self._families())
+            text = write_literature(
+                self._ids, [(node, self.children(node).tolist()) for node in (-1, *self.order.labels.tolist())]
+            )
         try:
             with atomic_file(path) as temporary:
                 temporary.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise InputError(f"the label tree cannot be written: {error.strerror}", path=path) from error
+
+    def with_descriptions(
+        self,
+        path: str | Path,
+        *,
+        label_column: str | None = None,
+        description_column: str | None = None,
+        separator: str = " > ",
+    ) -> tuple[Taxonomy, Descriptions]:
+        """Return a copy with the descriptions in a CSV or TSV table, and what was found in the table.
+
+        The first row is a header if it has a cell ``description``, capitals aside, or a column is given. Labels are
+        given by id, name or path; labels that the table does not describe keep their descriptions.
+
+        Args:
+            path: a UTF-8 table with a tab, a comma or a semicolon between the cells.
+            label_column: title of the column of labels; by default the one that names most labels.
+            description_column: title of the column of descriptions; by default the one called ``description`` or, in a
+                table of two columns without header, the one that does not hold the labels.
+            separator: stands between the names of a path.
+        """
+        table = read_descriptions(path, lambda cell: self.candidates(cell, separator), label_column, description_column)
+        texts = [table.texts.get(index, text) for index, text in enumerate(self._descriptions)]
+        return Taxonomy(self._ids, self._parents, self._names, texts), table
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[NamePath], separator: str = " > ") -> Taxonomy:
+        """Return the tree of all beginnings of the paths, in the order of their names; a label's id is its path.
+
+        Raises:
+            InputError: if a name is empty, has space around it, or holds the separator.
+
+        Example:
+            >>> Taxonomy.from_paths([("science", "physics"), ("law",)]).ids
+            ('law', 'science', 'science > physics')
+        """
+        ordered = sorted({path[:depth] for path in paths for depth in range(1, len(path) + 1)})
+        for path in ordered:
+            check_name(path[-1], separator)
+        index = {path: place for place, path in enumerate(ordered)}
+        return cls(
+            [separator.join(path) for path in ordered],
+            [index.get(path[:-1], -1) for path in ordered],
+            [path[-1] for path in ordered],
+        )
 
     @classmethod
     def from_json(cls, tree: Mapping[str, object]) -> Taxonomy:
@@ -333,16 +374,6 @@ class Taxonomy:
         """
         return {"labels": self._flat()}
 
-    def _families(self) -> list[tuple[int, list[int]]]:
-        """Return every node that has children, with them: the virtual root, then breadth first."""
-        families = []
-        order = [-1]
-        for node in order:  # which grows
-            if below := self._children.of(node).tolist():
-                families.append((node, below))
-                order += below
-        return families
-
     def _flat(self) -> list[dict[str, str | None]]:
         parents = [None if parent < 0 else self._ids[parent] for parent in self._parent_list]
         return [
@@ -357,6 +388,10 @@ class Taxonomy:
         return parents
 
     @cached_property
+    def _children(self) -> Children:
+        return Children(self._parents)
+
+    @cached_property
     def _leaf_set(self) -> frozenset[int]:
         return frozenset(self._leaves.tolist())
 
@@ -368,9 +403,9 @@ class Taxonomy:
     def _by_id(self) -> dict[str, int]:
         return {identifier: index for index, identifier in enumerate(self._ids)}
 
-    def _index(self, separator: str) -> LabelIndex:
+    def _index(self, separator: str) -> _LabelIndex:
         if separator not in self._indexes:
-            self._indexes[separator] = LabelIndex(self._ids, self._names, self._parent_list, separator, self.path_name)
+            self._indexes[separator] = _LabelIndex(self._ids, self._names, self._parent_list, separator, self.path_name)
         return self._indexes[separator]
 
     def _climb(self, index: int) -> list[int]:
@@ -394,19 +429,115 @@ class Taxonomy:
         return array.astype(np.int64, copy=False)
 
 
-REMEDY = "give a folder that hgclr train or hgclr export wrote"
+def check_name(name: str, separator: str) -> None:
+    """Refuse a name that cannot be part of a path."""
+    if not separator:
+        raise InputError("path_separator is empty", remedy="use for example ' > '")
+    if name != name.strip() or not name:
+        remedy = f"write names without space around them; they are separated by {separator!r}"
+        raise InputError(f"the name {name!r} of a path is empty or has space around it", remedy=remedy)
+    if separator in name:
+        raise InputError(f"the name {name!r} holds {separator!r}", remedy="give another path_separator")
+
+
+def _checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the parents of ``count`` labels as a read-only copy."""
+    array = np.array(parents, dtype=None if count else np.int64)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
+    outside = np.flatnonzero((array < -1) | (array >= count))
+    if outside.size:
+        remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
+        raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
+    return read_only(array.astype(np.int64, copy=False))
+
+
+def _check_unicode(texts: Sequence[str]) -> None:
+    """Refuse half a surrogate pair (JSON can escape one), which UTF-8 cannot hold."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        bad = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
+        raise InputError(f"{bad!a} is not valid Unicode text", remedy="correct its \\u escapes") from None
+
+
+class _LabelIndex:
+    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        names: Sequence[str],
+        parents: Sequence[int],
+        separator: str,
+        path_name: Callable[[int, str], str],
+    ) -> None:
+        if not separator:
+            raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+        self._ids, self._separator, self._path_name = ids, separator, path_name
+        self._by_name: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            self._by_name.setdefault(name, []).append(index)
+        self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
+        # A name may hold the separator, and then takes up several segments of a path.
+        self._longest = 1 + max(name.count(separator) for name in names)
+        self._near: dict[str, list[str]] = {}
+
+    def resolve(self, label: str) -> int:
+        """Return the one label with this name or this path of names."""
+        candidates = self.candidates(label)
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            remedy = "give the id or the whole path"
+            raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
+        raise InputError(f"unknown label {label!r}", remedy=self._suggestion(label))
+
+    def candidates(self, label: str) -> list[int]:
+        """Return all labels with this name or this path of names."""
+        candidates = self._by_name.get(label, [])
+        if self._separator in label:
+            candidates = sorted({*candidates, *self._by_path(label)})
+        return list(candidates)
+
+    def _by_path(self, label: str) -> list[int]:
+        segments = label.split(self._separator)
+        reached: list[list[int]] = [[-1], *([] for _ in segments)]
+        for start in range(len(segments)):
+            for node in reached[start]:
+                for stop in range(start + 1, min(start + self._longest, len(segments)) + 1):
+                    child = self._by_parent.get((node, self._separator.join(segments[start:stop])))
+                    if child is not None:
+                        reached[stop].append(child)
+        return reached[-1]
+
+    def _listed(self, candidates: Sequence[int]) -> str:
+        """Return the candidates' ids and paths for an error message."""
+        shown = []
+        for index in candidates[:SHOWN]:
+            path, identifier = self._path_name(index, self._separator), self._ids[index]
+            shown.append(repr(path) if path == identifier else f"{identifier!r} ({path})")
+        left_out = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
+        return ", ".join(shown) + left_out
+
+    def _suggestion(self, label: str) -> str:
+        """Return a remedy for an unknown label; only the first ones get the slow search for near misses."""
+        if label not in self._near and len(self._near) < SUGGESTED:
+            self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
+        near = [repr(other) for other in self._near.get(label, [])]
+        return f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
     """Read the label tree in the ``config.json`` of a model's folder."""
     path = Path(folder) / "config.json"
-    config = read_json_file(path, remedy=REMEDY)
+    config = read_json_file(path, remedy=MODEL_REMEDY)
     try:
         config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
         ids = [labels[index] for index in range(len(labels))]
         return Taxonomy(ids, config["label_parents"], config["label_names"], config.get("label_descriptions"))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError("the model's configuration holds no label tree", path=path, remedy=REMEDY) from error
+        raise InputError("the model's configuration holds no label tree", path=path, remedy=MODEL_REMEDY) from error
     except InputError as error:
-        raise InputError(error.what, path=path, remedy=REMEDY) from None
+        raise InputError(error.what, path=path, remedy=MODEL_REMEDY) from None

@@ -20,15 +20,13 @@ from hgclr.nn.gathering import rank
 from hgclr.nn.label_rows import LabelRows
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import Suggestions, TreeChanges, compare, read_changes, suggest
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
 from hgclr.training.core import base_rates
 from hgclr.training.settings import RunConfig
 
 __all__ = ["carry_over", "changed_model", "survey"]
 
 logger = logging.getLogger(__name__)
-LISTED = 5
-"""Suggestions that the log names."""
 SURVEYED = 128
 """Training documents that a model reads to set the biases of new labels."""
 BATCH = 16
@@ -50,11 +48,10 @@ def changed_model(
     changes = compare(old, tree, None if file is None else read_changes(local(file), old, tree))
     rates, texts = survey(documents, len(tree), run.training.seed)
     carried = carry_over(model, changes, tokenizer, rates=rates, texts=texts)
-    perhaps = suggest(changes)
     record = run.output / "label-changes.json"
     if rank() == 0:
-        write_json(record, changes.to_json() | {"perhaps": perhaps.to_json(changes)})
-    _log(changes, perhaps, record)
+        write_json(record, changes.to_json())
+    _log(changes, record)
     return carried
 
 
@@ -72,7 +69,7 @@ def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tenso
     return base_rates(counts, number), texts
 
 
-def _log(changes: TreeChanges, perhaps: Suggestions, record: Path) -> None:
+def _log(changes: TreeChanges, record: Path) -> None:
     """Say what became of the labels: a line in all, one for each that starts anew, and where the rest stands."""
     if not changes:
         logger.info("the data has the model's label tree in another order")
@@ -82,15 +79,6 @@ def _log(changes: TreeChanges, perhaps: Suggestions, record: Path) -> None:
         parent = int(changes.new.parents[label])
         place = "at the top" if parent < 0 else f"under {changes.new.ids[parent]!r}"
         logger.info("%r is new %s", changes.new.ids[label], place)
-    if mapping := perhaps.mapping(changes):
-        listed = [f"{before} → {' + '.join(after)}" for before, after in mapping.items()]
-        more = f" and {len(listed) - LISTED:,} more" if len(listed) > LISTED else ""
-        logger.warning(
-            "perhaps the same labels, which start anew unless model.label_changes says so: %s%s;"
-            " hgclr taxonomy diff --suggestions FILE writes that file",
-            "; ".join(listed[:LISTED]),
-            more,
-        )
 
 
 @torch.no_grad()

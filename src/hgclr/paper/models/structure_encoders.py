@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from hgclr.errors import InputError
 from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.level_order import level_order
 
 __all__ = ["BiTreeLSTM", "HierarchyGCN"]
 
@@ -141,7 +140,7 @@ class BiTreeLSTM(_StructureEncoder):
             raise InputError(
                 f"node_width is {width}, and each half of a tree-lstm takes half of it", remedy="give an even number"
             )
-        tree = level_order(taxonomy)
+        tree = taxonomy.order
         self.bounds = [(places.start, places.stop) for places in tree.spans]
         starts = np.array([0, *(start for start, _ in self.bounds)])[taxonomy.depths[tree.labels] - 1]
         self._tables = (tree.labels, tree.places, np.maximum(tree.parents - starts, 0))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hgclr.taxonomy import Taxonomy
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=80)
+repeatable = settings(derandomize=True, deadline=None, max_examples=40)
 # Anything but half a surrogate pair, including spaces, tabs, line ends and the separator.
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
 

@@ -1,18 +1,17 @@
-"""What became of labels: trees compared, files of changes, suggestions."""
+"""Trees compared, and files of changes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import TreeChanges, compare, read_changes, suggest, write_changes
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
 from hgclr.taxonomy.tree import read_model_tree
 
 
@@ -60,7 +59,6 @@ def test_every_kind_of_change() -> None:
     assert [new.ids[label] for label in found.added] == ["q", "f"]
     assert [OLD.ids[label] for label in found.removed] == ["b", "k"]
     assert found.merged == found.split == ()
-    assert found.summary() == ("3 labels kept as they were; 1 renamed: p; 1 moved: o; 2 new: q, f; 2 removed: b, k")
     written = json.loads(json.dumps(found.to_json()))
     assert written["labels"] == {"old": 7, "new": 7}
     assert written["renamed"] == [
@@ -95,7 +93,6 @@ def test_merged_split_and_a_changed_id() -> None:
     assert found.sources == ((at["s"], at["p"]), (at["o"],), (at["b"],), (at["m"],), (at["j"],), (at["k"], at["j"]))
     # Optics was under what became a part of Nature, Biology too: neither has moved.
     assert ids(found, found.kept) == [("o", "o"), ("b", "b")]
-    assert "2 merged: s + p → n, k + j → y; 1 split: j → x + y" in found.summary()
 
 
 def test_a_label_that_is_listed_became_only_what_the_list_says() -> None:
@@ -118,7 +115,7 @@ def test_other_ids_with_the_same_paths_are_the_same_labels() -> None:
 
 
 def test_unknown_labels_in_a_mapping_are_refused() -> None:
-    with pytest.raises(InputError, match=r"unknown label 'Phisics'; did you mean 'Physics'\?"):
+    with pytest.raises(InputError, match="Phisics"):
         compare(OLD, OLD, {"Phisics": ["p"]})
 
 
@@ -132,7 +129,7 @@ def two_trees(draw) -> tuple[Taxonomy, Taxonomy]:
     return trees[0], trees[1]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(two_trees(), st.data())
 def test_every_label_is_of_exactly_one_kind(trees: tuple[Taxonomy, Taxonomy], data) -> None:
     old, new = trees
@@ -170,104 +167,53 @@ def test_files_of_changes(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     found = read_changes(file, OLD, new)
     assert found == {"k": ["pop"], "m": ["m"], "j": ["k", "pop"]}
-    write_changes(tmp_path / "again.tsv", found)
-    assert read_changes(tmp_path / "again.tsv", OLD, new) == found
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "line"),
     [
-        ("k\tj\n", r":1: the first line is 'k\\tj'; begin with the line old<TAB>new, or write JSON"),
-        ("", ":1: the first line is ''; begin with"),
-        ("old\tnew\n", ": there are no changes in it; add some"),
-        ("{}", ": there are no changes in it; add some"),
-        ("old\tnew\nk\n", ":2: expected an old and a new label, got 'k'; put one tab between two"),
-        ("old\tnew\nk\tj\nk\tj\n", ":3: 'k' with 'j' is given twice; delete one"),
-        ("old\tnew\n\nz\tj\n", ":3: unknown label 'z' in the old tree; correct it"),
-        ("old\tnew\nk\tRocks\n", r":2: unknown label 'Rocks' in the new tree; did you mean 'Rock'\?"),
-        ('{"k":\n ["j", 3]}', ": 'k' became something that is no label"),
-        ('{"k": []}', ": 'k' became nothing; leave a label out"),
+        ("k\tj\n", 1),
+        ("", 1),
+        ("old\tnew\n", None),
+        ("{}", None),
+        ("old\tnew\nk\n", 2),
+        ("old\tnew\nk\tj\nk\tj\n", 3),
+        ("old\tnew\n\nz\tj\n", 3),
+        ("old\tnew\nk\tRocks\n", 2),
+        ('{"k":\n ["j", 3]}', None),
+        ('{"k": []}', None),
     ],
 )
-def test_broken_files_of_changes(tmp_path: Path, text: str, message: str) -> None:
+def test_broken_files_of_changes(tmp_path: Path, text: str, line: int | None) -> None:
     file = tmp_path / "changes.tsv"
     file.write_text(text)
-    with pytest.raises(InputError, match=r"changes\.tsv" + message):
+    with pytest.raises(InputError) as caught:
         read_changes(file, OLD, OLD)
+    assert (caught.value.path, caught.value.line, bool(caught.value.remedy)) == (file, line, True)
 
 
-def test_a_table_cannot_hold_every_id(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the id 'a\\tb' holds a tab"):
-        write_changes(tmp_path / "changes.tsv", {"a\tb": ["c"]})
-
-
-def named(old: str, new: str) -> dict[str, list[str]]:
-    changes = compare(tree(old), tree(new))
-    return suggest(changes).mapping(changes)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("a - Sports\nb a Tennis", "a - Sports\nc a Tennis!", {"b": ["c"]}),  # much alike
-        ("a - Sports\nb a Tennis", "a - Sports\nc a Golf", {}),
-        ("a - Law", "b - Law and order", {"a": ["b"]}),  # all words in the other
-        ("a - Up\nb a X", "c - Down\nb c X", {"a": ["c"]}),  # the same children
-        ("a - Rock\nb - Pop", "c - Rock & pop", {"a": ["c"], "b": ["c"]}),  # merged
-        ("c - rock_pop", "a - Rock\nb - Pop", {"c": ["a", "b"]}),  # split
-        ("a - A\nb a Tennis", "a - A\nc - C\nd c Tennis", {"b": ["d"]}),  # moved, with an id that is a path
-        ("a - A\nb a Tennis\nc - C\nd c Tennis", "a - A\nc - C\ne - E\nf e Tennis", {}),  # either of two
-        ("a - Sports\nb a Tennis", "c - Sport\nd c Tennis?", {"a": ["c"], "b": ["d"]}),  # below a suggestion
-        ("a - X\nb a P\nc a Q", "d - Y\ne d P\nf d Q", {"a": ["d"]}),  # children of the same names, which go with it
-        ("a - +\nb - Pop", "c - Pop -", {"b": ["c"]}),  # a name without words is part of nothing
-    ],
-)
-def test_suggestions(old: str, new: str, expected: dict[str, list[str]]) -> None:
-    assert named(old, new) == expected
-
-
-def test_suggestions_name_removed_and_added_labels_once() -> None:
-    random = np.random.default_rng(0)
-    words = ["rock", "pop", "jazz", "folk", "old", "new"]
-    for _ in range(50):
-        trees = []
-        for kind in "on":
-            names = sorted({" ".join(random.choice(words, random.integers(1, 4), replace=False)) for _ in range(8)})
-            trees.append(Taxonomy([f"{kind}{i}" for i in range(len(names))], [-1] * len(names), names))
-        changes = compare(*trees)
-        found = suggest(changes)
-        old = [pair.old for pair in found.renamed] + [o for labels, _ in found.merged for o in labels]
-        new = [pair.new for pair in found.renamed] + [n for _, labels in found.split for n in labels]
-        old += [label for label, _ in found.split]
-        new += [label for _, label in found.merged]
-        assert len(old) == len(set(old))
-        assert set(old) <= set(changes.removed)
-        assert len(new) == len(set(new))
-        assert set(new) <= set(changes.added)
-        assert all(len(labels) > 1 for labels, _ in found.merged)
-        assert all(len(labels) > 1 for _, labels in found.split)
-
-
-@pytest.mark.slow
-def test_wide_families_take_no_time() -> None:
-    """Of 5,000 removed and as many added siblings only names are looked at: 25 million pairs would take minutes."""
-    old = Taxonomy([f"o{i}" for i in range(5000)], [-1] * 5000, [f"the old name {i}" for i in range(5000)])
-    new = Taxonomy([f"n{i}" for i in range(5000)], [-1] * 5000, [f"the new name {i}" for i in range(5000)])
-    assert not suggest(compare(old, new))
+def test_children_of_a_renamed_label_follow_it() -> None:
+    """Where ids are paths, one line of the mapping takes a whole branch over."""
+    below = [("Area", f"Topic {topic}") for topic in range(3)]
+    old, new = (Taxonomy.from_paths([(top, *path) for path in below]) for top in ("Mental", "Cognition"))
+    assert not compare(old, new).sources[0]
+    found = compare(old, new, {"Mental": ["Cognition"]})
+    assert found.added == found.removed == ()
+    assert found.renamed_heads == [((0, 0), 4)]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("{", "not JSON: "),
-        ("[]", "holds no label tree; give a folder that hgclr train"),
-        ('{"id2label": {"0": "a"}}', "holds no label tree"),
-        ('{"id2label": {"1": "a"}, "label_parents": [-1], "label_names": null}', "holds no label tree"),
-        ('{"id2label": {"0": "a"}, "label_parents": [0], "label_names": null}', "labels form a cycle"),
+        "{",
+        "[]",
+        '{"id2label": {"0": "a"}}',
+        '{"id2label": {"1": "a"}, "label_parents": [-1], "label_names": null}',
+        '{"id2label": {"0": "a"}, "label_parents": [0], "label_names": null}',
     ],
 )
-def test_a_folder_without_a_models_tree(tmp_path: Path, text: str, message: str) -> None:
+def test_a_folder_without_a_models_tree(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError) as error:
         read_model_tree(tmp_path)
     assert error.value.path == tmp_path / "config.json"

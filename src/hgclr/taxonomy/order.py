@@ -1,0 +1,195 @@
+"""Every walk of the label tree: depths, children, common ancestors, and label matrices level by level.
+
+Nothing here knows labels by name: a tree is the array of its parents, -1 for a top label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 2**17
+"""Cells, documents times labels, in a block: half a megabyte of probabilities fits the cache of a CPU."""
+
+
+def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``array`` after forbidding writes to it."""
+    array.flags.writeable = False
+    return array
+
+
+def find_depths(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the depth of each node, (K,), 1 for a top node, and 0 for nodes in or below a cycle.
+
+    By pointer doubling: O(K log depth) whatever the shape of the tree.
+    """
+    above, depths = np.append(parents, -1), np.append(np.ones(len(parents), dtype=np.int64), 0)
+    for _ in range(len(parents).bit_length() + 1):
+        if (above == -1).all():
+            break
+        depths += depths[above]
+        above = above[above]
+    return np.where(above[:-1] == -1, depths[:-1], 0)
+
+
+def find_cycle(parents: NDArray[np.int64], depths: NDArray[np.int64]) -> list[int]:
+    """Return nodes of which each is followed by its parent, the last by the first; none if there is no cycle."""
+    if (depths > 0).all():
+        return []
+    seen: dict[int, int] = {}
+    node = int(np.argmin(depths))
+    while node not in seen:
+        seen[node] = len(seen)
+        node = int(parents[node])
+    return list(seen)[seen[node] :]
+
+
+class Children:
+    """The children of every node, in index order, as slices of one sorted array."""
+
+    def __init__(self, parents: NDArray[np.int64]) -> None:
+        self._nodes = read_only(np.argsort(parents, kind="stable").astype(np.int64, copy=False))
+        # starts[i + 1] is where the children of i begin; the top nodes (parent -1) come first.
+        self._starts = np.searchsorted(parents[self._nodes], np.arange(-1, len(parents) + 1))
+
+    def of(self, node: int) -> NDArray[np.int64]:
+        """Return the children of one node; -1 is the virtual root."""
+        return self._nodes[self._starts[node + 1] : self._starts[node + 2]]
+
+
+class LowestCommonAncestor:
+    """Lowest common ancestors by binary lifting: O(K log depth) memory, O(log depth) steps for any batch.
+
+    Row j of the table holds every node's ancestor 2^j steps up. The virtual root is -1, which as an index is
+    the last column, so that lifting past the top stays there.
+    """
+
+    def __init__(self, parents: NDArray[np.int64], depths: NDArray[np.int64]) -> None:
+        self.depths = np.append(depths, 0)
+        self._steps = [np.append(parents, -1)]
+        while (1 << len(self._steps)) <= int(depths.max()):
+            self._steps.append(self._steps[-1][self._steps[-1]])
+
+    def __call__(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lowest common ancestor of each pair; the two arrays have one shape."""
+        deeper = self.depths[first] >= self.depths[second]
+        low, high = np.where(deeper, first, second), np.where(deeper, second, first)
+        gap = self.depths[low] - self.depths[high]
+        for power, step in enumerate(self._steps):
+            low = np.where((gap >> power) & 1, step[low], low)
+        for step in reversed(self._steps):
+            apart = step[low] != step[high]
+            low, high = np.where(apart, step[low], low), np.where(apart, step[high], high)
+        return np.where(low == high, low, self._steps[0][low])
+
+
+class Level(NamedTuple):
+    """The labels of one level below the top; a place is a column in level order.
+
+    ``parents`` are the places of their parents, ``families`` the places of the labels above that have children,
+    ``starts`` where the children of each of these begin, counted from the level's first.
+    """
+
+    places: slice
+    parents: NDArray[np.int64]
+    families: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+class LevelOrder:
+    """Labels level by level from the top, the children of one label side by side: walks are done in slices.
+
+    Attributes:
+        labels: the label at each place, (K,).
+        places: the place of each label, (K,).
+        parents: the place of the parent of the label at each place, -1 for a top label, (K,).
+        sizes: the labels in the branch of the label at each place, itself included, (K,).
+        steps: when a depth-first walk reaches the label at each place, (K,).
+        spans: the places of each level, from the top.
+    """
+
+    def __init__(self, parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> None:
+        count = len(parents)
+        self.places, self.parents = np.full((2, count), -1, dtype=np.int64)
+        self.spans: list[slice] = []
+        self._below: list[Level] = []
+        end = 0
+        for level in levels:
+            above = self.places[parents[level]] if end else np.full(len(level), -1, dtype=np.int64)
+            by_parent = np.argsort(above, kind="stable")
+            span = slice(end, end + len(level))
+            self.places[level[by_parent]] = np.arange(span.start, span.stop)
+            self.parents[span] = above[by_parent]
+            self.spans.append(span)
+            if end:
+                families, starts = np.unique(self.parents[span], return_index=True)
+                self._below.append(Level(span, self.parents[span], families, starts))
+            end = span.stop
+        self.labels = np.argsort(self.places)
+        self.sizes = np.ones(count, dtype=np.int32)
+        self.carry_up(self.sizes[None], np.add)
+        self.steps = np.cumsum(self.sizes, dtype=np.int32) - self.sizes  # right for the top labels
+        for span, above, _, starts in self._below:
+            before = np.cumsum(self.sizes[span]) - self.sizes[span]  # in the branches further left in the level
+            first = np.repeat(before[starts], np.diff(np.append(starts, len(above))))
+            self.steps[span] = self.steps[above] + 1 + before - first
+
+    def arrange(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of a label matrix, (N, K), with its columns in level order."""
+        return np.take(matrix, self.labels, axis=1)
+
+    def restore(self, arranged: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of an arranged matrix with its columns in the taxonomy's order."""
+        return np.take(arranged, self.places, axis=1)
+
+    def carry_down(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
+        """Replace each label by ``combine(label, its parent)``, from the top, in place."""
+        for level in self._below:
+            own = arranged[:, level.places]
+            combine(own, np.take(arranged, level.parents, axis=1), out=own)
+
+    def carry_up(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
+        """Replace each label by ``combine`` of itself and its children, from the bottom, in place."""
+        for level in reversed(self._below):
+            children = combine.reduceat(arranged[:, level.places], level.starts, axis=1)
+            arranged[:, level.families] = combine(arranged[:, level.families], children)
+
+    def carried_up(self, matrix: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
+        """Return a copy of a label matrix, (N, K), after :meth:`carry_up`."""
+        carried = np.empty_like(matrix)
+        for rows in blocks(matrix):
+            arranged = self.arrange(matrix[rows])
+            self.carry_up(arranged, combine)
+            carried[rows] = self.restore(arranged)
+        return carried
+
+
+class Ordered(Protocol):
+    """A taxonomy, which this module must not import."""
+
+    @property
+    def order(self) -> LevelOrder: ...
+
+
+def monotone(probabilities: NDArray[np.float32], taxonomy: Ordered) -> NDArray[np.float32]:
+    """Return p'_k = min(p_k, p'_parent(k)), (N, K): no label is more probable than its parent."""
+    carried = np.empty_like(probabilities)
+    for rows in blocks(probabilities):
+        arranged = taxonomy.order.arrange(probabilities[rows])
+        taxonomy.order.carry_down(arranged, np.minimum)
+        carried[rows] = taxonomy.order.restore(arranged)
+    return carried
+
+
+def raised(probabilities: NDArray[np.float32], taxonomy: Ordered) -> NDArray[np.float32]:
+    """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
+    return taxonomy.order.carried_up(probabilities, np.maximum)
+
+
+def blocks(matrix: NDArray[Any]) -> Iterator[slice]:
+    """Return the rows of a label matrix, (N, K), block by block."""
+    size = max(1, BLOCK // max(1, matrix.shape[1]))
+    return (slice(start, start + size) for start in range(0, len(matrix), size))
