@@ -9,7 +9,7 @@ import yaml
 
 from hgclr.config import method_settings
 from hgclr.training import RunConfig
-from hgclr.tuning.space import read_space
+from hgclr.tuning import read_space
 from support.doc_pages import DOCS, PAGES, Block, blocks, name_of
 
 RUN_FILES = [
@@ -30,7 +30,6 @@ def test_run_files_are_found() -> None:
     assert {DOCS / "how-to" / "training.md", DOCS / "tutorial" / "index.md"} <= {page for page, _ in RUN_FILES}
 
 
-def test_the_space_to_search_fits(tmp_path: Path) -> None:
+def test_the_space_to_search_fits() -> None:
     (block,) = (block for block in blocks(DOCS / "how-to" / "tuning.md") if block.title == "space.yaml")
-    (tmp_path / "space.yaml").write_text(block.text, encoding="utf-8")
-    read_space(tmp_path / "space.yaml", RunConfig(data={"path": "my-data"}, output="runs/tuned"))
+    read_space(yaml.safe_load(block.text), RunConfig(data={"path": "my-data"}, output="runs/tuned"))

@@ -24,8 +24,6 @@ from safetensors.torch import load_file
 from hgclr.errors import HGCLRError, InputError
 from hgclr.training import RunConfig, on_ray, train
 from hgclr.training.on_ray import most_workers, train_on_ray
-from hgclr.tuning.search import tune
-from hgclr.tuning.space import grid
 from support.ray_cluster import ray_cluster
 
 
@@ -106,21 +104,6 @@ def test_what_the_user_can_mend_is_one_line_and_not_tried_again(
     assert "\n" not in str(told.value)
     assert works == ["left", None]
     assert not (run.output / "ray").exists()
-
-
-@pytest.mark.slow
-def test_trials_are_spread_over_the_nodes(cluster: Cluster, run: RunConfig, tmp_path: Path) -> None:
-    run = run.model_copy(
-        update={"training": run.training.model_copy(update={"epochs": 1}), "output": tmp_path / "tune"}
-    )
-    search = grid(run, lambdas=[0.1, 0.3], fractions=[0.5])
-    result = tune(run, search, engine="ray", ray_address=cluster.address, workers=2)
-    report = json.loads((run.output / "tuning.json").read_text())
-    assert [trial["state"] for trial in report["trials"]] == ["done"] * 2
-    assert len({tuple(trial["parameters"].values()) for trial in report["trials"]}) == 2
-    best = result.best[0]
-    assert best.value == max(trial["value"] for trial in report["trials"])
-    assert not list(run.output.glob("trials/*/*/checkpoints"))
 
 
 @pytest.mark.parametrize(("size", "room", "workers"), [(12, 8, 6), (16, 64, 16), (5, 4, 1), (None, 3, 2)])

@@ -138,7 +138,7 @@ class Cluster:
     workers: Annotated[
         int | None,
         option(
-            "With --engine ray: processes that share each batch, or trials at a time; default: one per GPU or core.",
+            "With --engine ray: processes that share each batch; default: one per GPU or core.",
             min=1,
             metavar="N",
         ),

@@ -138,15 +138,10 @@ def train(
         raise typer.Exit(130) from None
     if not is_first_rank():
         return
-    splits: tuple[str, ...] = ("dev", "test")
-    rows = {split: result.metrics[split] for split in splits if split in result.metrics}
     console = Console()
     title = f"{run.model.architecture} on {as_written(run.data.path)}"
-    if "tuned" in result.metrics:
-        rows = {f"{split}, at 0.5": scores for split, scores in rows.items()}
-        if "test" in result.metrics["tuned"]:
-            rows["test, tuned"] = result.metrics["tuned"]["test"]
-    if rows:
+    names = ("dev_at_0.5", "test_at_0.5", "dev", "test") if "tuned" in result.metrics else ("dev", "test")
+    if rows := {name.replace("_at_", ", at "): result.metrics[name] for name in names if name in result.metrics}:
         print_scores(title, rows, console)
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
@@ -298,7 +293,7 @@ def _ladder(metrics: dict[str, dict[str, Any]]) -> Table:
     for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
         table.add_column(column, justify="right")
     for rung, values in metrics.items():
-        f1 = [f"{100 * values['tuned']['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
+        f1 = [f"{100 * values['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
         learned = 0 if rung == "names" else values["documents"]["train"]
         table.add_row(rung, RUNGS[rung], str(learned), f"{values['seconds']:.0f}", *f1)
     return table

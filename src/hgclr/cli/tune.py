@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hgclr.cli.console import Console, counting, open_classifier, print_written, quiet_libraries, standard_error
 from hgclr.cli.options import (
-    Cluster,
     Model,
     Paths,
     Reading,
     Rule,
     Settings,
     SkipBadRows,
-    cluster_options,
     file,
     folder,
     number_list,
@@ -32,175 +29,81 @@ from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from hgclr.decisions.tuning import Outputs
     from hgclr.taxonomy import Taxonomy
     from hgclr.training import RunConfig
-    from hgclr.tuning.search import TuningResult
-    from hgclr.tuning.space import Search
-    from hgclr.tuning.trials import Onlookers, Turn
 
 
 logger = logging.getLogger(__name__)
 
 SHOWN = 10
-CUTS = ("data.limit", "data.dev_limit", "data.test_limit", "training.epochs")
-"""What --set makes trials cheap with: not for the training with the best settings."""
 
 
-def _points(text: str) -> Any:
-    return option(f"With --grid: {text}", metavar="A,B,…")
-
-
-@cluster_options
 def tune(
-    cluster: Cluster,
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.yaml", help="Settings that all trials share, as for hgclr train.")
     ],
-    grid: Annotated[
-        bool,
-        option("Try every lambda with every gamma. The values are ours; the paper states none.", "--grid"),
-    ] = False,
+    space: Annotated[
+        Path | None, file("YAML file of the settings to search and their values; default: the learning rate and more.")
+    ] = None,
     trials: Annotated[
         int | None,
-        option("Let Optuna choose N trials in all, including those already run.", min=1, metavar="N"),
-    ] = None,
-    lambdas: Annotated[str | None, _points("the contrastive weights.  [default: .05,.1,.3]")] = None,
-    gammas: Annotated[str | None, _points("the keep thresholds (gamma).  [default: .001,.002,.005,.02]")] = None,
-    fractions: Annotated[
-        str | None,
-        _points(
-            "shares of tokens to keep, instead of gammas; .3,.5,.7,.9 is the default where CONFIG keeps tokens by a"
-            " share."
-        ),
-    ] = None,
-    space: Annotated[
-        Path | None, file("With --trials: a YAML file of the settings to search and their ranges.")
+        option("Number of trials in all, earlier ones included; default: every combination of choices.", min=1),
     ] = None,
     seeds: Annotated[
         str | None, option("Train each trial with each of these seeds and take the mean.", metavar="1,2,…")
     ] = None,
-    metric: Annotated[
-        Literal["macro_f1", "micro_f1"], option("The dev score to maximise, taken at each run's best epoch.")
-    ] = "macro_f1",
+    metric: Annotated[Literal["macro_f1", "micro_f1"], option("The dev score to maximise.")] = "macro_f1",
     settings: Settings = None,
     output: Annotated[
         Path | None, folder("Folder to write; default: runs/NAME-tuning, where NAME is that of CONFIG.")
     ] = None,
 ) -> None:
-    """Search for settings on dev: a grid over the paper's lambda and gamma, or Optuna over a wider space.
+    """Search for settings on dev with Optuna; test is never scored.
 
-    Test is never scored. After an interruption, run the same command again: finished trials stay, and an interrupted
-    one continues from its checkpoint. With a larger **--trials**, a search continues for longer.
-
-    A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}**,
-    **model.keep_at_least: {low: 0, high: 24, step: 4}** or **model.positives: {choices: [hierarchy, dropout]}**.
-
-    On Ray, no trial is given up early, and Optuna chooses each one by those that have ended until then.
-
-    The output folder then holds **best.yaml**, **trials.csv**, **tuning.json** and plots. Where --set makes trials
-    smaller (data.limit, data.dev_limit, data.test_limit, training.epochs), best.yaml has the values of CONFIG again.
+    A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}** or
+    **training.batch_size: {choices: [16, 32]}**. The study is in **study.db** in the output folder. Start the same
+    command in several processes to train several trials at a time; start it again to continue a search. The output
+    folder then holds **best.yaml**.
 
     Example: **hgclr tune my-data.yaml --trials 20 --output runs/search**
 
     Next: **hgclr train runs/search/best.yaml**
     """
-    for module in ("torch", "optuna", "matplotlib"):
+    for module in ("torch", "optuna"):
         require_extra(module, extra="tune", capability="Tuning")
+    from rich.table import Table
+
     from hgclr.training.run_checks import check_run
-    from hgclr.training.settings import RunConfig
+    from hgclr.training.settings import RunConfig, read_yaml
 
     run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
-    uncut = [setting for setting in settings or () if setting.partition("=")[0].strip() not in CUTS]
-    whole = RunConfig.read(config, uncut, run.output)
     check_run(run)
     check_output(run.output)
-    import matplotlib as mpl
     import optuna
 
-    from hgclr.tuning.search import tune as search_settings
+    from hgclr import tuning
+    from hgclr.cli.progress import TrainingProgress
 
     quiet_libraries()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    mpl.use("agg")
-    search = _search(run, trials, grid, space, lambdas=lambdas, gammas=gammas, fractions=fractions)
-    cluster.check()
-    result = search_settings(
+    study = tuning.tune(
         run,
-        search,
+        tuning.read_space(None if space is None else read_yaml(space), run, space),
         trials=trials,
         seeds=None if seeds is None else number_list("--seeds", seeds, int),
         metric=metric,
-        whole=whole,
-        watch=lambda turn: _watched(turn, standard_error()),
-        **vars(cluster),
+        watch=lambda title: TrainingProgress(standard_error(), title),
     )
+    scored = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    scored.sort(key=lambda trial: (-(trial.value or 0.0), trial.number))
+    table = Table("trial", metric, "settings", title=f"The best of {len(study.trials)} trials on dev")
+    for trial in scored[:SHOWN]:
+        table.add_row(str(trial.number + 1), f"{100 * (trial.value or 0.0):.2f}", tuning.describe(trial.params))
     console = Console()
-    console.print(_best_trials(result, metric))
-    for note in result.notes:
-        console.print(f"[dim]{note}[/]", soft_wrap=True)
-    print_written(path for path in result.files if path.suffix != ".svg")
-    console.print(f"Train with the best: [b]hgclr train {result.config}[/b]", soft_wrap=True)
-
-
-def _search(run: RunConfig, trials: int | None, grid: bool, space: Path | None, **points: str | None) -> Search:
-    """Return what the options ask to search; options that do not go together are refused."""
-    from hgclr.tuning.space import default_space, read_space
-    from hgclr.tuning.space import grid as make_grid
-
-    if grid == (trials is not None):
-        raise InputError(
-            "--grid and --trials are both given" if grid else "nothing says how to search",
-            remedy="give --grid for lambda and gamma or --trials N for Optuna's choice",
-        )
-    values = {name: number_list(f"--{name}", text, float) for name, text in points.items() if text is not None}
-    if grid and space is not None:
-        raise InputError("--space belongs to --trials", remedy="give --lambdas and --gammas for a grid")
-    if grid:
-        return make_grid(run, **values)
-    if values:
-        raise InputError(f"--{next(iter(values))} belongs to a grid", remedy="give --grid, or a --space for --trials")
-    return default_space(run) if space is None else read_space(space, run)
-
-
-@contextmanager
-def _watched(turn: Turn, console: Console) -> Iterator[Onlookers]:
-    """Say which trial comes and what the best so far is, and show the run's bar."""
-    from rich.markup import escape
-
-    from hgclr.cli.progress import TrainingProgress
-    from hgclr.tuning.space import describe
-
-    title = f"trial {turn.number} of {turn.total}"
-    best = ""
-    if turn.best is not None:
-        best = f", best so far {100 * (turn.best.value or 0.0):.1f} ({describe(turn.best.params)})"
-    console.print(f"[bold]{title}[/]{escape(best)}", soft_wrap=True)
-    console.print(f"  [dim]now {escape(describe(turn.parameters))}, seed {turn.seed}[/]", soft_wrap=True)
-    with TrainingProgress(console, title) as progress:
-        yield [progress], progress.on_documents
-
-
-def _best_trials(result: TuningResult, metric: str) -> Table:
-    from rich.table import Table
-
-    from hgclr.tuning.space import describe
-    from hgclr.tuning.trials import METRICS
-
-    trials = len(result.best) + result.unscored
-    table = Table(title=f"The best of {trials} trials, dev {METRICS[metric]}", title_justify="left")
-    if result.unscored:
-        table.caption = f"{result.unscored} were given up early or could not be trained; see trials.csv"
-        table.caption_justify = "left"
-    for name in ("trial", METRICS[metric], "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("settings")  # in one column: half a dozen of their own would cut numbers off
-    for trial in result.best[:SHOWN]:
-        score, seconds = f"{100 * (trial.value or 0.0):.2f}", f"{trial.user_attrs['seconds']:.0f}"
-        table.add_row(str(trial.number + 1), score, seconds, describe(trial.params))
-    return table
+    console.print(table)
+    print_written([run.output / tuning.STUDY, run.output / "best.yaml"])
+    console.say(f"next: hgclr train {run.output / 'best.yaml'}")
 
 
 @reading_options

@@ -229,8 +229,17 @@ class Experiment:
         return metrics
 
     def finished(self, system: System, seed: int) -> dict[str, Any] | None:
-        """Return the metrics of a run that was made to its end, or None; nothing is compared."""
-        return _read_json(self.folder(system, seed) / "metrics.json")
+        """Return the metrics of a run that was made to its end, or None; nothing is compared.
+
+        They have the form of the committed results: ``dev`` and ``test`` at 0.5, ``tuned.test`` with tuned decisions.
+        """
+        metrics = _read_json(self.folder(system, seed) / "metrics.json")
+        for split in ("dev", "test"):
+            if metrics is not None and f"{split}_at_0.5" in metrics:
+                saved, metrics[split] = metrics[split], metrics.pop(f"{split}_at_0.5")
+                if split == "test" and ("tuned" in metrics or metrics["run"]["training"]["effort"] == "names"):
+                    metrics.setdefault("tuned", {})["test"] = saved
+        return metrics
 
     def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
         return _read_json(self.folder(system, seed) / SETTINGS)

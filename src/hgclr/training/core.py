@@ -25,7 +25,7 @@ from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import write_files
 from hgclr.hardware import Precision, choose_precision
-from hgclr.metrics.scores import MultiLabelScores, by_frequency
+from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.nn.gathering import rank, world_size
 from hgclr.registry import is_pretrained
@@ -413,30 +413,26 @@ def _decide_and_score(
     metrics: dict[str, Any],
     calibrated: Calibrated | None,
 ) -> Fitted:
-    """Tune decisions on dev, unless they are, score dev and test at one half, and test as tuned."""
+    """Tune decisions on dev, unless they are, and score dev and test with them and at 0.5."""
     taxonomy = model.config.taxonomy
-    decisions = {"half": Decisions(taxonomy, thresholds=model.config.threshold)}
+    half = Decisions(taxonomy, thresholds=model.config.threshold)
+    decisions = {"": half, "_at_0.5": half}
     if settings.effort == "names":  # names can be compared with each other, not with a threshold
-        decisions["tuned"], metrics["tuned"] = Decisions(taxonomy, "best-path", allow_inner_nodes=False), {}
+        decisions[""] = Decisions(taxonomy, "best-path", allow_inner_nodes=False)
     elif settings.calibrate is False:
         calibrated = None
     elif calibrated is None:
         calibrated = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
     if calibrated is not None:
-        decisions["tuned"] = calibrated.decisions
+        decisions[""] = calibrated.decisions
         metrics["tuned"] = {
             "rule": calibrated.decisions.rule,
             "thresholds": calibrated.decisions.provenance["thresholds"],
             "dev": {"before": asdict(calibrated.before), "after": asdict(calibrated.after)},
         }
-
-    def plain(scores: MultiLabelScores) -> dict[str, Any]:
-        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts.numpy())}
-
     for name in ("dev", "test"):
         if name in tokens:
-            scores = final_scores(model, tokens[name], collator, decisions)
-            metrics[name] = plain(scores["half"])
-            if name == "test" and "tuned" in scores:  # on dev, which they were fitted to, they look too good
-                metrics["tuned"]["test"] = plain(scores["tuned"])
-    return Fitted(decisions.get("tuned", decisions["half"]), calibrated, metrics)
+            for suffix, scores in final_scores(model, tokens[name], collator, decisions).items():
+                frequency = by_frequency(scores, counts.numpy())
+                metrics[name + suffix] = {**scores.to_json(), "by_frequency": frequency}
+    return Fitted(decisions[""], calibrated, metrics)

@@ -191,7 +191,8 @@ def save_run(
     if rank() > 0:
         return result
     run.write(run.output / CONFIG)
-    save(model.deployed(), tokenizer, result.model, fitted.decisions.write if "tuned" in metrics else None)
+    decided = fitted.calibrated is not None or run.training.effort == "names"
+    save(model.deployed(), tokenizer, result.model, fitted.decisions.write if decided else None)
     save(model, tokenizer, result.training_model)
     write_json(run.output / METRICS, metrics)
     return result

@@ -115,8 +115,7 @@ def describe(metrics: Mapping[str, Any]) -> str:
         what = f"{run['model']['architecture']} on {run['data']['path']}, {metrics['labels']} labels"
         if split not in metrics:
             return what
-        scores = metrics.get("tuned", {}).get("test") or metrics[split]
-        micro, macro = (100 * scores[mean]["f1"] for mean in ("micro", "macro"))
+        micro, macro = (100 * metrics[split][mean]["f1"] for mean in ("micro", "macro"))
         return f"{what}, {split} Micro-F1 {micro:.2f}, Macro-F1 {macro:.2f}"
     except (AttributeError, KeyError, TypeError):  # written by somebody else, or another version
         return "of another kind"
