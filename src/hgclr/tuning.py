@@ -14,7 +14,7 @@ import yaml
 from filelock import FileLock, Timeout
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hgclr.config import METHOD_FIELDS
+from hgclr.config import method_fields
 from hgclr.errors import HGCLRError, InputError, MissingExtraError, require_extra
 from hgclr.files import read_json, write_files
 from hgclr.provenance import first_difference
@@ -226,7 +226,7 @@ def read_space(tree: Any, run: RunConfig, path: Path | None = None) -> Space:
         if section not in ("model", "training") or name == "seed":
             raise InputError(f"{key} cannot be searched", path=path, remedy="search settings of model and training")
         field = TrainingSettings.model_fields.get(name) if section == "training" else None
-        kind = field.annotation if field else getattr(METHOD_FIELDS.get(name), "type", None)
+        kind = field.annotation if field else getattr(method_fields().get(name), "type", None)
         number: type[int] | type[float] = int if int in (kind, *get_args(kind)) else float
         try:
             if "choices" in entry:
