@@ -7,6 +7,7 @@ import logging
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple, Unpack
 
@@ -128,6 +129,21 @@ def split_data(
                     target = SPLITS[next(targets)] if split == "train" else split
                     writer.add_row(target, row.values)
     return split_result(writer.summary, surveys, dealt)
+
+
+def hold_out(
+    documents: int, share: float, seed: int, *, least: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places of documents to train on, and those of the share that is held out for dev, both shuffled.
+
+    Only the number of documents, the share and the seed decide which ones. At least ``least`` are held out.
+    """
+    held_out = max(least, ceil(share * documents))
+    if held_out >= documents:
+        remedy = f"give more than {held_out} documents, or a dev set"
+        raise InputError(f"{documents} documents are too few: {held_out} are held out for dev", remedy=remedy)
+    shuffled = np.random.default_rng(seed).permutation(documents)
+    return shuffled[held_out:], shuffled[:held_out]
 
 
 def checked_shares(dev: float, test: float) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ import numpy as np
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.data.folder import Document, DocumentSet
+from hgclr.data.split import hold_out
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import calibrate
@@ -107,7 +108,10 @@ def fit_model(
     place = str(output or "in-memory")
     run = RunConfig.build({"data": {"path": "in-memory"}, "model": model, "training": training, "output": place})
     seed = run.training.seed
-    held_out = _held_out(len(texts), validation_fraction, seed, 2 if deciding.calibrate else 1)
+    share = validation_fraction
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise InputError(f"validation_fraction is {share!r}", remedy="give a share between 0 and 1")
+    held_out = set(hold_out(len(texts), share, seed, least=2 if deciding.calibrate else 1)[1].tolist())
     splits: dict[str, list[Document]] = {"train": [], "dev": []}
     for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
         splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
@@ -170,19 +174,6 @@ def shown_log(verbose: int) -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.removeHandler(handler)
-
-
-def _held_out(documents: int, share: float, seed: int, least: int) -> set[int]:
-    """Return the documents to validate on: a random share, but at least ``least``, and never all."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise InputError(f"validation_fraction is {share!r}", remedy="give a share between 0 and 1")
-    number = max(least, round(share * documents))
-    if number >= documents:
-        raise InputError(
-            f"{documents} documents are too few: {number} are held out to choose the best epoch on",
-            remedy=f"give more than {max(number, least)}, or a smaller validation_fraction",
-        )
-    return set(np.random.default_rng(seed).permutation(documents)[:number].tolist())
 
 
 class EpochLog(TrainerCallback):

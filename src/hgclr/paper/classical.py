@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
-import datasets
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.split import hold_out
 from hgclr.data.tokens import sample_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
@@ -32,7 +32,6 @@ from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.frozen import LEAST
-from hgclr.training.run import hold_out
 from hgclr.training.run_checks import check_splits, data_folder
 
 __all__ = ["Setting", "read_splits", "run_classical", "settings_of"]
@@ -289,9 +288,9 @@ def read_splits(
             raise empty_split(folder.split_path(name), 0)
     if "dev" not in splits:
         documents = splits["train"]
-        parts = hold_out(run, datasets.Dataset.from_dict({"place": range(len(documents))}))
-        for name, part in (("train", "train"), ("dev", "test")):
-            splits[name] = [documents[place] for place in parts[part]["place"]]
+        parts = hold_out(len(documents), run.data.dev_share or 0, run.training.seed)
+        for name, places in zip(("train", "dev"), parts, strict=True):
+            splits[name] = [documents[place] for place in places]
     return splits
 
 

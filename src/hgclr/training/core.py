@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
 from hgclr.data.folder import label_documents as tree_documents
+from hgclr.data.split import hold_out
 from hgclr.data.tokens import tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
@@ -144,8 +145,8 @@ def fit(
     if effort != "full" and lora is not None:
         raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
     if effort != "names" and "dev" not in tokens:
-        parts = tokens["train"].train_test_split(test_size=HELD_OUT, seed=settings.seed)
-        tokens |= {"train": parts["train"], "dev": parts["test"]}
+        kept, held_out = hold_out(len(tokens["train"]), HELD_OUT, settings.seed)
+        tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
     counts = label_counts(tokens.get("train"), len(taxonomy))
     learned = with_label_documents(tokens.get("train"), model, tokenizer, wanted=label_documents)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)

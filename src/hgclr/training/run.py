@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
+from hgclr.data.split import hold_out
 from hgclr.data.tokens import (
     cache_entry,
     sample_documents,
@@ -58,7 +59,7 @@ from hgclr.training.run_checks import (
 )
 from hgclr.training.settings import RunConfig
 
-__all__ = ["TrainingResult", "hold_out", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
+__all__ = ["TrainingResult", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
 
 logger = logging.getLogger(__name__)
 
@@ -227,8 +228,8 @@ def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
     if "dev" in folder.splits:
         return documents
     kept = list(documents)  # in memory: which of them are held out depends on how many there are
-    numbers = datasets.Dataset.from_dict({"number": range(len(kept))})
-    return [kept[number] for number in sorted(hold_out(run, numbers)["train"]["number"])]
+    places, _ = hold_out(len(kept), run.data.dev_share or 0, run.training.seed)
+    return [kept[place] for place in sorted(places.tolist())]
 
 
 def started_model(
@@ -296,8 +297,8 @@ def tokenize_splits(
                     entry=(entries or {}).get(name),
                 )
         if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
-            parts = hold_out(run, tokens["train"])
-            tokens |= {"train": parts["train"], "dev": parts["test"]}
+            kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, run.training.seed)
+            tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
         return tokens
 
     def first() -> dict[str, str]:
@@ -310,8 +311,3 @@ def tokenize_splits(
         if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
             raise InputError("other documents than on the first node", path=run.data.path, remedy="give all the same")
         return tokenize(entries)
-
-
-def hold_out(run: RunConfig, documents: datasets.Dataset) -> datasets.DatasetDict:
-    """Divide documents into ``train`` and ``test``, the share to hold out; which ones, only number and seed decide."""
-    return documents.train_test_split(test_size=run.data.dev_share, seed=run.training.seed)
