@@ -32,18 +32,6 @@ from hgclr.files import (
 )
 from hgclr.remote import local
 
-__all__ = [
-    "DEFAULT_ENCODER",
-    "ENCODERS",
-    "PackagedEncoder",
-    "cached_encoder",
-    "encoder_load_error",
-    "encoder_pooling",
-    "fetch_encoder",
-    "folder_bytes",
-    "resolve_encoder",
-]
-
 logger = logging.getLogger(__name__)
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"

@@ -24,8 +24,7 @@ def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.Te
     """A folder with everything that examples read, under the names that the pages use."""
     from hgclr import DataFolder, HierarchicalClassifier, RunConfig, Taxonomy, train
     from hgclr.evaluation.report import report
-    from hgclr.export.sentence_transformers import export_sentence_transformers
-    from hgclr.export.stock import export_stock
+    from hgclr.export.stock import export_sentence_transformers, export_stock
 
     folder = tmp_path_factory.mktemp("workshop")
     data, runs = Path(shutil.copytree(toy_data, folder / "my-data")), folder / "runs"

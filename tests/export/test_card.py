@@ -134,12 +134,12 @@ def test_of_many_top_labels_a_few_are_named() -> None:
 
 
 def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
-    after = CardScore.from_json(SCORES, of="after training", data="/home/me/wos", split="dev")
+    after = CardScore.from_json(SCORES, of="trained model", data="/home/me/wos", split="dev")
     record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (after,))
     here = CardScore("this folder", "wos", "test", 2000, 0.81234, 0.7)
     text = card_of(taxonomy, training=record, scores=[here]).content
     assert (
-        "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| after training | wos | dev | 50 | 50.00 | 25.00 |"
+        "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| trained model | wos | dev | 50 | 50.00 | 25.00 |"
         in text
     )
     assert "System: hgclr, from the encoder tiny. Data: wos (1,000 train, 50 dev documents)." in text
@@ -182,7 +182,7 @@ METRICS = {
 
 
 def test_training_is_found_beside_the_model(tmp_path: Path) -> None:
-    score = CardScore("after training", "wos", "test", 50, 0.5, 0.25)
+    score = CardScore("trained model", "wos", "test", 50, 0.5, 0.25)
     assert read_training(run_with(tmp_path, METRICS), 9) == TrainingRecord(
         "tiny", "flat", "wos", {"train": 7}, (score,), "tiny"
     )

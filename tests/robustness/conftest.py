@@ -14,8 +14,7 @@ from support.toy import make_model
 def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model as trained, as everything that it can be exported to, and with the encoder it has."""
     from hgclr.export.onnx import export_onnx
-    from hgclr.export.sentence_transformers import export_sentence_transformers
-    from hgclr.export.stock import export_stock
+    from hgclr.export.stock import export_sentence_transformers, export_stock
     from hgclr.models.base import save
 
     folder = tmp_path_factory.mktemp("models")

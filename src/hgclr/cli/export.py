@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,35 +12,23 @@ from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
 
 if TYPE_CHECKING:
-    from huggingface_hub import ModelCard
+    from hgclr.export.check import Export
 
-    from hgclr.data import DataFolder
-    from hgclr.export.card import CardScore
-    from hgclr.export.onnx import OnnxExport
-    from hgclr.export.sentence_transformers import SentenceTransformersExport
-    from hgclr.export.stock import StockExport
-    from hgclr.inference import HierarchicalClassifier
-
-    Export = OnnxExport | SentenceTransformersExport | StockExport
-
-
-Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
-FOLDABLE: tuple[Target, ...] = ("stock", "sentence-transformers")
-"""What programs read that know of no thresholds."""
+FOLDABLE = ("stock", "sentence-transformers")
+"""Forms for programs that know no thresholds."""
 TEXTS = 64
-"""Texts of the data that the export is held against the model on."""
+"""Texts of the data that export and model are compared on."""
 
 
 @reading_options
 def export(
     model: Model,
     to: Annotated[
-        Target,
+        Literal["stock", "sentence-transformers", "onnx", "onnx-int8"],
         option(
-            "stock: a plain model of transformers with the same numbers, for the pooling cls; loading it needs no"
-            " hgclr. sentence-transformers: the same for any pooling, as a model of sentence-transformers whose encode"
-            " gives logits. onnx: the same numbers in onnxruntime, without torch. onnx-int8: smaller and faster, with"
-            " rounding."
+            "stock: a model of transformers with the same logits, for the pooling cls; loads without hgclr."
+            " sentence-transformers: the same for any pooling; its encode returns logits. onnx: for onnxruntime,"
+            " without torch. onnx-int8: smaller and faster, with rounding."
         ),
     ],
     output: NewFolder,
@@ -54,17 +41,17 @@ def export(
     fold_thresholds: Annotated[
         bool,
         option(
-            "For stock and sentence-transformers: put the thresholds of decisions.json, and the temperature if"
-            " there is one, into the bias, so that programs without hgclr can give every label above one half (a logit"
-            " above 0). What such a program takes for a probability is then a shifted score; hgclr decides as before.",
+            "For stock and sentence-transformers: put thresholds and temperature into the bias, so that programs"
+            " without hgclr can predict every label above 0.5 (a logit above 0). Their probabilities are then shifted"
+            " scores; hgclr decides as before.",
             "--fold-thresholds",
         ),
     ] = False,
     scores_file: Annotated[
         Path | None,
         file(
-            "Scores for the model card: what hgclr evaluate wrote with --json, or the report.json of its --output."
-            " Those in the metrics.json of training are found automatically.",
+            "Scores for the model card: the file of hgclr evaluate --json, or the report.json of its --output."
+            " The metrics.json of training is found automatically.",
             "--scores",
         ),
     ] = None,
@@ -75,9 +62,9 @@ def export(
 ) -> None:
     """Write a trained model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
 
-    The output folder can take the model's place in hgclr predict and evaluate. It is compared with the model before it
-    is written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON,
-    a model card (README.md), and a manifest.json by which hgclr can tell that the files are as they were written.
+    The output folder can replace the model in hgclr predict and evaluate. It is compared with the model before it is
+    written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON, a
+    model card (README.md), and a manifest.json with which hgclr detects changed files.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
 
@@ -90,107 +77,93 @@ def export(
         require_extra("torch", extra="train", capability="Exporting to transformers")
     elif fold_thresholds:
         raise InputError(
-            f"--fold-thresholds is not for --to {to}: only hgclr reads such a folder, and decides by decisions.json",
+            f"--fold-thresholds is not for --to {to}: only hgclr reads such a folder, and uses decisions.json",
             remedy="leave it out",
         )
     else:
         for module in ("torch", "onnxscript", "onnxruntime"):
             require_extra(module, extra="export", capability="Exporting to ONNX")
     find_folder(model, data)
-    from hgclr.export.card import CardScore, read_scores, write_card
-    from hgclr.inference import HierarchicalClassifier
+    from hgclr.export.card import CardScore, model_card, read_scores, read_training, write_card
+    from hgclr.inference import HierarchicalClassifier, evaluate
+    from hgclr.inference.loading import load_model
 
     console = Console()
-    # Read and scored before anything is written, so that what cannot be read leaves nothing behind.
+    # Read and scored before anything is written, so that bad input leaves nothing behind.
     recorded = [] if scores_file is None else [read_scores(scores_file)]
     documents, scores, texts = None, {}, []
+
+    def score(classifier: HierarchicalClassifier, name: str) -> dict[str, Any]:
+        with counting(f"{name} on {split}") as progress:
+            return evaluate(classifier, documents, split, progress=progress).to_json()
+
     if data is not None:
         classifier = HierarchicalClassifier.load(model)
         documents = reading.open(data, taxonomy=classifier.taxonomy)
-        scores["torch"] = _scores(classifier, model, documents, split)
+        scores["torch"] = score(classifier, model)
         texts = [document.text for document in islice(documents.documents(split), TEXTS)]
     with standard_error().status("writing the model and comparing it with torch"):
-        result = _write(model, to, output, texts, fold_thresholds=fold_thresholds)
+        if to == "stock":
+            from hgclr.export.stock import export_stock
+
+            result = export_stock(model, output, texts=texts, fold_thresholds=fold_thresholds)
+        elif to == "sentence-transformers":
+            from hgclr.export.stock import export_sentence_transformers
+
+            result = export_sentence_transformers(model, output, texts=texts, fold_thresholds=fold_thresholds)
+        else:
+            from hgclr.export.onnx import export_onnx
+
+            result = export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
     for line in _summary(result):
         console.say(line)
     if documents is not None:
-        scores[to] = _scores(HierarchicalClassifier.load(output), str(output), documents, split)
+        scores[to] = score(HierarchicalClassifier.load(output), str(output))
         print_scores(f"{data}, {split}", scores, console)
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")
         of_data = str(documents.path.resolve())
         recorded.insert(0, CardScore.from_json(scores[to], of="this folder", data=of_data, split=split))
-    write_card(output, _card(model, to, result, recorded, licence))
-
-
-def _scores(classifier: HierarchicalClassifier, name: str, data: DataFolder, split: str) -> dict[str, Any]:
-    from hgclr.inference import evaluate
-
-    with counting(f"{name} on {split}") as progress:
-        return evaluate(classifier, data, split, progress=progress).to_json()
-
-
-def _write(model: str, to: Target, output: Path, texts: Sequence[str], *, fold_thresholds: bool) -> Export:
-    if to == "stock":
-        from hgclr.export.stock import export_stock
-
-        return export_stock(model, output, texts=texts, fold_thresholds=fold_thresholds)
-    if to == "sentence-transformers":
-        from hgclr.export.sentence_transformers import export_sentence_transformers
-
-        return export_sentence_transformers(model, output, texts=texts, fold_thresholds=fold_thresholds)
-    from hgclr.export.onnx import export_onnx
-
-    return export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
-
-
-def _summary(result: Export) -> list[str]:
-    """Return what was written, what it differs by, and what to do with it."""
-    from hgclr.export.onnx import OnnxExport
-    from hgclr.export.stock import StockExport
-
-    folder, difference = result.folder, result.difference
-    if isinstance(result, OnnxExport):
-        before, after = result.model_bytes / 1e6, result.graph_bytes / 1e6
-        apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
-        return [
-            f"written: {folder}, {after:.1f} MB (the weights in torch: {before:.1f} MB)",
-            f"largest difference from torch on {difference.texts} texts: {apart}",
-            f"use it: hgclr predict {folder} \"a text\" (pip install 'hgclr[onnx]' is enough for that)",
-        ]
-    alone = "hgclr need not be installed for that"
-    if isinstance(result, StockExport):
-        given, call = "a score above one half", "transformers.pipeline("
-        call += f'"text-classification", model="{folder}", top_k=None, truncation=True)'
-        what, how = f"{result.class_name} of transformers", f"{call}; {alone}"
-        if result.own_class is not None:
-            what = f"{result.class_name} of hgclr, because {result.own_class}"
-            how = f"import hgclr.models, then {call}"
-    else:
-        given, what = "a logit above 0", f"modules of sentence-transformers with {result.pooling} pooling"
-        how = f'sentence_transformers.SentenceTransformer("{folder}").encode(texts) gives logits; {alone}'
-    apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
-    return [
-        f"written: {folder}, {what}",
-        f"largest difference from the model on {difference.texts} texts: {apart}",
-        *([f"thresholds are folded into the bias: {given} means that the label is given"] if result.folded else []),
-        f"use it: {how}",
-    ]
-
-
-def _card(model: str, to: Target, result: Export, scores: Sequence[CardScore], licence: str | None) -> ModelCard:
-    """Return the model card, from the folder as hgclr itself loads it."""
-    from hgclr.export.card import model_card, read_training
-    from hgclr.inference.loading import load_model
-
-    written = load_model(result.folder, "cpu")
-    return model_card(
-        to if getattr(result, "own_class", None) is None else "model",
-        result.folder.resolve().name,
+    written = load_model(output, "cpu")
+    card = model_card(
+        to if result.own_class is None else "model",
+        output.resolve().name,
         written.decisions,
         written.max_length,
         training=read_training(model, len(written.taxonomy)),
-        scores=scores,
+        scores=recorded,
         licence=licence,
-        folded=getattr(result, "folded", False),
+        folded=result.folded,
     )
+    write_card(output, card)
+
+
+def _summary(result: Export) -> list[str]:
+    """Return the form that was written, its difference from the model, and how to use it."""
+    folder, difference = result.folder, result.difference
+    apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
+    apart += f", {difference.probability:.2g} in a probability" if difference.logit else ""
+    if result.to in ("onnx", "onnx-int8"):
+        before, after = (size / 1e6 for size in result.sizes)
+        what = f"{after:.1f} MB (the weights in torch: {before:.1f} MB)"
+        how = f"hgclr predict {folder} \"a text\"; pip install 'hgclr[onnx]' is enough for that"
+    elif result.to == "stock":
+        what = f"{result.class_name} of transformers"
+        how = f'transformers.pipeline("text-classification", model="{folder}", top_k=None, truncation=True)'
+        if result.own_class is None:
+            how += ", without hgclr"
+        else:
+            what = f"{result.class_name} of hgclr, because {result.own_class}"
+            how = f"import hgclr.models, then {how}"
+    else:
+        what = "modules of sentence-transformers"
+        how = f'sentence_transformers.SentenceTransformer("{folder}").encode(texts) returns logits, without hgclr'
+    folded = (
+        "thresholds are folded into the bias: a logit above 0 (a score above 0.5) means that the label is predicted"
+    )
+    return [
+        f"written: {folder}, {what}",
+        f"largest difference from the model on {difference.texts} texts: {apart}",
+        *([folded] if result.folded else []),
+        f"use it: {how}",
+    ]

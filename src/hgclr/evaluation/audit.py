@@ -20,8 +20,6 @@ from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument
 from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
 from hgclr.inference.outputs import scored_windows
 
-__all__ = ["Auditor", "LabelSurvey", "LabelledRow", "audit", "audit_decisions", "labelled_rows", "survey_labels"]
-
 logger = logging.getLogger(__name__)
 LISTED = 20
 """Pairs of labels, and labels, that are listed."""

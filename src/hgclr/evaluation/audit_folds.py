@@ -26,8 +26,6 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
 from hgclr.training.run_checks import check_splits, data_folder
 
-__all__ = ["FoldWatch", "audit_folds", "deal", "fold_data", "fold_run", "train_folds"]
-
 logger = logging.getLogger(__name__)
 SPLIT = "train"
 RECORD = "settings.json"

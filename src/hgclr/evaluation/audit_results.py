@@ -13,17 +13,6 @@ from hgclr.files import TableWriter, json_bytes, write_files
 from hgclr.inference.classifier import PredictedLabel
 from hgclr.presentation import render_page
 
-__all__ = [
-    "COLUMNS",
-    "Audit",
-    "AuditFinding",
-    "ConfusedPair",
-    "Contradiction",
-    "SuspectLabel",
-    "write_audit",
-    "write_csv",
-]
-
 COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")
 """Of the table, before the other columns of the data; the last of these is empty, for the reviewer."""
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["KINDS", "Agreement", "ContradictedDocument", "ContradictionLog", "Kind", "Scorer"]
-
 Kind = Literal["other path", "missing label", "extra label", "too shallow", "too deep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SMALLEST = 1e-4

@@ -30,7 +30,6 @@ from hgclr.presentation import COLOURS, legend_above, render_page
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PLAUSIBLE", "Comparison", "compare", "level_lines", "read_report", "score_lines", "write_comparison"]
 
 PAGE = "comparison.html"
 NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}

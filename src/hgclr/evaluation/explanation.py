@@ -16,8 +16,6 @@ from hgclr.evaluation.relevance import AttentionRelevance, Method, Word, choose_
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from hgclr.presentation import render_page
 
-__all__ = ["METHODS", "ExplainedLabel", "Explanation", "Method", "Stability", "counted", "explain", "explanation_page"]
-
 Status = Literal["given", "abstained", "not given"]
 MOST_LABELS = 12
 """Labels that are explained if nobody says which: each costs as much as some readings of the text."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from hgclr.models import HGCLRForSequenceClassification
 
-__all__ = ["AttentionRelevance", "Method", "Word", "choose_relevance", "find_words", "logits_of", "read_text"]
 
 Method = Literal["auto", "integrated", "gradient", "occlusion"]
 TOKENS = 64

@@ -24,8 +24,6 @@ from hgclr.inference.outputs import sampled, scored_windows
 from hgclr.metrics.scores import LabelScores, by_frequency, frequency_thirds
 from hgclr.presentation import render_page
 
-__all__ = ["HEADLINES", "Headline", "Report", "check_report", "json_file", "report", "report_content", "report_page"]
-
 logger = logging.getLogger(__name__)
 PAGE, FILE = "report.html", "report.json"
 KIND, VERSION = "hgclr report", 1

@@ -19,8 +19,6 @@ from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, scor
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
-__all__ = ["RESAMPLES", "Collector", "Confusion", "Example", "Examples", "SiblingConfusions"]
-
 RESAMPLES = 500
 """Of the documents, for intervals and tests."""
 BINS = 1000

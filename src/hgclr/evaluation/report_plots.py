@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Plot", "draw", "draw_plots"]
 
 SIZE = (9.3, 3.8)
 """Inches: as wide as the page."""

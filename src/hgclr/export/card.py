@@ -1,4 +1,4 @@
-"""The model card: how a model was trained and what it scores, as ``README.md`` for people and for hubs."""
+"""The model card, ``README.md``: how a model was trained and its scores, for people and for model hubs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,21 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.files import read_bytes, read_json, write_files
 
-__all__ = ["CardScore", "TrainingRecord", "escape", "model_card", "read_scores", "read_training", "write_card"]
-
 logger = logging.getLogger(__name__)
-FILE = "README.md"
-RECORDS_FILE = "metrics.json"
 TEMPLATE = Path(__file__).parent / "templates" / "card.md"
 Kind = Literal["model", "stock", "sentence-transformers", "onnx", "onnx-int8"]
 LIBRARIES: dict[Kind, str] = {"stock": "transformers", "sentence-transformers": "sentence-transformers"}
-"""What loads a folder, where it is not hgclr."""
+"""Libraries that load a folder; hgclr loads all others."""
 TOP_LABELS = 12
 """Labels of the first level that are named."""
-# What starts markup, a table cell, an address or a mention within a line; what only counts at its beginning may stay.
+# Characters that start markup, a table cell, an address or a mention within a line.
 MARKUP = re.compile(r"([\\`*_\[\]<>#|~&$@:]|(?<=www)\.)", re.IGNORECASE)
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
 class CardScore:
-    """Scores of one split: what was scored, such as "this folder", on which data, and F1 as fractions."""
+    """Scores of one split: the scored model, such as "this folder", the data, and F1 as fractions."""
 
     of: str
     data: str
@@ -47,13 +43,9 @@ class CardScore:
 
     @classmethod
     def from_json(cls, scores: Mapping[str, Any], *, of: str, data: str, split: str) -> Self:
-        """Take what :meth:`hgclr.metrics.scores.MultiLabelScores.to_json` gives.
-
-        Raises:
-            KeyError, TypeError, ValueError: if it is something else.
-        """
+        """Read the form that :meth:`hgclr.metrics.scores.MultiLabelScores.to_json` writes."""
         micro, macro = (float(scores[name]["f1"]) for name in ("micro", "macro"))
-        # Of a path only the name: the rest says something of one machine alone.
+        # Only the name of the path: the rest is about one machine.
         return cls(of, Path(data).name, str(split), int(scores["documents"]), micro, macro)
 
     def results(self) -> list[EvalResult]:
@@ -78,11 +70,11 @@ class TrainingRecord:
     """How a model was trained.
 
     Args:
-        encoder: name of the text encoder it started from; None if it was trained on from another model.
+        encoder: name of the text encoder it started from; None if training continued from another model.
         data: name of the data folder.
         documents: in each split.
-        scores: on dev and test, at the end of training.
-        base_model: name of the encoder on a hub, if that is where it came from.
+        scores: on dev and test, with the tuned decisions.
+        base_model: name of the encoder on a hub, if it came from there.
     """
 
     encoder: str | None
@@ -94,8 +86,8 @@ class TrainingRecord:
 
 
 def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
-    """Return what ``metrics.json`` beside a model's folder tells; None if there is none, or it is of another model."""
-    path = Path(model).resolve().parent / RECORDS_FILE
+    """Read ``metrics.json`` beside a model's folder; return None if there is none, or it is of another model."""
+    path = Path(model).resolve().parent / "metrics.json"
     if not Path(model).is_dir() or not path.is_file():
         return None
     try:
@@ -110,7 +102,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
             Path(data).name,
             {str(split): int(count) for split, count in metrics["documents"].items()},
             tuple(
-                CardScore.from_json(metrics[split], of="after training", data=data, split=split)
+                CardScore.from_json(metrics[split], of="trained model", data=data, split=split)
                 for split in ("dev", "test")
                 if split in metrics
             ),
@@ -152,15 +144,14 @@ def model_card(
     """Return a model card, with the fields that model hubs read in front.
 
     Args:
-        kind: what the folder holds: ``stock`` a class of transformers' own, ``sentence-transformers`` its modules,
-            ``model`` one of ours.
-        name: what to call the model: a folder or hub name, which is also put into the code of the card.
-        decisions: how it decides, with its label tree.
-        max_length: tokens of a text that it reads.
-        training: how it was trained, if that is known.
-        scores: measured ones; those of ``training`` are added.
-        licence: identifier of the licence that its owner gives it.
-        folded: whether thresholds are in its bias, for programs that know of none.
+        kind: the form of the folder; ``model`` for a class of hgclr.
+        name: a folder or hub name, which is also used in the code of the card.
+        decisions: with the label tree.
+        max_length: tokens of a text that the model reads.
+        training: how it was trained, if known.
+        scores: measured scores; those of ``training`` are added.
+        licence: identifier of the licence.
+        folded: whether thresholds are in the bias.
     """
     scores = [*scores, *(training.scores if training else ())]
     fields = ModelCardData(
@@ -188,7 +179,12 @@ def model_card(
         unnamed=len(top) - TOP_LABELS,
         decisions=f"{summary[0].upper()}{summary[1:]}",
         median=float(np.median(thresholds)) if len(np.unique(thresholds)) > 1 else None,
-        provenance={str(found): _plain(value) for found, value in decisions.provenance.items()},
+        provenance={
+            str(found): ", ".join(f"{name} {one}" for name, one in value.items())
+            if isinstance(value, dict)
+            else str(value)
+            for found, value in decisions.provenance.items()
+        },
         max_length=max_length,
         training=training,
         scores=scores,
@@ -208,13 +204,6 @@ def escape(text: str) -> str:
     return MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
-def _plain(value: object) -> str:
-    """Return a value of a JSON file for people."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {inside}" for name, inside in value.items())
-    return str(value)
-
-
 def write_card(folder: Path, card: ModelCard) -> None:
     """Write ``README.md`` into a model's folder."""
-    write_files(folder, {FILE: f"{card.content}\n".encode()})
+    write_files(folder, {"README.md": f"{card.content}\n".encode()})

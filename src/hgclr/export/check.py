@@ -1,4 +1,4 @@
-"""What all exports share: open the model, write a folder whole or not at all, and check it against the torch model."""
+"""Steps that all exports share: open the model, write a folder whole or not at all, compare it with torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,17 +23,7 @@ from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
 
-__all__ = [
-    "Computation",
-    "LogitDifference",
-    "compare",
-    "new_folder",
-    "open_model",
-    "refuse_used",
-    "sample_batches",
-    "write_checked",
-]
-
+Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 Logits = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 Computation = Callable[[Tensor, Tensor], Tensor]
@@ -43,12 +33,52 @@ SHORT = 24
 GROUP = 8
 """Given texts in a batch."""
 TOLERANCE = 1e-5
-"""How far a logit may be from the model's; it should not be at all, but for the order of a sum."""
+"""Largest difference of a logit from the model's: only the order of a sum may differ."""
+
+
+@dataclass(frozen=True)
+class LogitDifference:
+    """How far two backends are apart on the same texts.
+
+    Args:
+        texts: number of texts.
+        logit: the largest difference of two logits; NaN if one of them is NaN.
+        relative: the same, as a share of the logit where that is larger than 1.
+        probability: the largest difference of two probabilities.
+    """
+
+    texts: int
+    logit: float
+    relative: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Export:
+    """A model that was exported.
+
+    Args:
+        folder: its place.
+        to: its form.
+        difference: how far its logits are from the model's.
+        class_name: for ``stock``, the class that loads it.
+        own_class: why that is a class of hgclr, which then has to be installed; None if it is one of transformers.
+        folded: whether thresholds are in the bias.
+        sizes: for ONNX, bytes of the weights in torch, and of the graph with its weights.
+    """
+
+    folder: Path
+    to: Target
+    difference: LogitDifference
+    class_name: str = ""
+    own_class: str | None = None
+    folded: bool = False
+    sizes: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
 class ExportSource:
-    """A model to export: what the user calls it, its folder, and the model itself on the CPU, in fp32."""
+    """A model to export: its name for the user, its folder, and the model itself on the CPU, in fp32."""
 
     name: str | Path
     folder: Path
@@ -61,7 +91,7 @@ class ExportSource:
 
 
 def open_model(model: str | Path, output: Path) -> ExportSource:
-    """Load a model on the CPU in fp32; what its configuration says of this machine's folders is left out."""
+    """Load a model on the CPU in fp32; paths of this machine are removed from its configuration."""
     refuse_used(output)
     folder = find_model(model)
     if is_onnx(folder):
@@ -78,12 +108,12 @@ def open_model(model: str | Path, output: Path) -> ExportSource:
 def refuse_used(output: Path) -> None:
     """Raise an `InputError` if the output is neither new nor an empty folder."""
     if any(output.iterdir()) if output.is_dir() else output.exists():
-        raise InputError("the output is there already", path=output, remedy="give a new or empty folder")
+        raise InputError("the output exists already", path=output, remedy="give a new or empty folder")
 
 
 @contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a folder that takes the place of ``output``, which must be new or empty, when the block succeeds."""
+    """Yield a folder that replaces ``output``, which must be new or empty, when the block succeeds."""
     refuse_used(output)
     try:
         with atomic_folder(output) as folder:
@@ -108,21 +138,20 @@ def write_checked(
     Args:
         source: the model.
         output: a new or empty folder, which is written whole or not at all.
-        form: what it becomes, for messages.
-        write, read: what writes weights and configuration into a folder, and reads them.
+        form: name of the new form, for messages.
+        write, read: functions that write weights and configuration into a folder, and read them.
         texts, shift: see :func:`sample_batches` and :func:`compare`.
         relative: whether a logit may be off by a share of it where it is larger than 1.
     """
     max_length = source.loaded.max_length
     tokenizer: Any = load_tokenizer(str(source.folder))
-    tokenizer.model_max_length = max_length  # other programs cut texts where the model does, and pad when told to
+    tokenizer.model_max_length = max_length  # so that other programs cut texts where the model does
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.enable_truncation(max_length)
     with new_folder(output) as folder:
         write(folder)
         tokenizer.save_pretrained(folder)
         source.loaded.decisions.write(folder)
-        batches = sample_batches(source.loaded, texts)
         compute = read(folder)
 
         def logits(*batch: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -130,8 +159,8 @@ def write_checked(
                 computed: NDArray[np.float32] = compute(*map(torch.from_numpy, batch)).numpy()
             return computed
 
-        difference = compare(source.backend.logits, logits, batches, shift)
-        if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # NaN is not
+        difference = compare(source.backend.logits, logits, sample_batches(source.loaded, texts), shift)
+        if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # also refuses NaN
             raise InputError(
                 f"this model as {form} gives other logits, by {difference.logit:.2g}",
                 path=source.name,
@@ -141,27 +170,10 @@ def write_checked(
     return difference
 
 
-@dataclass(frozen=True)
-class LogitDifference:
-    """How far two backends are apart on the same texts.
-
-    Args:
-        texts: how many there were.
-        logit: the largest difference of two logits; NaN if a logit is none.
-        relative: the same, as a share of the logit where that is larger than 1.
-        probability: the largest difference of two probabilities.
-    """
-
-    texts: int
-    logit: float
-    relative: float
-    probability: float
-
-
 def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]:
     """Return real texts as ids and mask, (B, L): label names, longer texts made of them, and the given texts.
 
-    Lengths go from the shortest there can be to the longest that is read, in batches with much padding, with none, and
+    Lengths range from the shortest possible to the longest that is read, in batches with much padding, with none, and
     of one text.
     """
     random = np.random.default_rng(0)
@@ -187,13 +199,13 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 def compare(
     expected: Logits, found: Logits, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
 ) -> LogitDifference:
-    """Return how far an export's logits are from the model's; ``shift``, (K,), is what they have been moved by."""
+    """Return how far an export's logits are from the model's, which ``shift``, (K,), is added to."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
         one, other = (logits(*batch).astype(np.float64) for logits in (expected, found))
         one += 0 if shift is None else shift
         apart = np.abs(one - other)
-        logit = np.maximum(logit, apart.max())  # which keeps a NaN
+        logit = np.maximum(logit, apart.max())  # keeps a NaN
         relative = np.maximum(relative, (apart / np.maximum(np.abs(one), 1)).max())
         probability = np.maximum(probability, np.abs(sigmoid(one) - sigmoid(other)).max())
     return LogitDifference(sum(len(ids) for ids, _ in batches), float(logit), float(relative), float(probability))

@@ -1,28 +1,45 @@
-"""What people look at: pages that are one HTML file, with nothing from outside, and figures that look alike."""
+"""Pages, each one HTML file that loads nothing from elsewhere, and plots with one look."""
 
 from __future__ import annotations
 
 import base64
-import io
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from hgclr.presentation.plots import (
+    COLOURS,
+    INK,
+    MUTED,
+    PALE,
+    PLOT_SIZE,
+    PLOT_STYLE,
+    Plot,
+    check_report,
+    dashed,
+    draw,
+    legend_above,
+    render,
+)
+
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
     "INK",
     "MUTED",
     "PALE",
+    "PLOT_SIZE",
     "PLOT_STYLE",
     "Html",
+    "Plot",
     "Section",
+    "check_report",
+    "dashed",
+    "draw",
     "facts",
     "folding_tree",
     "legend_above",
@@ -35,30 +52,6 @@ __all__ = [
     "tiles",
 ]
 
-INK, MUTED, PALE = "#1a1a1a", "#666666", "#c9d4de"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, for all kinds of colour vision."""
-PLOT_STYLE: Any = {  # matplotlib types its keys one by one
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine sets the same type
-    "font.size": 9,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-    "axes.edgecolor": "#bbbbbb",
-    "axes.labelcolor": MUTED,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#e8e8ec",
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "svg.hashsalt": "hgclr",
-}
-"""Matplotlib settings, for ``matplotlib.rc_context``."""
 PARTS = "presentation/templates/parts.html"
 Tone = Literal["good", "note", "warning", "error"]
 
@@ -135,11 +128,16 @@ def notice(tone: Tone, text: str, head: str = "") -> Html:
     return _part("notice", tone, text, head)
 
 
-def picture(content: bytes, *, alt: str, caption: str = "", kind: Literal["png", "svg"] = "png") -> Html:
-    """Return a picture that is part of the page, on white in the dark, too.
+def picture(plot: Plot | bytes, *, alt: str = "", caption: str = "", kind: Literal["png", "svg"] | None = None) -> Html:
+    """Return a plot as part of the page, as SVG unless ``kind`` says PNG.
 
-    A PNG is shown in half its size in pixels, to be sharp on fine screens; ``alt`` is for those who cannot see it.
+    A PNG is shown in half its size in pixels, to be sharp on fine screens.
     """
+    if isinstance(plot, Plot):
+        kind = kind or "svg"
+        content, alt = getattr(plot, kind), plot.alt
+    else:
+        kind, content = kind or "png", plot
     size = None
     if kind == "png":
         width, height = struct.unpack(">II", content[16:24])  # the header comes first in every PNG
@@ -156,20 +154,3 @@ def folding_tree(nodes: Iterable[tuple[int, str]], *, unfolded: int = 0) -> Html
         unfolded: branches above this depth are open at first.
     """
     return _part("folding_tree", nodes, unfolded)
-
-
-def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
-    """Return the figure as the content of a file; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    stream = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context(PLOT_STYLE):
-        figure.savefig(stream, format=kind, dpi=200, facecolor="white", metadata=metadata)
-    return stream.getvalue()
-
-
-def legend_above(axes: Axes, columns: int) -> None:
-    """Put the legend above the axes, on the right of the title, where it never hides data."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, fontsize=8, borderaxespad=0.2)
