@@ -73,15 +73,11 @@ def test_hubs_find_their_fields(taxonomy) -> None:
 @pytest.mark.parametrize(
     ("kind", "present", "absent"),
     [
-        ("stock", ['pipeline("text-classification", model="sorter"', "hgclr[train]", "Not in fp16"], ["hgclr[onnx]"]),
-        (
-            "sentence-transformers",
-            ['SentenceTransformer("sorter")', "1 / (1 + np.exp(-", "hgclr[train]", "are not part of that"],
-            ["hgclr[onnx]", "fp16", "pipeline("],
-        ),
-        ("model", ["import hgclr.models", "hgclr[train]"], ["hgclr[onnx]", "fp16", "int8"]),
+        ("stock", ['pipeline("text-classification", model="sorter"', "hgclr[train]"], ["hgclr[onnx]"]),
+        ("sentence-transformers", ['SentenceTransformer("sorter")', "hgclr[train]"], ["hgclr[onnx]", "pipeline("]),
+        ("model", ["import hgclr.models", "hgclr[train]"], ["hgclr[onnx]", "int8"]),
         ("onnx", ["hgclr[onnx]"], ["pipeline(", "hgclr[train]", "int8"]),
-        ("onnx-int8", ["hgclr[onnx]", "rounded to int8"], ["pipeline(", "hgclr[train]"]),
+        ("onnx-int8", ["hgclr[onnx]", "int8"], ["pipeline(", "hgclr[train]"]),
     ],
 )
 def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], absent: list[str]) -> None:
@@ -90,16 +86,6 @@ def test_each_kind_says_how_to_load_it(taxonomy, kind: str, present: list[str], 
         assert words in text
     for words in absent:
         assert words not in text
-
-
-@pytest.mark.parametrize("kind", ["stock", "sentence-transformers"])
-def test_folded_thresholds_are_told(taxonomy, kind: str) -> None:
-    text = card_of(taxonomy, kind, folded=True).content
-    for words in ("is folded into the bias", "a logit above 0", "shifted scores, not probabilities", "its parent"):
-        assert words in text
-        assert words not in card_of(taxonomy, kind).content
-    fields = yaml.safe_load(text.split("---")[1])
-    assert fields["library_name"] == ("transformers" if kind == "stock" else kind)
 
 
 def test_the_code_in_it_is_python(taxonomy) -> None:
@@ -111,19 +97,23 @@ def test_the_code_in_it_is_python(taxonomy) -> None:
             compile(code, "card", "exec")
 
 
-def test_tree_decisions_and_limits(taxonomy) -> None:
+def test_tree_decisions_and_scores(taxonomy) -> None:
     found = {"documents": 1200, "held_out_f1": {"before": 0.5, "after": 0.6}}
     thresholds = np.linspace(0.1, 0.9, 9, dtype=np.float32)
     decisions = Decisions(taxonomy, rule="drop-orphans", thresholds=thresholds, provenance=found)
-    text = card_of(taxonomy, decisions=decisions).content
-    assert "a tree of 9 labels in 3 levels" in text
+    trained = CardScore.from_json(SCORES, of="trained model", data="/home/me/wos", split="dev")
+    record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (trained,))
+    here = CardScore("this folder", "wos", "test", 2000, 0.81234, 0.7)
+    text = card_of(taxonomy, decisions=decisions, training=record, scores=[here]).content
     assert "| 1 | 2 |\n| 2 | 4 |\n| 3 | 3 |" in text
-    assert "At the top: science, society." in text
-    assert "Decoding: drop-orphans, thresholds 0.1 to 0.9, probabilities as trained." in text
-    assert "median 0.5; each label's is in `decisions.json`" in text
+    assert "science, society" in text
+    assert "drop-orphans, thresholds 0.1 to 0.9" in text
     assert "| held out f1 | before 0.5, after 0.6 |" in text
-    assert "the first 128 tokens are read" in text
-    assert "wang-etal-2022-incorporating" in text
+    assert "first 128 tokens" in text
+    scores = "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| trained model | wos | dev | 50 | 50.00 | 25.00 |"
+    assert scores in text
+    assert "1,000 train, 50 dev documents" in text
+    assert "home" not in text
 
 
 def test_of_many_top_labels_a_few_are_named() -> None:
@@ -131,21 +121,6 @@ def test_of_many_top_labels_a_few_are_named() -> None:
     text = card_of(taxonomy).content
     assert "label 11 and 18 more." in text
     assert "label 12" not in text
-
-
-def test_scores_are_told_with_what_was_scored(taxonomy) -> None:
-    after = CardScore.from_json(SCORES, of="trained model", data="/home/me/wos", split="dev")
-    record = TrainingRecord("tiny", "hgclr", "wos", {"train": 1000, "dev": 50}, (after,))
-    here = CardScore("this folder", "wos", "test", 2000, 0.81234, 0.7)
-    text = card_of(taxonomy, training=record, scores=[here]).content
-    assert (
-        "| this folder | wos | test | 2,000 | 81.23 | 70.00 |\n| trained model | wos | dev | 50 | 50.00 | 25.00 |"
-        in text
-    )
-    assert "System: hgclr, from the encoder tiny. Data: wos (1,000 train, 50 dev documents)." in text
-    assert "*After training* is with one threshold" in text
-    assert "home" not in text
-    assert card_of(taxonomy).content.count("Not recorded.") == 2
 
 
 def test_hubs_find_the_encoder_and_the_scores(taxonomy) -> None:
@@ -181,39 +156,29 @@ METRICS = {
 }
 
 
-def test_training_is_found_beside_the_model(tmp_path: Path) -> None:
-    score = CardScore("trained model", "wos", "test", 50, 0.5, 0.25)
-    assert read_training(run_with(tmp_path, METRICS), 9) == TrainingRecord(
-        "tiny", "flat", "wos", {"train": 7}, (score,), "tiny"
-    )
-
-
 @pytest.mark.parametrize(
-    ("encoder", "name", "base_model"),
+    ("model", "encoder", "base_model"),
     [
-        ("google-bert/bert", "bert", "google-bert/bert"),
-        ("/x/tiny", "tiny", None),
+        ({"encoder": "tiny"}, "tiny", "tiny"),
+        ({"encoder": "google-bert/bert"}, "bert", "google-bert/bert"),
+        ({"encoder": "/x/tiny"}, "tiny", None),
+        ({"start": "old/training-model"}, None, None),
     ],
 )
-def test_only_an_encoder_of_a_hub_is_linked(tmp_path: Path, encoder: str, name: str, base_model: str | None) -> None:
-    settings = {"architecture": "hgclr", "encoder": encoder}
-    record = read_training(run_with(tmp_path, METRICS | {"run": METRICS["run"] | {"model": settings}}), 9)
-    assert record is not None
-    assert (record.encoder, record.base_model) == (name, base_model)
-
-
-def test_a_model_trained_on_has_no_encoder_of_its_own(tmp_path: Path) -> None:
-    settings = {"architecture": "hgclr", "start": "old/training-model"}
-    record = read_training(run_with(tmp_path, METRICS | {"run": METRICS["run"] | {"model": settings}}), 9)
-    assert record is not None
-    assert record.encoder is None
+def test_training_is_found_beside_the_model(
+    tmp_path: Path, model: dict, encoder: str | None, base_model: str | None
+) -> None:
+    run = METRICS["run"] | {"model": {"architecture": "flat", **model}}
+    score = CardScore("trained model", "wos", "test", 50, 0.5, 0.25)
+    expected = TrainingRecord(encoder, "flat", "wos", {"train": 7}, (score,), base_model)
+    assert read_training(run_with(tmp_path, METRICS | {"run": run, "test_at_0.5": {}}), 9) == expected
 
 
 @pytest.mark.parametrize("content", ["{", [], {}, METRICS | {"labels": 8}, METRICS | {"test": {}}])
 def test_metrics_of_something_else_are_left_out_and_said_so(tmp_path: Path, caplog, content: object) -> None:
     assert read_training(run_with(tmp_path, content), 9) is None
     (record,) = caplog.records
-    assert f"the model card leaves out {tmp_path / 'metrics.json'}: " in record.getMessage()
+    assert str(tmp_path / "metrics.json") in record.getMessage()
 
 
 def test_no_metrics_no_record(tmp_path: Path, caplog) -> None:
@@ -228,21 +193,19 @@ def test_scores_of_an_evaluation_are_read(tmp_path: Path) -> None:
     assert read_scores(path) == CardScore("model", "wos", "test", 50, 0.5, 0.25)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"model": "m", "data": "d", "split": "s", "scores": {}}'])
-def test_scores_that_are_none_are_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"model": "m", "data": "d", "split": "s", "scores": {}}'])
+def test_a_file_without_scores_is_refused(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "scores.json"
-    path.write_text(content)
-    with pytest.raises(
-        InputError, match=r"scores\.json: no scores of hgclr evaluate: .*; give what hgclr evaluate --js"
-    ):
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as caught:
         read_scores(path)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        read_scores(tmp_path / "nowhere.json")
+    assert caught.value.path == path
 
 
-def test_a_card_that_cannot_be_written_is_named(taxonomy, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"README\.md: cannot be written"):
-        write_card(tmp_path / "file", card_of(taxonomy))
+def test_writing_a_card(taxonomy, tmp_path: Path) -> None:
     write_card(tmp_path, card_of(taxonomy))
     assert (tmp_path / "README.md").read_text() == card_of(taxonomy).content + "\n"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError):
+        write_card(tmp_path / "file", card_of(taxonomy))
