@@ -10,10 +10,10 @@ EXTENSION = Extension(
         "himatch": "hgclr.paper.models.himatch:HiMatchForSequenceClassification",
     },
     encoders={"textrcnn": "hgclr.paper.models.textrcnn:build"},
-    settings="hgclr.paper.settings:BaselineSettings",
+    settings="hgclr.paper.models:BaselineSettings",
     commands={
-        "reproduce": "hgclr.paper.cli.reproduce:app",
-        "data prepare": "hgclr.paper.cli.prepare:app",
-        "import-published": "hgclr.paper.cli.published:import_published",
+        "reproduce": "hgclr.paper.cli:app",
+        "data prepare": "hgclr.paper.prepare:app",
+        "import-published": "hgclr.paper.prepare:import_published",
     },
 )

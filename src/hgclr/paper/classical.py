@@ -34,8 +34,6 @@ from hgclr.training import RunConfig
 from hgclr.training.frozen import LEAST
 from hgclr.training.run_checks import check_splits, data_folder
 
-__all__ = ["Setting", "read_splits", "run_classical", "settings_of"]
-
 STRENGTHS = (1.0, 10.0, 100.0)
 """C of the logistic regression, the inverse of how strongly it is regularised."""
 TERMS = 50_000

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, write_files
-from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.runner import Watch, check_runs, reproduce, unwatched
-from hgclr.paper.summary import (
+from hgclr.paper.experiment import Budget, Experiment, Watch, check_runs, unwatched
+from hgclr.paper.systems import SYSTEMS, TABLES
+from hgclr.paper.tables import (
     MISSING,
     Spread,
     Summary,
     machines_of,
     markdown_table,
+    reproduce,
     rounded,
+    scores_of,
     time_shown,
     training_time,
 )
-from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["LOOKS", "ROWS", "draw_curves", "parse_sizes", "run_curves"]
 
 ALL = "all"
 RARE = {"unseen": "labels not in train", "1-5": "labels 1 to 5 times in train"}
@@ -162,8 +162,7 @@ def _point(size: int | None, runs: Mapping[int, dict[str, Any]]) -> Point:
     for decisions in ("half", "tuned"):
         values: dict[str, list[float]] = {}
         for run in runs.values():
-            test = run["test"] if decisions == "half" else run.get("tuned", {}).get("test", {})
-            for panel, value in _values(test):
+            for panel, value in _values(scores_of(run, "test", tuned=decisions == "tuned")):
                 values.setdefault(panel, []).append(100 * value)
         scores[decisions] = {panel: spread for panel, each in values.items() if (spread := Spread.of(each)) is not None}
     documents = next(iter(runs.values()))["documents"]["train"]
@@ -244,7 +243,7 @@ def run_curves(
         seeds: of sizes up to 5,000; larger ones have the first alone.
         experiment: what all rows share; its budget has no ``documents``.
         rows: keys of rows of the table ``systems``.
-        command, watch: as for :func:`~hgclr.paper.runner.reproduce`.
+        command, watch: as for :func:`~hgclr.paper.tables.reproduce`.
     """
     if experiment.budget is not None and experiment.budget.documents is not None:
         raise InputError("--budget has documents, which --sizes decides", remedy="leave them out of --budget")
@@ -292,7 +291,7 @@ def _markdown(curves: Curves) -> str:
     lines += ["F1 on test in percent by the size of the training sample, mean ± standard deviation over the seeds.", ""]
     subjects = {"micro": "Micro-F1, all labels"} | {panel: f"Macro-F1, {of}" for panel, of in curves.panels.items()}
     for panel, subject in subjects.items():
-        for decisions, how in (("tuned", "decisions tuned on dev"), ("half", "decisions at one half")):
+        for decisions, how in (("tuned", "decisions tuned on dev"), ("half", "decisions at 0.5")):
 
             def f1(point: Point, decisions: str = decisions, panel: str = panel) -> str:
                 spread = point.scores[decisions].get(panel)
@@ -329,7 +328,7 @@ def _table(curves: Curves, title: str, cell: Callable[[Point], str]) -> list[str
 
 
 def draw_curves(curves: Curves, kind: Literal["png", "svg"]) -> bytes:
-    """Return the plot as a file's content: decisions tuned on dev in solid lines, at one half in dashed ones."""
+    """Return the plot as a file's content: decisions tuned on dev in solid lines, at 0.5 in dashed ones."""
     import matplotlib as mpl
 
     with mpl.rc_context(PLOT_STYLE):
@@ -356,7 +355,7 @@ def _plot_figure(curves: Curves) -> Figure:
         axes[place // across - 1][place % across].tick_params(labelbottom=True)
     handles = [Line2D([], [], color=colour, marker=marker, markersize=4) for colour, marker in map(_look, keys)]
     handles += [Line2D([], [], color=MUTED, linestyle=style) for style in ("-", "--")]
-    names = [curves.rows[key] for key in keys] + ["solid: decisions tuned on dev", "dashed: at one half"]
+    names = [curves.rows[key] for key in keys] + ["solid: decisions tuned on dev", "dashed: at 0.5"]
     figure.suptitle(f"Test Macro-F1: {curves.title}", x=0.01, y=1 - 0.1 / height, ha="left", va="top", weight="bold")
     figure.legend(
         handles, names, loc="upper left", bbox_to_anchor=(0.0, 1 - 0.38 / height), ncols=per_line, fontsize=8.5

@@ -1,29 +1,33 @@
-"""What all rows of a table share, the settings of each run that follow from it, and what was run before."""
+"""What all rows of a table share, the settings of each run, and the runs themselves: resumed, and never made twice."""
 
 from __future__ import annotations
 
+import logging
+import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, TrainerCallback
 
 from hgclr.config import method_settings
 from hgclr.data.folder import row_form
 from hgclr.data.rows import RowForm
-from hgclr.errors import InputError
-from hgclr.files import read_json
-from hgclr.models import HGCLRConfig
-from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System
+from hgclr.errors import HGCLRError, InputError
+from hgclr.files import read_json, write_json
+from hgclr.paper.classical import run_classical
+from hgclr.paper.models.hiagm import BaselineConfig
+from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System, Table
 from hgclr.provenance import first_difference
 from hgclr.remote import local
-from hgclr.training import RunConfig
+from hgclr.training import RunConfig, train
+from hgclr.training.run_checks import CHECKPOINTS, data_folder
 from hgclr.training.settings import TrainingSettings
 
-__all__ = ["RESUMED", "SETTINGS", "Budget", "Experiment", "NotYetError", "kept_fraction", "record"]
-
+logger = logging.getLogger(__name__)
 OPTIONS = {
     "data.path": "--data",
     "model.architecture": "--rows",
@@ -35,13 +39,13 @@ OPTIONS = {
     "training.seed": "--seeds",
     "output": "--output",
 }
-"""Settings that are decided by an option of their own."""
+"""Settings that have their own option."""
 PATIENCE = {"published": {"patience_metrics": ["macro_f1", "micro_f1"]}}
-"""What keeps training going, where a preset is particular about it; see ``configs/published``."""
+"""Metrics that early stopping watches, where a preset has its own; see ``configs/published``."""
 SETTINGS = "settings.json"
-"""File in the folder of a run with all that decides it."""
+"""File in the folder of a run with all its settings."""
 RESUMED = "resumed"
-"""Empty file in the folder of a run that was killed and went on: its seconds are those of the last sitting."""
+"""Empty file in the folder of a run that was killed and resumed: its seconds are those of the last part."""
 BUDGET_KEYS = ("documents", "length", "epochs", "dev", "test")
 BUDGET_EXAMPLE = "documents=1500,length=64,epochs=8"
 
@@ -179,7 +183,15 @@ class Experiment:
             model = {**PRESETS_BY_CORPUS.get((preset, self.corpus or ""), {}), **model}
         recipe = self.recipe_of(system)
         training = {**PATIENCE.get(preset, {}), **recipe, **base["training"], **system.training}
-        training |= {**self._length(system, base["training"], recipe, seed), "seed": seed}
+        training["seed"] = seed
+        if system.length > 1:
+            given = base["training"]
+            if "patience" in given or "patience" not in recipe:
+                training["patience"] = system.length * given.get("patience", TrainingSettings().patience)
+            if "epochs" in given:
+                training["epochs"] = system.length * given["epochs"]
+            elif system.after is not None:  # else the recipe itself gives it as many
+                training["epochs"] = system.length * self._before(system, seed)["recipe"]["epochs"]
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))
             if kept is None:
@@ -200,27 +212,14 @@ class Experiment:
         return run
 
     def released(self, system: System) -> dict[str, Any]:
-        """Return the model settings that a system has of its authors: under the paper's presets, else none."""
+        """Return the model settings of a system's own authors: under the paper's presets, else none."""
         if self.preset == "default":
             return {}
         return {**system.released, **system.released_on.get(self.corpus or "wos", {})}
 
     def recipe_of(self, system: System) -> Mapping[str, Any]:
-        """Return what a system's own paper says of training, where the recipe is that of papers."""
+        """Return the training settings of a system's own paper, where the recipe is that of papers."""
         return system.recipe if self.chosen_recipe == "paper" else {}
-
-    def _length(self, system: System, given: Mapping[str, Any], recipe: Mapping[str, Any], seed: int) -> dict[str, int]:
-        """Return the epochs and the patience of a system that takes a multiple of what others are given."""
-        lengths: dict[str, int] = {}
-        if system.length == 1:
-            return lengths
-        if "patience" in given or "patience" not in recipe:
-            lengths["patience"] = system.length * given.get("patience", TrainingSettings().patience)
-        if "epochs" in given:
-            lengths["epochs"] = system.length * given["epochs"]
-        elif system.after is not None:  # else the recipe itself gives it as many
-            lengths["epochs"] = system.length * self._before(system, seed)["recipe"]["epochs"]
-        return lengths
 
     def _before(self, system: System, seed: int) -> dict[str, Any]:
         metrics = self.finished(SYSTEMS[str(system.after)], seed)
@@ -229,29 +228,18 @@ class Experiment:
         return metrics
 
     def finished(self, system: System, seed: int) -> dict[str, Any] | None:
-        """Return the metrics of a run that was made to its end, or None; nothing is compared.
-
-        They have the form of the committed results: ``dev`` and ``test`` at 0.5, ``tuned.test`` with tuned decisions.
-        """
-        metrics = _read_json(self.folder(system, seed) / "metrics.json")
-        for split in ("dev", "test"):
-            if metrics is not None and f"{split}_at_0.5" in metrics:
-                saved, metrics[split] = metrics[split], metrics.pop(f"{split}_at_0.5")
-                if split == "test" and ("tuned" in metrics or metrics["run"]["training"]["effort"] == "names"):
-                    metrics.setdefault("tuned", {})["test"] = saved
-        return metrics
-
-    def settings_of(self, system: System, seed: int) -> dict[str, Any] | None:
-        return _read_json(self.folder(system, seed) / SETTINGS)
+        """Return the metrics of a finished run, or None; its settings are not compared."""
+        return _read_json(self.folder(system, seed) / "metrics.json")
 
     def finished_runs(self, system: System, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Return the metrics of a system's finished runs by seed, as far as they have the settings of this experiment.
+        """Return by seed the metrics of a system's finished runs that have the settings of this experiment.
 
-        Their ``settings`` are the record of the run, and ``resumed`` says whether it was killed and went on.
+        Their ``settings`` are the record of the run; ``resumed`` tells whether it was killed and resumed.
         """
         runs = {}
         for seed in seeds:
-            metrics, made = self.finished(system, seed), self.settings_of(system, seed)
+            folder = self.folder(system, seed)
+            metrics, made = self.finished(system, seed), _read_json(folder / SETTINGS)
             if metrics is None or made is None:
                 continue
             try:
@@ -259,8 +247,7 @@ class Experiment:
             except (InputError, NotYetError):
                 continue
             if first_difference(made, wanted, shared=True) is None:
-                resumed = (self.folder(system, seed) / RESUMED).exists()
-                runs[seed] = metrics | {"settings": made, "resumed": resumed}
+                runs[seed] = metrics | {"settings": made, "resumed": (folder / RESUMED).exists()}
         return runs
 
 
@@ -276,8 +263,8 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     The choices of the method are listed with what the preset made of them, for a preset may change.
     """
     sections = run.model_dump(mode="json", exclude={"output"})
-    told = {field.name: getattr(run.data, field.name) for field in fields(RowForm)}
-    form = asdict(row_form(local(run.data.path), **told))
+    chosen_form = {field.name: getattr(run.data, field.name) for field in fields(RowForm)}
+    form = asdict(row_form(local(run.data.path), **chosen_form))
     settings: dict[str, Any] = {
         "data": sections["data"] | form | {"label_documents": run.uses_label_documents},
         "training": sections["training"] | {"calibrate": run.tunes_decisions, "refit_head": run.refits_head},
@@ -286,8 +273,8 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
         length = run.model.overrides["max_length"]
         encoder = None if length is None else run.model.encoder  # whose tokens are counted
         return settings | {"model": {"classifier": system.classical, "encoder": encoder, "max_length": length}}
-    method = HGCLRConfig(**method_settings(run.model.preset, run.model.overrides))
-    names = {field.name for field in fields(HGCLRConfig)} - {field.name for field in fields(PreTrainedConfig)}
+    method = BaselineConfig(**method_settings(run.model.preset, run.model.overrides))
+    names = {field.name for field in fields(BaselineConfig)} - {field.name for field in fields(PreTrainedConfig)}
     names -= {"encoder_config", "label_name_length", "special_token_ids"}  # no choices, and neither is the label tree:
     names -= {"label_parents", "label_names", "label_descriptions"}
     chosen = {name: value for name, value in sections["model"].items() if name not in names}
@@ -296,3 +283,120 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The run that is made now: row ``number`` of ``total``, which counts the rows that others need."""
+
+    number: int
+    total: int
+    seed: int
+    system: str
+
+
+Watch = Callable[[Step], AbstractContextManager[tuple[Sequence[TrainerCallback], Callable[[int], None] | None]]]
+"""Open a display of a run: callbacks of the trainer, and a function to call with the number of documents read."""
+
+
+@contextmanager
+def unwatched(step: Step) -> Iterator[tuple[Sequence[TrainerCallback], None]]:
+    """Show nothing."""
+    logger.info("row %d of %d, seed %d: %s", step.number, step.total, step.seed, step.system)
+    yield (), None
+
+
+def run_systems(
+    systems: Sequence[System], seeds: Sequence[int], experiment: Experiment, watch: Watch = unwatched
+) -> Iterator[dict[tuple[str, int], str]]:
+    """Run systems with every seed; yield after each run why some could not be run, by system and seed.
+
+    The seeds are the outer loop: after the first, every system has a figure. The others continue where one cannot be
+    run (memory, data, an optional part that is missing).
+    """
+    refused: dict[tuple[str, int], str] = {}
+    for seed in seeds:
+        for number, system in enumerate(systems, 1):
+            if system.after is not None and (reason := refused.get((system.after, seed))) is not None:
+                refused[system.key, seed] = f"it needs a run of {system.after}, which was refused: {reason}"
+                continue
+            try:
+                _run(system, experiment, Step(number, len(systems), seed, system.key), watch)
+            except HGCLRError as error:
+                refused[system.key, seed] = str(error)
+            yield refused
+
+
+def check_runs(
+    table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
+) -> list[System]:
+    """Return the systems that rows of a table need, each after the one that it needs a run of.
+
+    Raises:
+        InputError: if a row is unknown, the data lacks a split, or ``experiment.output`` holds runs with other
+            settings.
+    """
+    needed = [key for row in table.choose(rows) for key in (SYSTEMS[row.system].after, row.system) if key is not None]
+    systems = [SYSTEMS[key] for key in dict.fromkeys(needed)]
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds are {', '.join(map(str, seeds)) or 'none'}", remedy="give each seed once")
+    base = experiment.base()
+    may_hold_out = table.split == "dev" and base.data.dev_share is not None
+    if not may_hold_out and table.split not in data_folder(base, base.data.taxonomy).splits:
+        hold_out = ", or hold out a tenth of train with --set data.dev_share=0.1" if table.split == "dev" else ""
+        raise InputError(
+            f"{table.key} shows scores on {table.split}, and there is no such split",
+            path=base.data.path,
+            remedy=f"add {table.split}.jsonl{hold_out}",
+        )
+    for seed in seeds:
+        for system in systems:
+            try:
+                _check_place(system, seed, experiment)
+            except NotYetError:  # checked again when its turn comes
+                continue
+    return systems
+
+
+def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
+    """Return the record of a run, after making sure that its folder holds nothing, or that run."""
+    folder = experiment.folder(system, seed)
+    wanted = record(system, experiment.run(system, seed))
+    finished = experiment.finished(system, seed) is not None
+    if not finished and not (folder / CHECKPOINTS).exists():  # a row that was refused, or killed early, left nothing
+        return wanted
+    remedy = "give another --output, or delete that folder"
+    there = _read_json(folder / SETTINGS)
+    if there is None:
+        raise InputError(f"{folder} holds a run that hgclr reproduce did not make", remedy=remedy)
+    if difference := first_difference(there, wanted, shared=True):
+        place, before, now = difference
+        raise InputError(
+            f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
+        )
+    if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
+        raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+    return wanted
+
+
+def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> None:
+    """Make one run, or resume it; a finished one is left as it is."""
+    wanted = _check_place(system, step.seed, experiment)
+    folder = experiment.folder(system, step.seed)
+    checkpoints = folder / CHECKPOINTS
+    if experiment.finished(system, step.seed) is None:
+        write_json(folder / SETTINGS, wanted)
+        if checkpoints.exists():
+            (folder / RESUMED).touch()
+        run = experiment.run(system, step.seed)
+        with watch(step) as (callbacks, on_documents):
+            if system.classical is not None:
+                run_classical(system.classical, run, on_documents=on_documents)
+            else:
+                train(run, resume=True, callbacks=callbacks, on_documents=on_documents)
+    elif not checkpoints.exists():  # as it is without a kill at the last moment
+        return
+    if not experiment.keep_models:
+        for name in ("model", "training-model"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)

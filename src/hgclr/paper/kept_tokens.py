@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from hgclr.models import HGCLRConfig, HGCLRForSequenceClassification
 
-__all__ = ["KeptTokens", "keep_rule", "keep_tokens", "load_training_model", "some_documents", "write_kept_tokens"]
 
 BATCH_TOKENS = 4096
 """Tokens of repeated copies of a text for which draws are made together."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["LabelMap", "Measure", "map_labels", "map_models", "write_label_maps"]
 
 logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]

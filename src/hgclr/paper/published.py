@@ -29,8 +29,6 @@ from hgclr.models.base import load_tokenizer, save
 from hgclr.models.pretrained import load_encoder_config
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["check_same_labels", "import_published", "read_checkpoint", "read_published"]
-
 logger = logging.getLogger(__name__)
 SETTING_NAMES = {
     "lamb": "contrastive_weight",

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from hgclr.errors import InputError
 
-__all__ = ["CORPORA", "PRESETS_BY_CORPUS", "SYSTEMS", "TABLES", "System", "SystemRow", "Table"]
-
 PRESETS_BY_CORPUS: dict[tuple[str, str], dict[str, float]] = {
     ("paper", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.005},
     ("paper", "rcv1"): {"contrastive_weight": 0.1, "keep_threshold": 0.005},
@@ -174,6 +172,12 @@ _ALL = (
 SYSTEMS = {system.key: system for system in _ALL}
 CORPORA = {"wos": "WOS", "nyt": "NYT", "rcv1": "RCV1-V2"}
 """The paper's corpora, by the name on the command line."""
+LITERATURE = {
+    "wos": {"labels": "literature"},
+    "nyt": {"text": "literature"},
+    "rcv1": {"text": "literature", "label_names": "codes"},
+}
+"""Options of ``hgclr data prepare`` with which published figures were made, by corpus."""
 Figures = Mapping[str, tuple[float, float]]
 
 

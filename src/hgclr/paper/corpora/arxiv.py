@@ -28,8 +28,6 @@ from hgclr.errors import InputError
 from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["build_arxiv"]
-
 logger = logging.getLogger(__name__)
 HASHES = 2**64
 SHARE = 0.1

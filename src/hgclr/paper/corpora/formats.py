@@ -18,8 +18,6 @@ from hgclr.data.split import find_tree
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["prepare_format"]
-
 logger = logging.getLogger(__name__)
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
 """What stands between words for fastText; other white space, such as that which does not break, is part of them."""

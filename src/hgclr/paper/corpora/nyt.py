@@ -14,11 +14,9 @@ from xml.etree.ElementTree import Element
 
 from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.errors import InputError
-from hgclr.paper.corpora.news_xml import BrokenXml, parse, text_of
+from hgclr.paper.corpora import BrokenXml, parse, text_of
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
-
-__all__ = ["build_nyt"]
 
 LISTS = {"train": "idnewnyt_train.json", "dev": "idnewnyt_val.json", "test": "idnewnyt_test.json"}
 """The lists by split; they are plain text, whatever their names say."""

@@ -5,60 +5,44 @@ from __future__ import annotations
 import logging
 import lzma
 import math
-import multiprocessing
 import os
 import re
-import signal
 import struct
 import zipfile
 import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, TypeVar
+from typing import IO, Literal, NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import byte_lines
-from hgclr.errors import HGCLRError, InputError, first_line
+from hgclr.errors import InputError, first_line
 from hgclr.files import open_regular
-from hgclr.hardware import usable_cores
-from hgclr.paper.corpora.news_xml import BrokenXml, paragraphs, parse
+from hgclr.paper.corpora import BrokenXml, paragraphs, parse
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import LabelEntry, Source, link
-
-__all__ = ["build_rcv1"]
 
 logger = logging.getLogger(__name__)
 LabelNames = Literal["codes", "descriptions"]
 LINE = re.compile(r"\s*parent:\s*(\S+)\s+child:\s*(\S+)\s+child-description:\s*(\S.*)")
 ROOT = "Root"
-"""What stands above the top topics; it is no topic."""
+"""The parent of the top topics; it is no topic."""
 TRAINING_FILE, TOPIC_FILE = "lyrl2004_tokens_train.dat", "rcv1.topics.hier.orig"
 DOCUMENTS = 804_414
-"""What RCV1-v2 has."""
-MOST_WORKERS = 4
-"""Compressing the text takes half as long as reading it and is done by one process, which two readers keep busy."""
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-TextForm = Literal["full", "literature"]
+"""Documents of RCV1-v2."""
 TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error, LookupError)
-"""What Python's zipfile raises over an archive in which bytes are not what they were."""
+"""What Python's zipfile raises for a damaged archive."""
 LEADING_ID = re.compile(r"[0-9]+")
-BYTES_A_PORTION, UNPACKED_A_PORTION, FILES_A_PORTION = 2**23, 2**26, 5_000
-"""Well above a day's news, which is one portion; more than this in one place is read in several."""
 LARGEST = 2**22
-"""Bytes of an item that is read: a hundred times what a long one has."""
+"""Bytes of an item that is read: a hundred times the size of a long one."""
 TOO_LARGE = f"larger than {LARGEST // 2**20} MB"
+AGAIN = "copy it from the disk again"
 
 
 def build_rcv1(
@@ -68,18 +52,17 @@ def build_rcv1(
     train_ids: str | Path | None = None,
     topics: str | Path | None = None,
     label_names: LabelNames = "codes",
-    text: TextForm = "full",
+    text: Literal["full", "literature"] = "full",
     ids: str | Path | None = None,
-    workers: int | None = None,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write RCV1-V2 as a data folder; what becomes of items, topics and splits is in docs/how-to/corpora/rcv1.md.
+    """Write RCV1-V2 as a data folder; docs/how-to/corpora/rcv1.md describes its items, topics and splits.
 
-    Documents stand in the order of the names of their archives and then of their ids; of items with the same id, the
+    Documents are in the order of the names of their archives and then of their ids; of items with the same id, the
     first usable one counts.
 
     The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of archives
-    done and to do. With several workers, a script that calls this needs ``if __name__ == "__main__":``.
+    done and to do.
     """
     disks = find_disks(Path(source))
     training_file = Path(train_ids or disks.named(TRAINING_FILE, f"{TRAINING_FILE}.gz", option="--train-ids"))
@@ -87,7 +70,6 @@ def build_rcv1(
     topic_file = Path(topics or disks.named(TOPIC_FILE, option="--topics"))
     tree = read_topics(topic_file, label_names)
     wanted = None if ids is None else IdList(Path(ids))
-    reader = ItemReader.of(tree, text=text, need_region=wanted is None)
     settings = {
         "source": disks.source,
         "train_ids": training.path,
@@ -96,45 +78,40 @@ def build_rcv1(
         "text": text,
         "ids": wanted and wanted.path,
     }
-    splits, ids_wanted = split_training(training.ids), None if wanted is None else wanted.ids
+    reader = ItemReader(tree, joint=" " if text == "full" else "", need_region=wanted is None)
+    splits = split_training(training.ids)
     used: set[int] = set()
     lost: set[int] = set()
-    unknown: Counter[str] = Counter()
     with write_corpus(output, name="rcv1", settings=settings) as writer:
         writer.taxonomy = tree
-        with closing(in_order(reader, disks.portions, workers or min(usable_cores(), MOST_WORKERS))) as portions:
-            for done, contents in enumerate(portions, 1):
-                unknown += contents.unknown
-                for document in contents.documents:
-                    if problem := _problem(document, used, ids_wanted):
-                        writer.leave_out(problem[0], document.where, problem[1])
-                        lost |= set() if document.id is None else {document.id}
-                    elif isinstance(document, Story):
-                        used.add(document.id)
-                        split = splits.get(document.id, "test")
-                        writer.add(split, document.text, document.labels, id=str(document.id))
-                if progress is not None:
-                    progress(done, len(disks.portions))
+        for done, place in enumerate(disks.places, 1):
+            with _opened(place) as (names, read):
+                items = [name for name in names if name.lower().endswith(".xml")]
+                for name in sorted(items, key=lambda name: (math.inf if (own := _id_in(name)) is None else own, name)):
+                    identifier, where = _id_in(name), f"{place.relative_to(disks.source).as_posix()}/{name}"
+                    try:
+                        identifier, story, labels = reader.read(read(name))
+                        if identifier in used:
+                            raise _LeftOutError("an id that an earlier document has", str(identifier))
+                        if wanted is not None and identifier not in wanted.ids:
+                            raise _LeftOutError("not among the wanted ids", str(identifier))
+                    except _LeftOutError as error:
+                        writer.leave_out(error.reason, where, error.detail)
+                        lost |= set() if identifier is None else {identifier}
+                        continue
+                    used.add(identifier)
+                    writer.add(splits.get(identifier, "test"), story, labels, id=str(identifier))
+            if progress is not None:
+                progress(done, len(disks.places))
         for listed in (training, wanted):
             if listed is not None:
                 listed.require(used | lost)
-    if unknown:
-        shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(unknown.items()))
+    if reader.unknown:
+        shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(reader.unknown.items()))
         logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
     if len(used) != DOCUMENTS:
         logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(used):,}")
     return writer.summary
-
-
-def _problem(document: Story | Unusable, used: set[int], wanted: set[int] | None) -> tuple[str, str | None] | None:
-    """Return why a document is left out, if so, and what is wrong with this one."""
-    if isinstance(document, Unusable):
-        return document.reason, document.detail
-    if document.id in used:
-        return "an id that an earlier document has", str(document.id)
-    if wanted is not None and document.id not in wanted:
-        return "not among the wanted ids", str(document.id)
-    return None
 
 
 def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
@@ -154,10 +131,7 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
         if code != ROOT:
             name = code if label_names == "codes" else " ".join(description.split())
             entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
-    return _in_literature_order(Taxonomy(*link(entries, source)))
-
-
-def _in_literature_order(tree: Taxonomy) -> Taxonomy:
+    tree = Taxonomy(*link(entries, source))
     order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
     place = {old: new for new, old in enumerate(order)} | {-1: -1}
     parents = [place[int(tree.parents[old])] for old in order]
@@ -173,27 +147,11 @@ def split_training(ids: Iterable[int]) -> dict[int, str]:
     return {ordered[place]: "dev" if rank < dev else "train" for rank, place in enumerate(shuffled)}
 
 
-class Portion(NamedTuple):
-    """A share, one of ``parts``, of the news items of a zip file or a folder, small enough to be held in memory.
-
-    Messages call it by its path below the source, ``where``.
-    """
-
-    path: Path
-    where: str
-    part: int = 0
-    parts: int = 1
-
-    def share(self, names: list[str]) -> list[str]:
-        """Return this portion of all the names in its place."""
-        return names[self.part * len(names) // self.parts : (self.part + 1) * len(names) // self.parts]
-
-
 class Disks(NamedTuple):
-    """What lies below a folder: news items in the order of the names of their archives, and other files, sorted."""
+    """What is below a folder: zip files and folders of news items in the order of their names; other files, sorted."""
 
     source: Path
-    portions: list[Portion]
+    places: list[Path]
     others: list[Path]
 
     def named(self, *names: str, option: str) -> Path:
@@ -205,46 +163,29 @@ class Disks(NamedTuple):
 
 
 def find_disks(source: Path) -> Disks:
-    """Look through a folder, at any depth, for zip files, folders of XML files, and the publishers' lists."""
+    """Search a folder, at any depth, for zip files, folders of XML files, and the publishers' lists."""
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy="name the folder that holds the Reuters disks")
-    places: list[tuple[str, Path, int]] = []
+
+    def unreadable(error: OSError) -> None:
+        raise InputError(f"the folder cannot be read: {error.strerror}", path=error.filename)
+
+    places: list[tuple[str, Path]] = []
     others: list[Path] = []
-    for folder, _, names in os.walk(source, onerror=_unreadable):
-        here, items = Path(folder), 0
-        for name in names:
-            if name.lower().endswith(".xml"):
-                items += 1
-            elif name.lower().endswith(".zip"):
-                places.append((name[:-4], here / name, _portions_of_zip(here / name)))
-            else:
-                others.append(here / name)
-        if items:
-            places.append((here.name, here, -(-items // FILES_A_PORTION)))
-    portions = [
-        Portion(path, path.relative_to(source).as_posix(), part, parts)
-        for _, path, parts in sorted(places)
-        for part in range(parts)
-    ]
-    if not portions:
+    for folder, _, names in os.walk(source, onerror=unreadable):
+        here = Path(folder)
+        for path in (here / name for name in names):
+            if path.suffix.lower() == ".zip":
+                with _opened(path):  # a file that was cut off has no list of members: found before any work is done
+                    places.append((path.stem, path))
+            elif path.suffix.lower() != ".xml":
+                others.append(path)
+        if any(name.lower().endswith(".xml") for name in names):
+            places.append((here.name, here))
+    if not places:
         remedy = "name the folder that holds the Reuters disks; unpack rcv1.tar.xz, if that is what you have"
         raise InputError("there is no zip file and no XML file below this folder", path=source, remedy=remedy)
-    return Disks(source, portions, sorted(others))
-
-
-def _portions_of_zip(path: Path) -> int:
-    # The list of members is at the end: a file that was cut off has none, and is found before any work is done.
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            unpacked = sum(min(member.file_size, LARGEST) for member in archive.infolist())
-    except (OSError, *DAMAGED) as error:
-        remedy = "copy it from the disk again"
-        raise InputError(f"truncated or not a zip file: {first_line(error)}", path=path, remedy=remedy) from None
-    return max(1, -(-path.stat().st_size // BYTES_A_PORTION), -(-unpacked // UNPACKED_A_PORTION))
-
-
-def _unreadable(error: OSError) -> None:
-    raise InputError(f"the folder cannot be read: {error.strerror}", path=error.filename)
+    return Disks(source, [path for _, path in sorted(places)], sorted(others))
 
 
 class IdList:
@@ -277,31 +218,6 @@ class IdList:
             yield number, int(word)
 
 
-class Story(NamedTuple):
-    """A document: its id, its place, its text, and the ids of its labels and their ancestors, in the tree's order."""
-
-    id: int
-    where: str
-    text: str
-    labels: tuple[str, ...]
-
-
-class Unusable(NamedTuple):
-    """A document that is left out; its id is what the name of its file begins with, if that is a number."""
-
-    id: int | None
-    where: str
-    reason: str
-    detail: str | None
-
-
-class Contents(NamedTuple):
-    """What a portion holds: its documents in the order of their ids, and how often it names which unknown topic."""
-
-    documents: list[Story | Unusable]
-    unknown: Counter[str]
-
-
 class _LeftOutError(Exception):
     """Why an item is left out, in the words by which such items are counted, and what is wrong with this one."""
 
@@ -310,39 +226,23 @@ class _LeftOutError(Exception):
         self.reason, self.detail = reason, detail
 
 
-@dataclass(frozen=True, slots=True)
 class ItemReader:
-    """How news items become documents; it is sent to the worker processes."""
+    """Read news items.
 
-    topics: tuple[str, ...]
-    """In the order of the tree."""
-    closed: dict[str, tuple[int, ...]]
-    """By topic, the indices of it and its ancestors."""
-    joint: str
-    """Stands between two paragraphs."""
-    need_region: bool
-    """Leave out items without a region, as RCV1-v2 does."""
+    Args:
+        tree: the topics.
+        joint: the text between two paragraphs.
+        need_region: leave out items without a region, as RCV1-v2 does.
+    """
 
-    @classmethod
-    def of(cls, tree: Taxonomy, *, text: TextForm, need_region: bool) -> ItemReader:
-        """Return the reader for a topic tree and a form of the text."""
-        closed = {topic: tuple(tree.path(index).tolist()) for index, topic in enumerate(tree.ids)}
-        return cls(tree.ids, closed, " " if text == "full" else "", need_region)
+    def __init__(self, tree: Taxonomy, *, joint: str, need_region: bool) -> None:
+        self.unknown: Counter[str] = Counter()
+        """By topic that the tree does not have, how many items name it."""
+        self._topics, self._joint, self._need_region = tree.ids, joint, need_region
+        self._closed = {topic: tree.path(index).tolist() for index, topic in enumerate(tree.ids)}
 
-    def __call__(self, portion: Portion) -> Contents:
-        """Read the items of a portion."""
-        contents = Contents([], Counter())
-        with _opened(portion) as (names, read):
-            items = [name for name in names if name.lower().endswith(".xml")]
-            for name in portion.share(sorted(items, key=_by_id)):
-                where = f"{portion.where}/{name}"
-                try:
-                    contents.documents.append(self._story(where, read(name), contents.unknown))
-                except _LeftOutError as error:
-                    contents.documents.append(Unusable(_id_in(name), where, error.reason, error.detail))
-        return contents
-
-    def _story(self, where: str, data: bytes, unknown: Counter[str]) -> Story:
+    def read(self, data: bytes) -> tuple[int, str, list[str]]:
+        """Return id, text and labels with their ancestors, in the tree's order, or raise a `_LeftOutError`."""
         try:
             root = parse(data)
         except BrokenXml as error:
@@ -353,17 +253,17 @@ class ItemReader:
         topics = _codes(root, TOPICS)
         if not topics:
             raise _LeftOutError("no topic")
-        if self.need_region and not _codes(root, REGIONS):
+        if self._need_region and not _codes(root, REGIONS):
             raise _LeftOutError("no region")
-        unknown.update(topic for topic in topics if topic not in self.closed)
-        labels = {index for topic in topics for index in self.closed.get(topic, ())}
+        self.unknown.update(topic for topic in topics if topic not in self._closed)
+        labels = {index for topic in topics for index in self._closed.get(topic, ())}
         if not labels:
             raise _LeftOutError("no topic that the topic file has", " ".join(topics))
         body = root.find("text")
-        text = "" if body is None else self.joint.join(paragraphs(body))
+        text = "" if body is None else self._joint.join(paragraphs(body))
         if not text:
             raise _LeftOutError("no text")
-        return Story(int(identifier), where, text, tuple(self.topics[index] for index in sorted(labels)))
+        return int(identifier), text, [self._topics[index] for index in sorted(labels)]
 
 
 def _codes(root: Element, kind: str) -> list[str]:
@@ -372,90 +272,49 @@ def _codes(root: Element, kind: str) -> list[str]:
 
 
 @contextmanager
-def _opened(portion: Portion) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
-    """Yield the names of the files in a place, and what reads one of them."""
-    if portion.path.is_dir():
+def _opened(place: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
+    """Yield the names of the files in a folder or zip file, and a function that reads one of them."""
 
-        def read_file(name: str) -> bytes:
-            try:
-                with open_regular(portion.path / name) as file:
-                    return _limited(file)
-            except OSError as error:
-                raise _LeftOutError("cannot be read", error.strerror) from None
+    def limited(file: IO[bytes]) -> bytes:
+        data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:  # a small archive can hold any size
+            raise _LeftOutError(TOO_LARGE)
+        return data
 
-        yield [path.name for path in portion.path.iterdir()], read_file
-        return
-    with ExitStack() as stack:
+    def read_file(name: str) -> bytes:
         try:
-            archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(open_regular(portion.path))))
+            with open_regular(place / name) as file:
+                return limited(file)
+        except OSError as error:
+            raise _LeftOutError("cannot be read", error.strerror) from None
+
+    def read_member(name: str) -> bytes:
+        try:
+            with archive.open(name) as file:
+                return limited(file)
+        except RuntimeError as error:  # a password, or a kind of compression that Python lacks
+            raise InputError(f"{name} cannot be unpacked: {error}", path=place) from None
         except (OSError, *DAMAGED) as error:
-            remedy = "copy it from the disk again"
-            raise InputError(f"damaged zip file: {first_line(error)}", path=portion.path, remedy=remedy) from None
-        yield archive.namelist(), partial(_read_member, archive, portion.path)
+            raise _LeftOutError("damaged in its archive", first_line(error)) from None
 
-
-def _read_member(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
+    if place.is_dir():
+        yield [path.name for path in place.iterdir()], read_file
+        return
     try:
-        with archive.open(name) as file:
-            return _limited(file)
-    except RuntimeError as error:  # a password, or a kind of compression that Python lacks
-        raise InputError(f"{name} cannot be unpacked: {error}", path=path) from None
-    except (OSError, *DAMAGED) as error:
-        raise _LeftOutError("damaged in its archive", first_line(error)) from None
-
-
-def _limited(file: IO[bytes]) -> bytes:
-    """Return what is in a file of an item, unless that is more than an item has: a small archive can hold any size."""
-    data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise _LeftOutError(TOO_LARGE)
-    return data
+        file = open_regular(place)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=place) from None
+    with file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except (OSError, *DAMAGED) as error:
+            what = f"truncated or not a zip file: {first_line(error)}"
+            raise InputError(what, path=place, remedy=AGAIN) from None
+        with archive:
+            yield archive.namelist(), read_member
 
 
 def _id_in(name: str) -> int | None:
     """Return the number that a file's name begins with, as in ``2286newsML.xml``."""
     found = LEADING_ID.match(name.rpartition("/")[2])
     return int(found.group()) if found else None
-
-
-def _by_id(name: str) -> tuple[float, str]:
-    identifier = _id_in(name)
-    return (float("inf") if identifier is None else identifier, name)
-
-
-def in_order(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Generator[Result, None, None]:
-    """Yield the results of ``jobs`` in their order; close the generator to end the processes.
-
-    ``work`` and the jobs are sent to other processes, unless there is but one worker.
-    """
-    workers = min(workers, len(jobs))
-    if workers <= 1:
-        yield from map(work, jobs)
-        return
-    # Not forked: the progress bar of the command line is a thread, and a forked copy of a thread's lock stays locked.
-    spawning = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=spawning, initializer=_leave_interrupts_to_the_parent)
-    try:
-        yield from limited(lambda job: pool.submit(work, job), jobs, ahead=workers + 2)
-    except BrokenProcessPool:
-        raise HGCLRError("a worker process ended by itself, perhaps for want of memory; try --workers 1") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def limited(
-    submit: Callable[[Job], Future[Result]], jobs: Iterable[Job], *, ahead: int
-) -> Generator[Result, None, None]:
-    """Yield the results in order, with at most ``ahead`` jobs submitted whose results were not taken yet."""
-    pending: deque[Future[Result]] = deque()
-    for job in jobs:
-        pending.append(submit(job))
-        if len(pending) == ahead:
-            yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    """Ignore Ctrl-C, which reaches all processes: the parent ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

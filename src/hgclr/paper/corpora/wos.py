@@ -20,8 +20,6 @@ from hgclr.data.rows import is_unicode
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["build_wos"]
-
 logger = logging.getLogger(__name__)
 ROWS = 46_985
 """How many rows WOS-46985 has."""

@@ -18,25 +18,13 @@ from transformers import initialization as init
 from hgclr.errors import require_extra
 from hgclr.models.base import HierarchicalOutput
 from hgclr.models.flat import name_blocks, name_tokens
-from hgclr.nn.draws import drawn_for_labels, uniform
 from hgclr.nn.label_rows import LabelRows
-from hgclr.paper.models import BaselineConfig
-from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification, edge_prior, structure_encoder
+from hgclr.paper.models.hiagm import BaselineConfig, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     import datasets
 
-__all__ = [
-    "Drawn",
-    "HiMatchForSequenceClassification",
-    "JointProjection",
-    "distances",
-    "draw_labels",
-    "joint_loss",
-    "label_words",
-    "matching_loss",
-]
 
 LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
@@ -57,7 +45,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
     A label is read like a document: its text are its strongest words in the training documents, or its name if it has
     none. The text encoder reads it without gradient and without dropout, once in ``label_refresh`` batches; a structure
     encoder of its own and a projection turn it into a point of the joint space. Label texts, their vectors and the
-    count of batches are saved, so that a run that was stopped goes on as if it had not been.
+    count of batches are saved, so that a resumed run equals one that was never stopped.
     """
 
     config: BaselineConfig
@@ -108,7 +96,13 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
         super().prepare(documents)
         self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
         special = self.config.special_token_ids or []
-        before, after = _frame(documents, set(special))
+        before: list[int] = []  # the special tokens around the words of a text
+        after: list[int] = []
+        for row in documents.select_columns("input_ids"):
+            words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
+            if words:
+                before, after = row["input_ids"][: words[0]], row["input_ids"][words[-1] + 1 :]
+                break
         found = label_words(
             documents,
             labels=self.config.label_count,
@@ -116,9 +110,9 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
             special=special,
             most=max(0, self.label_text_length - len(before) - len(after)),
         )
-        for label, words in enumerate(found):
-            if len(words):
-                text = torch.tensor([*before, *words.tolist(), *after])
+        for label, strongest in enumerate(found):
+            if len(strongest):
+                text = torch.tensor([*before, *strongest.tolist(), *after])
                 self.label_tokens[label] = nn.functional.pad(text, (0, LABEL_TEXT - len(text)), value=-1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> HierarchicalOutput:
@@ -151,8 +145,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     def label_points(self) -> Tensor:
         """Return the labels in the joint space, (K, joint width), from their vectors as they were last read."""
-        with drawn_for_labels():
-            points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
+        points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
         return points
 
     @torch.no_grad()
@@ -175,14 +168,6 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
             "label_vectors": rows.rows(self.label_vectors),
             "batches": torch.zeros_like(self.batches),
         }
-
-
-def _frame(documents: "datasets.Dataset", special: set[int]) -> tuple[list[int], list[int]]:
-    for row in documents.select_columns("input_ids"):
-        words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
-        if words:
-            return list(row["input_ids"][: words[0]]), list(row["input_ids"][words[-1] + 1 :])
-    return [], []
 
 
 class JointProjection(nn.Sequential):
@@ -248,8 +233,8 @@ def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, rando
 
 
 def _one_of(allowed: Tensor) -> Tensor:
-    """Return a random allowed label in each row, (B,), -1 where none is, of booleans (B, K)."""
-    keys = uniform(allowed.shape, allowed.device).masked_fill(~allowed, -1.0)
+    """Return a random allowed label of each row, (B,), -1 where none is allowed, from booleans, (B, K)."""
+    keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
     return torch.where(allowed.any(1), keys.argmax(1), -1)
 
 

@@ -13,22 +13,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hgclr.models.base import HierarchicalOutput, token_mean
-from hgclr.nn.draws import documents_of_batch
 from hgclr.nn.gathering import gather, rank
 from hgclr.nn.label_rows import LabelRows, LabelSized
-from hgclr.paper.models import BaselineConfig
-from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
-
-__all__ = [
-    "HTCInfoMaxForSequenceClassification",
-    "InformationGate",
-    "PriorDiscriminator",
-    "TextLabelDiscriminator",
-    "gold_mean",
-    "mutual_information_loss",
-    "other_documents",
-    "prior_matching_loss",
-]
+from hgclr.paper.models.hiagm import BaselineConfig, HiAGMLAForSequenceClassification
 
 
 class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
@@ -168,13 +155,9 @@ def other_documents(documents: int, device: torch.device | None = None) -> Tenso
     """Return another document of the batch for each, (B,): the batch turned by a random number of places.
 
     A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
-    places never does. A single document has only itself. Where documents have numbers, they are turned in the order of
-    these, which is the same however processes share them.
+    places never does. A single document has only itself.
     """
-    order = torch.arange(documents, device=device)
-    if (own := documents_of_batch()) is not None:
-        order = gather(torch.tensor(own, device=device)).argsort()
-    return torch.empty_like(order).scatter_(0, order, order.roll(int(torch.randint(1, max(documents, 2), ()))))
+    return torch.arange(documents, device=device).roll(int(torch.randint(1, max(documents, 2), ())))
 
 
 def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:

@@ -1,40 +1,23 @@
-"""A table: what the runs of its rows come to, beside the paper's figures; as people read it, and as files."""
+"""The paper's tables: run their rows, and write the scores beside the paper's as Markdown and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hgclr.config import method_settings
+from hgclr.data.folder import DataFolder, remembered
+from hgclr.data.statistics import describe
 from hgclr.files import json_bytes, write_files
-from hgclr.paper.experiment import Experiment, kept_fraction
-from hgclr.paper.systems import CORPORA, SYSTEMS, SystemRow, Table
+from hgclr.paper.experiment import Experiment, Watch, check_runs, kept_fraction, run_systems, unwatched
+from hgclr.paper.systems import CORPORA, LITERATURE, SYSTEMS, SystemRow, Table
 from hgclr.provenance import portable
-
-__all__ = [
-    "MISSING",
-    "Spread",
-    "Summary",
-    "csv_bytes",
-    "machines_of",
-    "markdown_table",
-    "rounded",
-    "summarise",
-    "table_cells",
-    "time_shown",
-    "training_time",
-    "write_table",
-]
 
 MISSING = "—"
 AVERAGES = ("micro", "macro")
-SPREAD = {"mean": "sd", "gain": "gain_sd", "tuned_mean": "tuned_sd", "tuned_gain": "tuned_gain_sd"}
-"""Columns of the CSV over several runs, and those of their standard deviations."""
 WHOLE = 0.95
 """Share of tokens from which a positive sample hardly differs from the text."""
 Runs = Mapping[int, dict[str, Any]]
@@ -63,13 +46,13 @@ class TableLine:
 
     Args:
         paper: the paper's F1.
-        ours: ours on the split that the table shows, where a label is given from a probability of one half.
+        ours: ours on the split that the table shows, with labels from a probability of 0.5.
         difference: mean of ours minus the paper's.
         paper_gain: the paper's F1 minus that of its base row.
         gain: ours minus that of the base row, seed by seed.
         tuned: ours with decisions tuned on dev (of dev itself, on the halves that were not tuned on).
         tuned_gain: that minus that of the base row, seed by seed.
-        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
+        seconds, cpu_seconds: of training; runs that were killed and resumed are left out.
         kept: share of tokens in positive samples.
         refused: why it could not be run, by seed.
         runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
@@ -111,9 +94,48 @@ class Summary:
     machines: list[dict[str, Any]]
     command: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything in plain Python types; the lines are called ``rows``, as on the command line."""
-        return {"rows" if name == "lines" else name: value for name, value in asdict(self).items()}
+
+def reproduce(
+    table: Table,
+    seeds: Sequence[int],
+    experiment: Experiment,
+    *,
+    rows: Sequence[str] | None = None,
+    command: str = "",
+    watch: Watch = unwatched,
+    on_table: Callable[[Summary], None] | None = None,
+) -> Summary:
+    """Run rows of a table with every seed and write the table after each run.
+
+    Args:
+        table: which table; its files go to ``experiment.output``.
+        seeds: at least one.
+        experiment: what all rows share.
+        rows: keys of its rows; by default all but the extra ones.
+        command: the command line, for the record.
+        watch: shows each run's progress.
+        on_table: called with the table each time that it has been written.
+
+    Raises:
+        InputError: before anything is run; see :func:`~hgclr.paper.experiment.check_runs`.
+    """
+    chosen = table.choose(rows)
+    systems = check_runs(table, seeds, experiment, rows)
+    refused: dict[tuple[str, int], str] = {}
+
+    def written() -> Summary:
+        summary = summarise(table, chosen, seeds, experiment, refused, command)
+        # The lines are called rows in the file, as on the command line.
+        content = {"rows" if name == "lines" else name: value for name, value in asdict(summary).items()}
+        files = {"md": markdown(summary).encode(), "json": json_bytes(rounded(content))}
+        write_files(experiment.output, {f"{summary.name}.{suffix}": each for suffix, each in files.items()})
+        if on_table is not None:
+            on_table(summary)
+        return summary
+
+    for refused in run_systems(systems, seeds, experiment, watch):  # noqa: B007 - ``written`` reads it
+        written()
+    return written()
 
 
 def summarise(
@@ -142,11 +164,17 @@ def summarise(
     for row in shown:
         reasons = {seed: refused[row.system, seed] for seed in seeds if (row.system, seed) in refused}
         lines.append(_line(row, None if row == base else base, table.split, experiment.corpus, runs, reasons, machines))
-    budget = "" if experiment.budget is None else f" (budget: {experiment.budget})"
+    parts = [experiment.data.name]
+    if done := next((line for line in lines if line.documents is not None), None):
+        sizes = ", ".join(f"{split} {size:,}" for split, size in (done.documents or {}).items())
+        parts.append(f"{done.labels:,} labels, documents: {sizes}")
+    preset = "" if table.key == "systems" else f"preset {experiment.preset}, "
+    parts += [Path(experiment.encoder).name, f"{preset}recipe {experiment.chosen_recipe}, {experiment.precision}"]
+    parts.append(f"{table.split} scores, seeds {', '.join(map(str, seeds))}")
     return Summary(
         name=table.key if experiment.preset == "default" else f"{table.key}-{experiment.preset}",
-        title=table.title + budget,
-        setting=_setting(table, experiment, lines, seeds),
+        title=table.title + ("" if experiment.budget is None else f" (budget: {experiment.budget})"),
+        setting="; ".join(parts),
         split=table.split,
         corpus=experiment.corpus,
         base=base.title,
@@ -168,12 +196,20 @@ def machines_of(rows: Iterable[Runs]) -> list[dict[str, Any]]:
 
 
 def training_time(runs: Runs) -> dict[str, Spread | None]:
-    """Return ``seconds`` and ``cpu_seconds`` of training, without runs that were killed and went on.
-
-    Runs made before CPU time was noted have none of it.
-    """
+    """Return ``seconds`` and ``cpu_seconds`` of training, without runs that were killed and resumed."""
     whole = [run for run in runs.values() if not run["resumed"]]
     return {name: Spread.of([run[name] for run in whole if name in run]) for name in ("seconds", "cpu_seconds")}
+
+
+def scores_of(run: Mapping[str, Any], split: str, *, tuned: bool) -> Mapping[str, Any]:
+    """Return a run's scores on a split, at 0.5 or with tuned decisions; nothing if it has none of that kind."""
+    at_half = f"{split}_at_0.5"
+    if at_half not in run:  # runs on record from before these scores had their name
+        return ((run.get("tuned") or {}).get(split) if tuned else run.get(split)) or {}
+    if not tuned:
+        return run[at_half]  # type: ignore[no-any-return]
+    # Names alone are not tuned, and are not scored at 0.5 either.
+    return run[split] if "tuned" in run or run[split] != run[at_half] else {}
 
 
 def _line(
@@ -238,12 +274,12 @@ def _scores_and_gains(
 
 
 def _f1(run: Mapping[str, Any], split: str, average: str, *, tuned: bool) -> float | None:
-    """Return the F1 of a run in percent, at one half or with tuned decisions; on dev, that of halves not tuned on."""
-    scores = (run.get("tuned") or {}) if tuned else run
-    if split not in scores:
-        return None
-    of_halves = tuned and split == "dev"
-    return float(100 * (scores["dev"]["after"][f"{average}_f1"] if of_halves else scores[split][average]["f1"]))
+    """Return the F1 of a run in percent, at 0.5 or with tuned decisions; on dev, that of halves not tuned on."""
+    if tuned and split == "dev":
+        halves = (run.get("tuned") or {}).get("dev")
+        return None if halves is None else float(100 * halves["after"][f"{average}_f1"])
+    scores = scores_of(run, split, tuned=tuned)
+    return float(100 * scores[average]["f1"]) if scores else None
 
 
 def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -271,18 +307,6 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
     }
 
 
-def _setting(table: Table, experiment: Experiment, lines: Sequence[TableLine], seeds: Sequence[int]) -> str:
-    parts = [experiment.data.name]
-    if done := next((line for line in lines if line.documents is not None), None):
-        sizes = ", ".join(f"{split} {size:,}" for split, size in (done.documents or {}).items())
-        parts.append(f"{done.labels:,} labels, documents: {sizes}")
-    parts.append(Path(experiment.encoder).name)
-    preset = "" if table.key == "systems" else f"preset {experiment.preset}, "
-    parts.append(f"{preset}recipe {experiment.chosen_recipe}, {experiment.precision}")
-    parts.append(f"{table.split} scores, seeds {', '.join(map(str, seeds))}")
-    return "; ".join(parts)
-
-
 def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], base: SystemRow) -> list[str]:
     """Return what the figures mean, and what went otherwise than planned."""
     notes = list(table.notes)
@@ -307,7 +331,7 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
         notes.append(
             f"The preset {experiment.preset} holds for all rows: a head that starts from "
             f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
-            f"{chosen['classification_loss']}, no documents of the label tree, decisions at one half."
+            f"{chosen['classification_loss']}, no documents of the label tree, decisions at 0.5."
         )
     for line, system in systems:
         parts = [("recipe", experiment.recipe_of(system)), ("model", experiment.released(system))]
@@ -334,16 +358,6 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
     return notes
 
 
-def write_table(summary: Summary, folder: Path) -> list[Path]:
-    """Write a table into ``folder`` as Markdown, CSV and JSON, each whole or not at all, and return the files."""
-    files = {
-        "md": markdown(summary).encode(),
-        "csv": csv_bytes([_numbers(line) for line in summary.lines]),
-        "json": json_bytes(rounded(summary.to_json())),
-    }
-    return write_files(folder, {f"{summary.name}.{suffix}": content for suffix, content in files.items()})
-
-
 def table_cells(summary: Summary) -> list[list[str]]:
     """Return the headings and then each row's cells; columns for which no row has a figure are left out."""
     paper = any(line.paper is not None for line in summary.lines)
@@ -352,7 +366,7 @@ def table_cells(summary: Summary) -> list[list[str]]:
     columns: dict[str, Callable[[TableLine], str]] = {"Micro / Macro-F1": lambda line: line.title}
     if paper:
         columns["paper"] = lambda line: _pair(line.paper)
-    columns["at one half" if tuned else "ours"] = lambda line: (
+    columns["at 0.5" if tuned else "ours"] = lambda line: (
         "refused" if line.ours is None and line.refused else _pair(line.ours)
     )
     if paper:
@@ -411,39 +425,6 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in ruled]
 
 
-def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return a table as a CSV file with the keys of its rows as headings; a cell for None is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
-
-
-def _numbers(line: TableLine) -> dict[str, Any]:
-    """Return the cells of a row of the CSV by column, one number in each."""
-    row: dict[str, Any] = {"key": line.key, "title": line.title, "seeds": len(line.runs)}
-    for average in AVERAGES:
-        for name, value in (
-            ("paper", line.paper),
-            ("mean", line.ours),
-            ("difference", line.difference),
-            ("paper_gain", line.paper_gain),
-            ("gain", line.gain),
-            ("tuned_mean", line.tuned),
-            ("tuned_gain", line.tuned_gain),
-        ):
-            number = None if value is None else value[average]
-            row[f"{average}_{name}"] = number.mean if isinstance(number, Spread) else number
-            if name in SPREAD:
-                row[f"{average}_{SPREAD[name]}"] = number.sd if isinstance(number, Spread) else None
-    for name in ("seconds", "cpu_seconds", "kept"):
-        spread: Spread | None = getattr(line, name)
-        row[name] = None if spread is None else spread.mean
-    row["refused"] = "; ".join(line.refused.values())
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
-
-
 def rounded(value: Any) -> Any:
     """Return the same with numbers short enough to read; more digits than any score is sure of."""
     if isinstance(value, dict):
@@ -451,3 +432,74 @@ def rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [rounded(inside) for inside in value]
     return round(value, 6) if isinstance(value, float) and abs(value) > 0.01 else value
+
+
+class CorpusFigures(NamedTuple):
+    """A line of table 1; None for a split that is not there. Labels per document include all ancestors."""
+
+    labels: int
+    depth: int
+    labels_per_document: float
+    train: int | None
+    dev: int | None
+    test: int | None
+
+
+PRINTED = {
+    "wos": CorpusFigures(141, 2, 2.0, 30_070, 7_518, 9_397),
+    "nyt": CorpusFigures(166, 8, 7.6, 23_345, 5_834, 7_292),
+    "rcv1": CorpusFigures(103, 4, 3.24, 20_833, 2_316, 781_265),
+}
+"""What the paper prints."""
+HEAD = ["Dataset", "|Y|", "Depth", "Avg(|y|)", "Train", "Dev", "Test"]
+
+
+def count_corpus(folder: Path, progress: Callable[[int], None] | None = None) -> CorpusFigures:
+    """Count a data folder."""
+    counted = describe(DataFolder(folder), progress=progress)
+    sizes = {split: survey.documents for split, survey in counted.splits.items()}
+    taxonomy, splits = counted.taxonomy, (sizes.get(split) for split in ("train", "dev", "test"))
+    return CorpusFigures(len(taxonomy), taxonomy.depth, counted.labels_per_document, *splits)
+
+
+def other_than_literature(folder: Path) -> list[str]:
+    """Return the options of ``hgclr data prepare`` with which published figures were not made.
+
+    Nothing is known of a folder that another program made.
+    """
+    wanted, settings = LITERATURE.get(str(remembered(folder).get("corpus")), {}), remembered(folder, "settings")
+    return [
+        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {value}"
+        for option, value in wanted.items()
+        if settings and settings.get(option) != value
+    ]
+
+
+def figure_cells(corpora: Mapping[str, CorpusFigures]) -> list[list[str]]:
+    """Return the headings, and two rows for each corpus: the paper's and ours."""
+    rows = [HEAD]
+    for corpus, ours in corpora.items():
+        for whose, figures in (("paper", PRINTED[corpus]), ("ours", ours)):
+            sizes = (MISSING if size is None else f"{size:,}" for size in figures[3:])
+            average = f"{figures.labels_per_document:.2f}"
+            rows.append([f"{CORPORA[corpus]}, {whose}", str(figures.labels), str(figures.depth), average, *sizes])
+    return rows
+
+
+def write_table1(
+    corpora: Mapping[str, CorpusFigures], notes: Mapping[str, Sequence[str]], output: Path, command: str
+) -> list[Path]:
+    """Write ``table1.md`` and ``table1.json``, each whole or not at all, and return the files."""
+    text = ["# Table 1: the paper's corpora", "", *markdown_table(figure_cells(corpora)), ""]
+    text += ["Labels are |Y|; Avg(|y|) is the mean number of labels of a document, ancestors counted.", ""]
+    if listed := [f"- {CORPORA[corpus]}: {note}." for corpus, each in notes.items() for note in each]:
+        text += [*listed, ""]
+    text += [f"Made by `{command}`.", ""]
+    content = {
+        "corpora": {
+            corpus: {"paper": PRINTED[corpus]._asdict(), "ours": ours._asdict(), "notes": list(notes[corpus])}
+            for corpus, ours in corpora.items()
+        },
+        "command": command,
+    }
+    return write_files(output, {"table1.md": "\n".join(text).encode(), "table1.json": json_bytes(content)})

@@ -1,4 +1,4 @@
-"""``hgclr data prepare``: the corpora of the paper and the formats of the literature, as data folders."""
+"""``hgclr data prepare`` and ``hgclr import-published``: corpora and the authors' checkpoints in our form."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.options import AddAncestors, DataOutput, file, folder, option, options_from
+from hgclr.cli.console import Console, quiet_libraries
+from hgclr.cli.options import AddAncestors, DataOutput, NewFolder, file, folder, option, options_from
 from hgclr.cli.prepare import prepare
+from hgclr.errors import require_extra
 
 app = typer.Typer()
 PAPER, OPEN, FORMATS = "The paper's corpora", "Open corpora", "Formats of the literature"
@@ -119,9 +121,6 @@ def rcv1(
             " and a region."
         ),
     ] = None,
-    workers: Annotated[
-        int | None, option("Number of reading processes; default: one per core, at most 4.", min=1)
-    ] = None,
 ) -> None:
     """RCV1-V2: Reuters news in, 103 topics in a tree of four levels out.
 
@@ -130,7 +129,7 @@ def rcv1(
     from hgclr.paper.corpora.rcv1 import build_rcv1
 
     options = {"train_ids": train_ids, "topics": topics, "label_names": label_names, "text": text, "ids": ids}
-    prepare("archives", build_rcv1, source, output, workers=workers, **options)
+    prepare("archives", build_rcv1, source, output, **options)
 
 
 def _day(text: str) -> Any:
@@ -257,3 +256,40 @@ def _prepare_format(name: str, output: Path, files: FormatFiles, **options: Any)
     from hgclr.paper.corpora.formats import prepare_format
 
     prepare("lines", prepare_format, name, output=output, **vars(files), **options)
+
+
+def import_published(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
+    ],
+    data_path: Annotated[Path, folder("Its data folder, with bert_value_dict.pt and slot.pt.")],
+    encoder: Annotated[
+        str,
+        option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
+    ],
+    output: NewFolder,
+) -> None:
+    """Turn a checkpoint of the authors' published program into a model of hgclr.
+
+    The output folder then holds **model** (for hgclr predict and evaluate) and **training-model** (with the label side,
+    to continue training from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
+    known. The files are read as data; code in them is refused, never run.
+
+    Example: **hgclr import-published checkpoint_best_macro.pt --data-path data/wos --encoder bert-base-uncased --output
+    published**
+
+    Next: **hgclr evaluate published/model my-data**
+    """
+    require_extra("torch", extra="train", capability="Importing a published checkpoint")
+    from hgclr.paper.published import import_published as run_import
+
+    quiet_libraries()
+    result = run_import(checkpoint, data_path, encoder, output)
+    lines = [
+        f"{len(result.taxonomy)} labels, depth {result.taxonomy.depth}",
+        *(f"{name}: {value}" for name, value in result.settings.items()),
+        f"model: {result.model}",
+        f"training model: {result.training_model}",
+    ]
+    for line in lines:
+        Console().say(line)

@@ -20,8 +20,7 @@ from hgclr.paper.systems import TABLES
 
 if TYPE_CHECKING:
     from hgclr.cli.progress import TrainingProgress
-    from hgclr.paper.experiment import Experiment
-    from hgclr.paper.runner import Step
+    from hgclr.paper.experiment import Experiment, Step
     from hgclr.taxonomy import Taxonomy
 
 
@@ -29,8 +28,8 @@ HELP = """Rerun the rows of the paper's tables on your data, beside the paper's 
 
 A table is a set of systems; each is trained with every seed, its best epoch is selected on dev, and test is scored
 once. The tables share runs: what one has made in --output, the others use. An interrupted command continues when it is
-given again; what is done is not touched. A row that cannot be run, perhaps for want of memory, is named with the
-reason, and the others go on; the exit code is 1 if no row could be run.
+given again; finished runs are not touched. A row that cannot be run is named with the reason, and the others continue;
+the exit code is 1 if no row could be run.
 
 **Example**, an evening on a small machine:
 
@@ -121,10 +120,9 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
     ) -> None:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
-            raise InputError("the rows of systems have presets of their own", remedy=f"use --rows hgclr-{preset}")
+            raise InputError("each row of systems has its own preset", remedy=f"use --rows hgclr-{preset}")
         from hgclr.cli.tables import print_table
-        from hgclr.paper.runner import reproduce
-        from hgclr.paper.summary import table_cells
+        from hgclr.paper.tables import reproduce, table_cells
 
         quiet_libraries()
         experiment = shared.experiment(preset=preset, corpus=corpus, keep_models=keep_models)
@@ -134,7 +132,7 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
         print_table(console, head, rows, title=summary.title)
         console.say(summary.setting, "dim")
-        print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "csv", "json"))
+        print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "json"))
         refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
         _end([f"{title} could not be run: {reason}" for title, reason in refused], any(x.ours for x in summary.lines))
 
@@ -160,36 +158,36 @@ for _name, _what in _WHAT.items():
 
 @app.command("table1")
 def table1(
-    output: Annotated[Path, folder("Folder for table1.md, .csv and .json; other files in it are kept.")],
+    output: Annotated[Path, folder("Folder for table1.md and .json; other files in it are kept.")],
     wos: Annotated[Path | None, folder("Data folder of Web of Science.")] = None,
     nyt: Annotated[Path | None, folder("Data folder of the New York Times.")] = None,
     rcv1: Annotated[Path | None, folder("Data folder of RCV1-V2.")] = None,
 ) -> None:
     """Count the paper's corpora in data folders: labels, depth, labels of a document, sizes of the splits.
 
-    Each row stands below the paper's own. A folder that hgclr data prepare made in another way than the published
-    numbers (--text, --labels) is named. Give one folder or several.
+    Each row is below the paper's own. A note names a folder that hgclr data prepare made with other options than those
+    of the published numbers (--text, --labels). Give one folder or several.
 
     Example: **hgclr reproduce table1 --wos data/wos --nyt data/nyt --rcv1 data/rcv1 --output runs/paper**
     """
     from hgclr.cli.tables import print_table
-    from hgclr.paper.corpora_table import count_corpus, figure_cells, write_table1
+    from hgclr.paper.tables import count_corpus, figure_cells, other_than_literature, write_table1
     from hgclr.provenance import command_line
 
     folders = {corpus: place for corpus, place in (("wos", wos), ("nyt", nyt), ("rcv1", rcv1)) if place is not None}
     if not folders:
         raise InputError("no data folder is given", remedy="give --wos, --nyt or --rcv1, or several of them")
     check_output(output)
-    lines = {}
+    counted, notes = {}, {}
     for corpus, place in folders.items():
         with counting(corpus) as progress:
-            lines[corpus] = count_corpus(corpus, place, progress)
-    head, *rows = figure_cells(lines)
+            counted[corpus] = count_corpus(place, progress)
+        notes[corpus] = other_than_literature(place)
+        for note in notes[corpus]:
+            standard_error().say(f"{place}: {note}", "yellow")
+    head, *rows = figure_cells(counted)
     print_table(Console(), head, rows)
-    for corpus, line in lines.items():
-        for note in line.notes:
-            standard_error().say(f"{folders[corpus]}: {note}", "yellow")
-    print_written(write_table1(lines, output, command_line(["hgclr", *sys.argv[1:]])))
+    print_written(write_table1(counted, notes, output, command_line(["hgclr", *sys.argv[1:]])))
 
 
 @app.command("curves")
@@ -206,10 +204,10 @@ def curves(
 ) -> None:
     """Draw learning curves: the table systems at several sizes of the training sample.
 
-    Writes **curves.json**, **curves.md** and **curves.svg** again after each run, and the table of each size into a
-    folder of its own. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with
-    decisions tuned on dev (solid) and at one half (dashed). What is done is not run again, and is shown whatever
-    rows and sizes are asked for; what is missing is named.
+    Writes **curves.json**, **curves.md** and **curves.svg** after each run, and the table of each size into its own
+    folder. The plot shows test Macro-F1 over all labels, over each level and over rare labels, with decisions tuned on
+    dev (solid) and at 0.5 (dashed). Finished runs are not repeated, and are shown whatever rows and sizes you ask for;
+    missing ones are named.
 
     Rows are those of **systems**, by default tfidf, names, head, flat-cls, flat-random-head, flat, default and hgclr.
     The budget names no documents, as in length=64,epochs=8,dev=1000,test=2000; without dev and test, these splits

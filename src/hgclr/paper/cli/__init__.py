@@ -1,1 +1,0 @@
-"""Commands that only somebody who reruns the paper needs."""
