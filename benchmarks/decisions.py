@@ -25,7 +25,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.outputs import read_outputs
+from hgclr.inference.classifier import sampled
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
@@ -129,8 +129,7 @@ def of_dev_sizes(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, d
 def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
     """Return everything about one model."""
     classifier = HierarchicalClassifier.load(model)
-    entries = limit * len(classifier.taxonomy)
-    dev, test = (read_outputs(classifier, folder, split, entries=entries) for split in ("dev", "test"))
+    dev, test = (classifier.outputs(sampled(folder, split, limit)) for split in ("dev", "test"))
     taxonomy = classifier.taxonomy
     return {
         "documents": {"dev": len(dev.gold), "test": len(test.gold)},

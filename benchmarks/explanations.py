@@ -18,7 +18,6 @@ import numpy as np
 from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
-from hgclr.evaluation.explanation import explain
 from hgclr.evaluation.relevance import AttentionRelevance
 from hgclr.inference import HierarchicalClassifier
 from measuring import arguments_of, provenance, show, write
@@ -30,7 +29,7 @@ def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: An
     """Return what the strongest words of texts are worth by one method."""
     values, same = [], []
     for text in texts:
-        explanation = explain(classifier, text, method=method)
+        explanation = classifier.explain(text, method=method)
         if len(explanation.words) < 3 or explanation.labels[0].status != "given":
             continue
         same.append(explanation.stability.same)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tickets import read_tickets, train_classifier
 
-from hgclr import DataFolder, audit, explain
+from hgclr import DataFolder, audit
 
 
 def main(encoder: str, epochs: int) -> None:
     classifier = train_classifier(encoder, epochs)
-    explanation = explain(classifier, "the parcel is late and I want my money back")
+    explanation = classifier.explain("the parcel is late and I want my money back")
     for label in explanation.labels:
         words = ", ".join(explanation.word(index) for index in label.kept)
         print(" > ".join(label.label.path), "because of", words)

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hgclr.data import DataFolder as DataFolder
     from hgclr.decisions.settings import Decisions as Decisions
-    from hgclr.decisions.tuning import calibrate as calibrate
     from hgclr.errors import HGCLRError as HGCLRError
     from hgclr.errors import InputError as InputError
     from hgclr.estimator import HGCLRClassifier as HGCLRClassifier
     from hgclr.evaluation.audit import audit as audit
-    from hgclr.evaluation.explanation import explain as explain
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
-    from hgclr.inference import evaluate as evaluate
     from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
     from hgclr.models import FlatForSequenceClassification as FlatForSequenceClassification
     from hgclr.models import HGCLRConfig as HGCLRConfig
@@ -46,9 +43,6 @@ _HOMES = {
     "RunConfig": "hgclr.training",
     "Taxonomy": "hgclr.taxonomy",
     "audit": "hgclr.evaluation.audit",
-    "calibrate": "hgclr.decisions.tuning",
-    "evaluate": "hgclr.inference",
-    "explain": "hgclr.evaluation.explanation",
     "fit": "hgclr.training",
     "train": "hgclr.training",
 }

@@ -27,9 +27,8 @@ from hgclr.decisions.settings import FILE, Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
 from hgclr.evaluation.audit_folds import deal
-from hgclr.inference import HierarchicalClassifier, evaluate
-from hgclr.inference.classifier import PredictedLabel, Prediction
-from hgclr.inference.outputs import read_outputs
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.predictions import PredictedLabel, Prediction
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
 
@@ -90,7 +89,7 @@ def test_what_is_found_is_shown_written_and_used(
     assert f"decoding: {fields['rule']}, " in result.stdout
     assert "probabilities calibrated" in result.stdout
     classifier = HierarchicalClassifier.load(model)
-    expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test").to_json()
+    expected = classifier.evaluate(toy_data, "test").to_json()
     written = json.loads(report.read_text())
     assert written["decisions"] == fields
     assert written["scores"] == json.loads(json.dumps(expected))
@@ -106,7 +105,7 @@ def test_decisions_stay_where_nothing_is_better(
 ) -> None:
     """The best thresholds that there are for dev itself are not beaten by one half."""
     classifier = HierarchicalClassifier.load(model)
-    dev = read_outputs(classifier, DataFolder(toy_data, taxonomy=taxonomy), "dev")
+    dev = classifier.outputs(DataFolder(toy_data, taxonomy=taxonomy).documents("dev"))
     tuner = ThresholdTuner(taxonomy, "threshold", "macro", shrinkage=0)
     best = tuner.tune("label", (1 / (1 + np.exp(-dev.logits))).astype(np.float32), dev.gold)
     Decisions(taxonomy, "threshold", best).write(model)
@@ -148,7 +147,7 @@ def test_folds_add_what_models_say_of_train_that_have_not_seen_it(
     texts = [document.text for document in DataFolder(toy_data).documents("train")]
     own = [DataFolder(toy_data).taxonomy.ids.index(label) for label in taxonomy.ids]  # the order of the model's labels
     scores = [np.concatenate(list(HierarchicalClassifier.load(place).logits(texts)))[:, own] for place in places]
-    dev = read_outputs(HierarchicalClassifier.load(model), DataFolder(toy_data, taxonomy=taxonomy), "dev")
+    dev = HierarchicalClassifier.load(model).outputs(DataFolder(toy_data, taxonomy=taxonomy).documents("dev"))
     np.testing.assert_allclose(seen[0].logits[96:], dev.logits, atol=1e-4)
     np.testing.assert_array_equal(seen[0].gold[96:], dev.gold)
     folds = deal(DataFolder(toy_data), "train", 2, seed=0).folds
@@ -188,7 +187,7 @@ def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, 
     assert shown in result.stdout
     classifier = HierarchicalClassifier.load(model)
     decisions = classifier.decisions.changed(rule="top-k-paths", paths=2, abstain_below=0.5, threshold=0.3)
-    expected = evaluate(classifier, DataFolder(toy_data, taxonomy=taxonomy), "test", decisions=decisions)
+    expected = classifier.evaluate(toy_data, "test", decisions=decisions)
     written = json.loads(report.read_text())
     assert written["scores"] == json.loads(json.dumps(expected.to_json()))
     assert (written["decisions"]["rule"], written["decisions"]["paths"]) == ("top-k-paths", 2)

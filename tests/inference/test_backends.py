@@ -1,19 +1,27 @@
-"""What computes logits: threads, errors, memory; that the numbers are right is shown in tests/export."""
+"""Backends: threads, errors, memory; batches by length, padding, and the thread that prepares the next ones."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hgclr.errors import InputError, MissingExtraError
 from hgclr.inference import backends
-from hgclr.inference.backends import OnnxBackend
+from hgclr.inference.backends import PADDING, OnnxBackend, batches_by_length, longest_first, one_ahead, pad
+
+FAST = settings(max_examples=60, deadline=None, derandomize=True)
+LENGTHS = st.lists(st.integers(1, 90), max_size=60)
+PATIENCE = 20
 
 
 @pytest.fixture
@@ -57,17 +65,6 @@ def test_threads_are_those_asked_for(graph: Path, monkeypatch: pytest.MonkeyPatc
     assert threads() == 1
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no graph"])
-def test_a_broken_graph_is_named(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "model.onnx"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"model\.onnx: no graph could be loaded: .*; write it again with hgclr export"
-    ):
-        OnnxBackend(path)
-
-
 def test_without_onnxruntime_the_extra_is_named(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = backends.require_extra
 
@@ -79,6 +76,7 @@ def test_without_onnxruntime_the_extra_is_named(graph: Path, monkeypatch: pytest
         OnnxBackend(graph)
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_shapes(graph: Path) -> None:
     code = (
         "import resource, sys, numpy as np\n"
@@ -94,3 +92,77 @@ def test_memory_stays_flat_over_many_shapes(graph: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(graph)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 20_000  # kilobytes
+
+
+def test_a_broken_graph_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no graph")
+    for path in (tmp_path / "model.onnx", tmp_path / "missing.onnx"):
+        with pytest.raises(InputError) as caught:
+            OnnxBackend(path)
+        assert (caught.value.path, bool(caught.value.remedy)) == (path, True)
+
+
+def ahead_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("one_ahead")]
+
+
+@FAST
+@given(LENGTHS, st.integers(1, 300))
+def test_every_text_is_in_one_batch_within_both_limits(lengths: list[int], budget: int) -> None:
+    batches = list(batches_by_length(lengths, budget))
+    order = [index for batch in batches for index in batch]
+    assert order == longest_first(lengths)
+    assert order == sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    for batch in batches:
+        longest = lengths[batch[0]]
+        assert len(batch) == 1 or len(batch) * longest <= budget
+        assert sum(longest - lengths[index] for index in batch) <= budget // PADDING
+    for batch, following in pairwise(batches):  # a batch ends only where it must
+        merged = [lengths[index] for index in (*batch, following[0])]
+        assert len(merged) * max(merged) > budget or len(merged) * max(merged) - sum(merged) > budget // PADDING
+
+
+@FAST
+@given(st.lists(st.lists(st.integers(0, 9), max_size=7), min_size=1, max_size=9), st.integers(0, 9))
+def test_padding_is_on_the_right_and_masked(texts: list[list[int]], token: int) -> None:
+    ids, mask = pad(texts, token)
+    texts = [text or [token] for text in texts]  # one without tokens would leave an encoder nothing to look at
+    longest = max(map(len, texts))
+    assert ids.dtype == mask.dtype == np.int64
+    assert ids.tolist() == [text + [token] * (longest - len(text)) for text in texts]
+    assert mask.tolist() == [[1] * len(text) + [0] * (longest - len(text)) for text in texts]
+
+
+def test_the_next_is_made_while_the_caller_works() -> None:
+    made = [threading.Event() for _ in range(3)]
+
+    def make(number: int) -> int:
+        made[number].set()
+        return number
+
+    assert list(one_ahead(str, [])) == []
+    for number in one_ahead(make, range(3)):
+        if number < 2:
+            assert made[number + 1].wait(PATIENCE)
+        assert not any(event.is_set() for event in made[number + 2 :])  # one ahead, no more
+
+
+def test_an_error_takes_the_place_of_its_result() -> None:
+    def make(number: int) -> int:
+        if number == 2:
+            raise ValueError("two")
+        return number
+
+    made = one_ahead(make, range(5))
+    assert [next(made), next(made)] == [0, 1]
+    with pytest.raises(ValueError, match="two"):
+        next(made)
+    assert not ahead_threads()
+
+
+def test_the_thread_ends_when_the_caller_stops_early() -> None:
+    made = one_ahead(lambda number: number, range(100))
+    assert next(made) == 0
+    assert ahead_threads()
+    made.close()
+    assert not ahead_threads()

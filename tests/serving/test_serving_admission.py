@@ -156,7 +156,7 @@ def test_explanations_are_bounded_and_leave_predictions_alone(monkeypatch: pytes
         before_pass()
         raise AssertionError("the work for an explanation that nobody wants went on")
 
-    monkeypatch.setattr("hgclr.serving.service.explain", explain)
+    monkeypatch.setattr("hgclr.inference.HierarchicalClassifier.explain", explain)
     with fake_service() as (client, app):
         explanations = app.state.service.explanations
         explanations._places = 2

@@ -220,10 +220,7 @@ def test_training_ends_with_decisions_tuned_on_dev(encoder: str, toy_data: Path,
     assert result.metrics["dev_at_0.5"]["micro"]["f1"] == pytest.approx(tuned["dev"]["before"]["micro_f1"])
     assert not (result.training_model / "decisions.json").exists()
     # What the saved model decides is what was scored.
-    from hgclr import DataFolder
-    from hgclr.inference import evaluate
-
-    again = evaluate(HierarchicalClassifier.load(result.model), DataFolder(toy_data), "test")
+    again = HierarchicalClassifier.load(result.model).evaluate(toy_data, "test")
     assert again.micro().f1 == pytest.approx(result.metrics["test"]["micro"]["f1"])
     assert again.macro().f1 == pytest.approx(result.metrics["test"]["macro"]["f1"])
 

@@ -19,7 +19,7 @@ from typing import Any
 from hgclr.bulk.inputs import Chunk, read_chunks
 from hgclr.errors import HGCLRError, InputError
 from hgclr.hardware import chosen_threads, usable_cores
-from hgclr.inference.classifier import HierarchicalClassifier, Prediction
+from hgclr.inference import HierarchicalClassifier, Prediction
 from hgclr.remote import facts
 
 __all__ = ["BYTES_PER_WORKER", "Answer", "BulkJob", "Label", "choose_workers", "in_process", "in_processes", "spread"]

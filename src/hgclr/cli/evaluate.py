@@ -71,7 +71,6 @@ def evaluate(
     """
     from hgclr.cli.tables import print_scores
     from hgclr.hardware import machine
-    from hgclr.inference import evaluate as score
     from hgclr.urls import as_written
 
     if output is not None:
@@ -83,7 +82,9 @@ def evaluate(
     documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with counting(split) as progress:
         if output is None:
-            scores = score(classifier, documents, split, decisions=decisions, limit=limit, progress=progress).to_json()
+            scores = classifier.evaluate(
+                documents, split, decisions=decisions, limit=limit, progress=progress
+            ).to_json()
         else:
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line

@@ -85,7 +85,7 @@ def export(
             require_extra(module, extra="export", capability="Exporting to ONNX")
     find_folder(model, data)
     from hgclr.export.card import CardScore, model_card, read_scores, read_training, write_card
-    from hgclr.inference import HierarchicalClassifier, evaluate
+    from hgclr.inference import HierarchicalClassifier
     from hgclr.inference.loading import load_model
 
     console = Console()
@@ -95,7 +95,7 @@ def export(
 
     def score(classifier: HierarchicalClassifier, name: str) -> dict[str, Any]:
         with counting(f"{name} on {split}") as progress:
-            return evaluate(classifier, documents, split, progress=progress).to_json()
+            return classifier.evaluate(documents, split, progress=progress).to_json()
 
     if data is not None:
         classifier = HierarchicalClassifier.load(model)

@@ -365,7 +365,6 @@ def explain(
     Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
     """
     from hgclr.cli.tables import show_explanations
-    from hgclr.evaluation.explanation import explain as explain_text
     from hgclr.evaluation.explanation import explanation_page
     from hgclr.evaluation.relevance import AttentionRelevance
 
@@ -380,7 +379,7 @@ def explain(
     _check(chosen, classifier, source)
     with standard_error().status("reading the text with some of its words …"):
         explanations = [
-            explain_text(classifier, text, method=how, labels=labels or None, keep=keep, decisions=decisions)
+            classifier.explain(text, method=how, labels=labels or None, keep=keep, decisions=decisions)
             for text, _ in chosen
         ]
     if str(html) != "-":

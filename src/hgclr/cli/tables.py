@@ -20,7 +20,7 @@ from hgclr.evaluation.audit_results import Audit, AuditFinding
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
 from hgclr.files import HARMLESS
-from hgclr.inference.classifier import PredictedLabel, Prediction
+from hgclr.inference.predictions import PredictedLabel, Prediction
 
 BAR = 10
 """Characters of the bar of a probability."""

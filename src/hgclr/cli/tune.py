@@ -171,10 +171,9 @@ def calibrate(
     Next: **hgclr evaluate runs/first/model my-data** scores test with the new decisions.
     """
     from hgclr.cli.tables import print_calibrated, print_candidates
-    from hgclr.decisions.settings import FILE, Decisions
+    from hgclr.decisions.settings import FILE
     from hgclr.decisions.tuning import ENTRIES, Outputs
-    from hgclr.decisions.tuning import calibrate as find_decisions
-    from hgclr.inference.outputs import read_outputs
+    from hgclr.inference.classifier import sampled
 
     if split == "test":
         raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
@@ -202,12 +201,10 @@ def calibrate(
         parts += _out_of_fold(run, folds, entries, classifier.taxonomy)
     if folds is None or split in documents.splits:
         with counting(split) as progress:
-            parts.append(read_outputs(classifier, documents, split, entries=entries, progress=progress))
-    # Decisions that were tuned before look too good on the documents that they may have been tuned on.
-    today = Decisions(classifier.taxonomy) if classifier.decisions.provenance else classifier.decisions
-    found = find_decisions(
+            limit = max(1, entries // len(classifier.taxonomy))
+            parts.append(classifier.outputs(sampled(documents, split, limit), progress=progress))
+    found = classifier.calibrate(
         Outputs.joined(parts),
-        today,
         method=method,
         rule=rule,
         scope=thresholds,
@@ -245,7 +242,6 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     from hgclr.cli.progress import fold_progress
     from hgclr.decisions.tuning import Outputs
     from hgclr.evaluation.audit_folds import train_folds
-    from hgclr.inference.outputs import outputs_of
     from hgclr.training.run_checks import data_folder
 
     quiet_libraries()
@@ -261,7 +257,7 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
     most = max(1, entries // len(taxonomy))
     for seed, fold in enumerate(train_folds(run, documents, folds, watch=fold_progress(folds))):
         kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())
-        said = outputs_of(fold.classifier, (row for number, row in enumerate(fold.rows) if number in kept))
+        said = fold.classifier.outputs(row for number, row in enumerate(fold.rows) if number in kept)
         yield Outputs(said.logits[:, columns], said.gold[:, columns])
 
 

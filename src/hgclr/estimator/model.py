@@ -25,7 +25,6 @@ from hgclr.estimator.labels import Form
 from hgclr.files import atomic_folder, json_bytes, read_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
-from hgclr.inference.outputs import outputs_of
 from hgclr.taxonomy import Taxonomy
 
 __all__ = ["Deciding", "fit_model", "load", "pack", "save", "unpack"]
@@ -71,7 +70,7 @@ class Deciding:
     ) -> Decisions:
         """Return the decisions that are best on the documents held out, or those without calibration."""
         found = calibrate(
-            outputs_of(classifier, dev),
+            classifier.outputs(dev),
             without,
             rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
             scope="auto" if self.threshold is None else "none",

@@ -17,8 +17,8 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
 from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
-from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, reading_order
-from hgclr.inference.outputs import scored_windows
+from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.inference.predictions import PredictedLabel, reading_order
 
 logger = logging.getLogger(__name__)
 LISTED = 20
@@ -182,8 +182,8 @@ class Auditor:
     ) -> None:
         """Add documents with what a model that was not trained on them says; the survey decides how to predict."""
         decisions = audit_decisions(classifier.decisions, survey)
-        for window, probabilities, gold in scored_windows(classifier, rows, progress=progress):
-            decided = decisions.decide(probabilities)
+        for window, logits, gold in classifier.scored_windows(rows, progress=progress):
+            decided = decisions.decide(classifier.decisions.probabilities(logits))
             self._agreement.update(decided.probabilities, gold)
             self._log.update([row.number for row in window], decided.probabilities, gold, decided.predicted)
 

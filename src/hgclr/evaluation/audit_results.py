@@ -10,7 +10,7 @@ from typing import Any
 
 from hgclr.evaluation.audit_scores import Kind
 from hgclr.files import TableWriter, json_bytes, write_files
-from hgclr.inference.classifier import PredictedLabel
+from hgclr.inference.predictions import PredictedLabel
 from hgclr.presentation import render_page
 
 COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")

@@ -19,8 +19,7 @@ from hgclr.evaluation.report_data import RESAMPLES, Collector, Example
 from hgclr.evaluation.report_plots import Plot, draw_plots
 from hgclr.files import check_output, write_files
 from hgclr.hardware import machine
-from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.outputs import sampled, scored_windows
+from hgclr.inference.classifier import HierarchicalClassifier, sampled
 from hgclr.metrics.scores import LabelScores, by_frequency, frequency_thirds
 from hgclr.presentation import render_page
 
@@ -153,9 +152,10 @@ def report(
     """
     output = Path(output)
     check_report(output)
-    collected = Collector(decisions or classifier.decisions, resamples=resamples, seed=seed)
-    for documents, probabilities, gold in scored_windows(classifier, sampled(folder, split, limit), progress=progress):
-        collected.update([document.text for document in documents], probabilities, gold)
+    decisions = decisions or classifier.decisions
+    collected = Collector(decisions, resamples=resamples, seed=seed)
+    for documents, logits, gold in classifier.scored_windows(sampled(folder, split, limit), progress=progress):
+        collected.update([document.text for document in documents], decisions.probabilities(logits), gold)
     counts = _training_counts(folder)
     content = report_content(
         collected, model=name, data=str(folder.path), split=split, command=command, training_counts=counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, Prediction
-from hgclr.inference.outputs import evaluate
+from hgclr.inference.classifier import HierarchicalClassifier
+from hgclr.inference.predictions import PredictedLabel, Prediction
 
-__all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction", "evaluate"]
+__all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction"]

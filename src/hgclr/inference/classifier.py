@@ -2,78 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
+from hgclr.data.folder import DataFolder, Document
 from hgclr.data.rows import check_text, is_blank
+from hgclr.data.tokens import sample_documents
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, refuse_broken
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
-from hgclr.inference.loading import LoadedModel, in_memory, load_model
+from hgclr.inference.loading import in_memory, load_model
+from hgclr.inference.predictions import BLANK, PredictedLabel, Prediction, reading_order
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from hgclr.evaluation.explanation import Explanation
     from hgclr.models import HierarchicalPreTrainedModel
 
-NOT_COMPUTED = (
-    "its configuration, tokenizer and weights may not belong together, or there is too little memory;"
-    " copy the model again"
-)
+logger = logging.getLogger(__name__)
+
 NAMES_KEPT = 2**20
 """Names in all the paths that are kept at hand: a deep tree of many labels has far more."""
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedLabel:
-    """One label of a text: its id, the names from the top down to it, and how probable the model finds it."""
-
-    id: str
-    path: tuple[str, ...]
-    probability: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the label in plain Python types."""
-        return {"id": self.id, "path": list(self.path), "probability": round(self.probability, 4)}
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The labels of one text, parents before their children.
-
-    Args:
-        labels: the predicted labels.
-        abstained: labels that the decoding rule gives and that are less probable than ``abstain_below``.
-        truncated: whether the text is longer than the model reads.
-        note: why the text has no label, if the text is the reason.
-    """
-
-    labels: tuple[PredictedLabel, ...]
-    abstained: tuple[PredictedLabel, ...] = ()
-    truncated: bool = False
-    note: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``labels``, ``abstained``, ``truncated`` and, where there is one, ``note``, in plain Python types."""
-        fields: dict[str, Any] = {
-            "labels": [label.to_json() for label in self.labels],
-            "abstained": [label.to_json() for label in self.abstained],
-            "truncated": self.truncated,
-        }
-        return fields if self.note is None else fields | {"note": self.note}
-
-
-BLANK = Prediction((), note="the text is empty or blank")
-"""The prediction for every text without a visible character; see :func:`hgclr.data.rows.is_blank`."""
 
 
 class TokenisedText(NamedTuple):
@@ -84,18 +45,17 @@ class TokenisedText(NamedTuple):
     blank: bool
 
 
-def reading_order(taxonomy: Taxonomy) -> Sequence[int]:
-    """Return the place of each label when the tree is read from the top: a label, then all below it, siblings by name.
+class LabelledDocument(Protocol):
+    """A text with its gold labels: indices into the taxonomy, every label with its parent."""
 
-    This is the order of the labels' paths, compared name by name, without holding the paths: a depth-first walk of the
-    tree whose labels are numbered by name.
-    """
-    by_name = np.array(sorted(range(len(taxonomy)), key=taxonomy.names.__getitem__))
-    number = np.argsort(by_name)
-    parents = taxonomy.parents[by_name]
-    renumbered = Taxonomy([taxonomy.ids[label] for label in by_name], np.where(parents < 0, -1, number[parents]))
-    places: list[int] = np.argsort(by_name[renumbered.walk]).tolist()
-    return places
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def labels(self) -> tuple[int, ...]: ...
+
+
+AnyLabelled = TypeVar("AnyLabelled", bound=LabelledDocument)
 
 
 class HierarchicalClassifier:
@@ -114,7 +74,8 @@ class HierarchicalClassifier:
         pad_token: id of the padding token.
         max_length: tokens of a text that are read.
         cut_length: how many of them are, special tokens at the end not spared; see ``SharedSettings``.
-        decisions: how to decide, unless told otherwise: calibration, decoding rule, thresholds.
+        decisions: calibration, decoding rule and thresholds, unless a call gives others.
+        pretrained_tokenizer: written by :meth:`save_pretrained`.
     """
 
     WINDOW = 2048
@@ -134,6 +95,7 @@ class HierarchicalClassifier:
         max_length: int,
         cut_length: int | None = None,
         decisions: Decisions | None = None,
+        pretrained_tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         self.backend, self.taxonomy, self.pad_token = backend, taxonomy, pad_token
         self.decisions = decisions or Decisions(taxonomy)
@@ -144,7 +106,7 @@ class HierarchicalClassifier:
         self.max_length = max_length if cut_length is None else min(max_length, cut_length)
         self._places = reading_order(taxonomy)
         self._paths: dict[int, tuple[str, ...]] = {}
-        self._pretrained_tokenizer: PreTrainedTokenizerBase | None = None  # what save_pretrained writes
+        self._pretrained_tokenizer = pretrained_tokenizer
 
     @classmethod
     def load(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
@@ -158,7 +120,7 @@ class HierarchicalClassifier:
             InputError: if there is no model or no tokenizer, or something is wrong with them.
             MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
         """
-        return cls._of(load_model(model, device))
+        return cls(**vars(load_model(model, device)))
 
     @classmethod
     def from_model(
@@ -177,15 +139,7 @@ class HierarchicalClassifier:
             decisions: how to decide; by default each label by itself, at one half.
             device: where to run.
         """
-        return cls._of(in_memory(TorchBackend(model.deployed(), device), tokenizer, decisions))
-
-    @classmethod
-    def _of(cls, loaded: LoadedModel) -> HierarchicalClassifier:
-        parts = {field.name: getattr(loaded, field.name) for field in fields(loaded)}
-        pretrained_tokenizer = parts.pop("pretrained_tokenizer")
-        classifier = cls(**parts)
-        classifier._pretrained_tokenizer = pretrained_tokenizer
-        return classifier
+        return cls(**vars(in_memory(TorchBackend(model.deployed(), device), tokenizer, decisions)))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`load` reads it.
@@ -263,6 +217,87 @@ class HierarchicalClassifier:
             blank = [is_blank(text) for text in window]
             predictions, _ = self._decide(logits, truncated, blank, decisions or self.decisions)
             yield from predictions
+
+    def evaluate(
+        self,
+        data: DataFolder | str | Path,
+        split: str = "test",
+        *,
+        decisions: Decisions | None = None,
+        limit: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> MultiLabelScores:
+        """Return the scores on a split of a data folder, counted window by window.
+
+        Args:
+            data: the folder; a `DataFolder` must be read with the classifier's own label tree.
+            split: ``test``, ``dev`` or ``train``.
+            decisions: how to decide; the classifier's own by default. Abstained labels count as not predicted.
+            limit: score a random sample of so many documents, the same one every time.
+            progress: called with the number of documents scored since the last call.
+        """
+        decisions = decisions or self.decisions
+        scores = MultiLabelScores(self.taxonomy)
+        for _, logits, gold in self.scored_windows(sampled(self._folder(data), split, limit), progress=progress):
+            scores.update(decisions.decide(decisions.probabilities(logits)).predicted, gold)
+        return scores
+
+    def calibrate(
+        self,
+        data: DataFolder | str | Path | Outputs,
+        split: str = "dev",
+        *,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> Calibrated:
+        """Tune :attr:`decisions` on documents that the model was not trained on, and return how they were found.
+
+        :meth:`save_pretrained`, or ``decisions.write(folder)``, keeps them.
+
+        Args:
+            data: a data folder, or the outputs of this model for documents.
+            split: the split of the folder; of a large one, a random sample is used.
+            progress: called with the number of documents computed since the last call.
+            options: see :func:`hgclr.decisions.tuning.calibrate`.
+        """
+        if not isinstance(data, Outputs):
+            limit = max(1, ENTRIES // len(self.taxonomy))
+            data = self.outputs(sampled(self._folder(data), split, limit), progress=progress)
+        # Decisions that were tuned before look too good on the documents that they may have been tuned on.
+        today = Decisions(self.taxonomy) if self.decisions.provenance else self.decisions
+        found = calibrate(data, today, **options)
+        self.decisions = found.decisions
+        return found
+
+    def explain(self, text: str, **options: Any) -> Explanation:
+        """Return which words of a text carry its labels; see :func:`hgclr.evaluation.explanation.explain`."""
+        from hgclr.evaluation.explanation import explain
+
+        return explain(self, text, **options)
+
+    def outputs(
+        self, documents: Iterable[LabelledDocument], *, progress: Callable[[int], None] | None = None
+    ) -> Outputs:
+        """Return the logits and gold labels of documents, at least one."""
+        logits, gold = zip(
+            *((logits, gold) for _, logits, gold in self.scored_windows(documents, progress=progress)), strict=True
+        )
+        return Outputs(np.concatenate(logits), np.concatenate(gold))
+
+    def scored_windows(
+        self, documents: Iterable[AnyLabelled], *, progress: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[list[AnyLabelled], NDArray[np.float32], NDArray[np.bool_]]]:
+        """Yield consecutive documents, as many as memory should hold, with their logits and gold labels, (n, K)."""
+        for window in windows(documents, self.window):
+            gold = np.zeros((len(window), len(self.taxonomy)), dtype=np.bool_)
+            for row, document in enumerate(window):
+                gold[row, list(document.labels)] = True
+            yield window, self._compute([document.text for document in window])[0], gold
+            if progress is not None:
+                progress(len(window))
+
+    def _folder(self, data: DataFolder | str | Path) -> DataFolder:
+        return data if isinstance(data, DataFolder) else DataFolder(Path(data), taxonomy=self.taxonomy)
 
     def tokenise(self, texts: Sequence[str]) -> list[TokenisedText]:
         """Return the tokens of texts, which :func:`~hgclr.data.rows.check_text` must have accepted."""
@@ -380,7 +415,8 @@ class HierarchicalClassifier:
         def tokenise(rows: list[int]) -> list[TokenisedText]:
             return self.tokenise([window[row] for row in rows])
 
-        with refuse_broken("the model cannot compute its answer", remedy=NOT_COMPUTED):
+        remedy = "copy the model again, or free memory; its configuration, tokenizer and weights may not fit together"
+        with refuse_broken("the model cannot compute its answer", remedy=remedy):
             for rows, texts in zip(pieces, one_ahead(tokenise, pieces), strict=True):
                 for row, text in zip(rows, texts, strict=True):
                     truncated[row] = text.truncated
@@ -406,3 +442,13 @@ class HierarchicalClassifier:
 def _several(texts: Iterable[str]) -> Iterable[str]:
     """Return one text as several: to iterate over it would give its characters."""
     return [texts] if isinstance(texts, str) else texts
+
+
+def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:
+    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them."""
+    if limit is None:
+        return folder.documents(split)
+    count = sum(1 for _ in folder.documents(split))
+    if count > limit:
+        logger.warning("a random sample of %d of the %d documents of %s is used", limit, count, split)
+    return sample_documents(folder, split, (limit, seed))

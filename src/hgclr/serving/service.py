@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from starlette.requests import Request
 
 from hgclr.decisions.settings import Decisions
-from hgclr.evaluation.explanation import Method, explain
+from hgclr.evaluation.explanation import Method
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.serving.engine import Engine, QueueFullError, Reason
@@ -189,7 +189,7 @@ class Explanations:
             go_on = partial(_go_on, future)
             try:
                 go_on()
-                explanation = explain(self._classifier, text, before_pass=go_on, **options).to_json()
+                explanation = self._classifier.explain(text, before_pass=go_on, **options).to_json()
             except CancelledError:
                 pass
             except Exception as error:  # it is the request's to answer

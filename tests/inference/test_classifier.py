@@ -1,8 +1,9 @@
-"""Prediction: batching, order, thresholds, consistency, flat memory, independence from the training stack."""
+"""The classifier: batching, order, truncation, flat memory, evaluation, independence from the training stack."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sqlite3
 import threading
@@ -13,15 +14,19 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertConfig
 
+from hgclr.config import PRESETS
 from hgclr.data import DataFolder
-from hgclr.data.rows import check_text
 from hgclr.decisions.decoding import RULES
 from hgclr.errors import InputError
-from hgclr.inference import HierarchicalClassifier, evaluate
-from hgclr.inference.classifier import BLANK
-from hgclr.models import FlatForSequenceClassification
+from hgclr.export.onnx import export_onnx
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.classifier import sampled
+from hgclr.inference.predictions import BLANK
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.models.base import save
+from hgclr.training import TrainingSettings, fit
 from support.fresh_process import FreshProcesses
 
 TEXTS = ["atom", "a", "the lens of a prism in a lake is a mirror", "judge " * 100, "a boat", "goal"]
@@ -51,19 +56,15 @@ def one_by_one(model: Path, texts: list[str]) -> np.ndarray:
     return np.stack(rows)
 
 
-def test_batches_give_what_single_texts_give(model: Path, classifier: HierarchicalClassifier) -> None:
+def test_batches_give_what_single_texts_give(
+    model: Path, classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = one_by_one(model, TEXTS)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(classifier.predict_proba(TEXTS[::-1]), expected[::-1], atol=1e-5)
-
-
-def test_windows_and_batches_do_not_change_results(
-    model: Path, classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = classifier.predict_proba(TEXTS)
     monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
     monkeypatch.setattr(classifier.backend, "batch_tokens", 5)
-    np.testing.assert_allclose(classifier.predict_proba(TEXTS), whole, atol=1e-5)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected, atol=1e-5)
 
 
 def test_the_models_threshold_is_the_default(classifier: HierarchicalClassifier, taxonomy) -> None:
@@ -74,23 +75,6 @@ def test_the_models_threshold_is_the_default(classifier: HierarchicalClassifier,
             assert {label.id for label in prediction.labels} == chosen
             for label in prediction.labels:
                 assert label.probability == pytest.approx(row[taxonomy.resolve(label.id)])
-
-
-def test_closure_leaves_no_child_without_its_parent(classifier: HierarchicalClassifier, taxonomy) -> None:
-    loose, closed = (classifier.predict(TEXTS, rule=rule) for rule in ("threshold", "closure"))
-    orphans = 0
-    for before, after in zip(loose, closed, strict=True):
-        given = {taxonomy.resolve(label.id) for label in before.labels}
-        result = {taxonomy.resolve(label.id) for label in after.labels}
-        assert result == set(taxonomy.closure(sorted(given)).tolist())
-        orphans += len(result - given)
-        ids = [label.id for label in after.labels]
-        for label in after.labels:  # parents come first
-            if len(label.path) > 1:
-                assert ids.index(label.path[-2]) < ids.index(label.id)
-    assert orphans > 0  # else this test says nothing
-    with pytest.raises(InputError, match="unknown decoding rule 'magic'"):
-        classifier.predict(TEXTS, rule="magic")
 
 
 def test_a_stream_reads_one_window_ahead_at_most(
@@ -164,21 +148,6 @@ def test_texts_are_taken_in_the_callers_thread(
     assert list(classifier.stream(rows)) == classifier.predict(TEXTS)
 
 
-def test_an_error_in_the_texts_reaches_the_caller_after_the_windows_before_it(
-    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
-
-    def texts():
-        yield from ("atom", "goal", "judge")
-        raise OSError("the disk is gone")
-
-    stream = classifier.stream(texts())
-    assert [next(stream), next(stream)] == classifier.predict(["atom", "goal"])
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(stream)
-
-
 def test_a_stream_left_early_leaves_no_thread(
     classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,16 +171,13 @@ def test_extreme_logits_are_probabilities(classifier: HierarchicalClassifier, mo
     assert row.dtype == np.float32
 
 
-def test_no_texts_give_no_rows(classifier: HierarchicalClassifier, taxonomy) -> None:
-    assert classifier.predict([]) == []
-    assert classifier.predict_proba([]).shape == (0, len(taxonomy))
-
-
 def test_a_string_is_one_text(classifier: HierarchicalClassifier) -> None:
     assert classifier.predict("a boat") == classifier.predict(["a boat"])[0]
     np.testing.assert_array_equal(classifier.predict_proba("a boat"), classifier.predict_proba(["a boat"])[0])
     assert list(classifier.stream("a boat")) == classifier.predict(["a boat"])
     assert [block.shape for block in classifier.logits("a boat")] == [(1, len(classifier.taxonomy))]
+    assert classifier.predict([]) == []
+    assert classifier.predict_proba([]).shape == (0, len(classifier.taxonomy))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -229,19 +195,8 @@ def test_a_text_that_nobody_can_see_gets_no_label_and_says_so(
     assert not classifier.predict_proba(blank).any()
 
 
-def test_what_is_no_text_is_refused(classifier: HierarchicalClassifier) -> None:
-    with pytest.raises(InputError, match="expected a text, got int 3"):
-        classifier.predict(["atom", 3])
-    with pytest.raises(InputError, match="not UTF-8: the text has a lone surrogate at character 2"):
-        classifier.predict(["a\ud800"])
-    with pytest.raises(InputError, match="NUL"):
-        classifier.predict(["a\0"])
-    check_text("a😀é")
-
-
 def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_data: Path, taxonomy) -> None:
-    folder = DataFolder(toy_data, taxonomy=classifier.taxonomy)
-    documents = list(folder.documents("test"))
+    documents = list(DataFolder(toy_data, taxonomy=classifier.taxonomy).documents("test"))
     gold = np.zeros((len(documents), len(taxonomy)), dtype=bool)
     for row, document in enumerate(documents):
         gold[row, list(document.labels)] = True
@@ -250,18 +205,12 @@ def test_evaluate_equals_scikit_learn(classifier: HierarchicalClassifier, toy_da
         predicted = classifier.predict_proba([document.text for document in documents]) > 0.4
         if rule == "closure":
             predicted = taxonomy.close(predicted)
-        scores = evaluate(
-            classifier, folder, "test", decisions=classifier.decisions.changed(rule=rule), progress=counted.append
-        ).to_json()
+        decisions = classifier.decisions.changed(rule=rule)
+        scores = classifier.evaluate(toy_data, "test", decisions=decisions, progress=counted.append).to_json()
         assert scores["micro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="micro"))
         assert scores["macro"]["f1"] == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
     assert scores["inconsistency_rate"] == 0
     assert sum(counted) == 2 * len(documents)
-
-
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no model could be loaded from .*; give the folder 'model'"):
-        HierarchicalClassifier.load(tmp_path)
 
 
 def test_a_pickled_model_is_not_loaded(model: Path, tmp_path: Path) -> None:
@@ -295,3 +244,102 @@ def test_transformers_own_pipeline_takes_the_model(model: Path, classifier: Hier
     assert {row["label"] for row in answer} == set(taxonomy.ids)
     for row in answer:
         assert row["score"] == pytest.approx(float(expected[taxonomy.resolve(row["label"])]), abs=1e-5)
+
+
+@pytest.mark.parametrize("text", [3, None, "a\ud800", "a\0"])
+def test_texts_that_cannot_be_read_are_refused(classifier: HierarchicalClassifier, text: object) -> None:
+    with pytest.raises(InputError):
+        classifier.predict(["atom", text])
+
+
+def test_calibrating_tunes_the_decisions_and_outputs_are_sampled(
+    model: Path, toy_data: Path, taxonomy, caplog: pytest.LogCaptureFixture
+) -> None:
+    classifier = HierarchicalClassifier.load(model)
+    folder = DataFolder(toy_data, taxonomy=taxonomy)
+    counted: list[int] = []
+    found = classifier.calibrate(toy_data, "dev", rule="closure", scope="none", progress=counted.append)
+    assert classifier.decisions is found.decisions
+    assert classifier.decisions.rule == "closure"
+    assert sum(counted) == found.decisions.provenance["documents"] == len(list(folder.documents("dev")))
+    # Decisions that were tuned before are compared with a threshold of 0.5, not with themselves.
+    outputs = classifier.outputs(folder.documents("dev"))
+    again = classifier.calibrate(outputs, rule="closure", scope="none")
+    predicted = outputs.logits > 0
+    assert again.before.micro_f1 == pytest.approx(f1_score(outputs.gold, predicted, average="micro"))
+    with caplog.at_level(logging.WARNING, logger="hgclr"):
+        documents = list(sampled(folder, "dev", 5))
+    assert len(documents) == 5
+    assert caplog.messages
+    assert documents == list(sampled(folder, "dev", 5))
+    assert [document for document in folder.documents("dev") if document in documents] == documents
+
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+def make_model(kind, tokenizer, taxonomy, positions: int = 512, **settings):
+    torch.manual_seed(0)
+    encoder = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=positions, **SIZES)
+    model = kind.from_encoder_config(encoder, taxonomy, tokenizer, **settings)
+    torch.nn.init.normal_(model.encoder.embeddings.word_embeddings.weight)  # so that a token more or less is seen
+    torch.nn.init.normal_(model.classifier.weight)
+    return model.eval()
+
+
+def words(count: int) -> str:
+    return " ".join(("atom", "judge", "net", "the", "lens")[place * place % 5] for place in range(count))
+
+
+@pytest.mark.parametrize("count", [508, 509, 511, 600])  # words; two special tokens come to them
+def test_long_texts_lose_their_end_as_in_the_published_program(tokenizer, taxonomy, count: int) -> None:
+    """That program truncates to 512 tokens, special ones included, and keeps 510 of them."""
+    settings = PRESETS["published"]
+    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy, **settings)
+    assert (model.config.max_length, model.config.cut_length) == (512, 510)
+    text = words(count)
+    whole = [tokenizer.convert_tokens_to_ids(word) for word in text.split()]
+    read = [tokenizer.cls_token_id, *whole[:510], tokenizer.sep_token_id][:510]
+    assert (read[-1] == tokenizer.sep_token_id) == (count <= 508)
+    classifier = HierarchicalClassifier.from_model(model, tokenizer)
+    assert [encoding.ids for encoding in classifier.encode([text])] == [read]
+    with torch.no_grad():
+        expected = model(torch.tensor([read]), torch.ones(1, len(read), dtype=torch.long)).logits
+    assert classifier.predict(text).truncated == (count > 508)
+    (logits,) = classifier.logits([text])
+    torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=1e-5)
+    model.config.cut_length = None
+    (ours,) = HierarchicalClassifier.from_model(model, tokenizer).encode([text])
+    assert len(ours.ids) == min(512, count + 2)
+    assert ours.ids[-1] == tokenizer.sep_token_id
+
+
+def test_training_reads_as_prediction_does(tokenizer, taxonomy) -> None:
+    model = make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, 24, cut_length=20, max_length=22)
+    seen: list[torch.Tensor] = []
+    forward = model.forward
+
+    def watched(input_ids, attention_mask, labels=None):
+        seen.append(input_ids)
+        return forward(input_ids, attention_mask, labels)
+
+    model.forward = watched
+    documents = [(words(count), ["society", "law"]) for count in (3, 19, 30, 40)]
+    settings = TrainingSettings(epochs=1, batch_size=2, precision="fp32", calibrate=False)
+    fit(model, tokenizer, documents, documents, settings=settings, label_documents=False)
+    assert max(ids.shape[1] for ids in seen) == 20
+    long = [row for ids in seen for row in ids.tolist() if len(row) == 20 and row[0] == tokenizer.cls_token_id]
+    assert long
+    assert not any(row[-1] == tokenizer.sep_token_id for row in long)
+
+
+@pytest.mark.slow
+def test_an_onnx_model_reads_as_it_did(tokenizer, taxonomy, tmp_path: Path) -> None:
+    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy, 24, cut_length=20, max_length=22)
+    save(model, tokenizer, tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "onnx")
+    texts = [words(40), words(5)]
+    ours, exported = (HierarchicalClassifier.load(tmp_path / name) for name in ("model", "onnx"))
+    assert [len(encoding.ids) for encoding in exported.encode(texts)] == [20, 7]
+    for one, other in zip(ours.logits(texts), exported.logits(texts), strict=True):
+        torch.testing.assert_close(torch.from_numpy(one), torch.from_numpy(other), atol=1e-4, rtol=1e-4)
