@@ -243,7 +243,7 @@ def default_encoder(make_encoder: Callable[[str], str], tmp_path: Path, monkeypa
 
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(hardware, "bf16_probe", lambda: hardware.Probe("slow", "not tried", 1.0))
-    monkeypatch.setattr("hgclr.training.settings.default_epochs", lambda *_: 2)
+    monkeypatch.setattr("hgclr.training.recipe.default_epochs", lambda *_: 2)
     cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
     for name in ENCODERS[DEFAULT_ENCODER].sha256:
         if not (cached / name).exists():

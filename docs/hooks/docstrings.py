@@ -7,9 +7,10 @@ from typing import Any
 
 import griffe
 
-from hgclr.training.setting_list import ROLE
-
 __all__ = ["Readable", "without_roles"]
+
+# :class:`~hgclr.taxonomy.Taxonomy` is shown as Taxonomy, :meth:`predict` as predict.
+ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`(?:~[\w.]*\.)?([^`]+)`")
 
 
 def without_roles(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hgclr.training.setting_list import Setting, list_settings, written
+from hgclr.training.settings import Setting, list_settings, written
 
 __all__ = ["settings_page"]
 
@@ -32,8 +32,10 @@ def settings_page() -> str:
 
 
 def _definition(setting: Setting) -> str:
-    facts = [" ".join(f"`{choice}`" for choice in setting.choices) or setting.kind]
+    facts = [setting.kind if " | " not in setting.kind else " ".join(f"`{each}`" for each in setting.kind.split(" | "))]
     if setting.required or setting.default is not None:
         facts.append("required" if setting.required else f"default `{written(setting.default)}`")
     facts += [f"{preset} `{written(value)}`" for preset, value in setting.presets.items()]
-    return f"`{setting.name}`\n:   {setting.meaning}\n    <span class='facts'>{' · '.join(facts)}</span>"
+    return (
+        f"`{setting.name.partition('.')[2]}`\n:   {setting.meaning}\n    <span class='facts'>{' · '.join(facts)}</span>"
+    )

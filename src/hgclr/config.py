@@ -10,7 +10,7 @@ released. Where the two differ is listed in ``docs/concepts/method.md``.
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -40,37 +40,46 @@ def check(settings: object, kind: str, *names: str) -> None:
             raise InputError(f"{name} is {value}", remedy=remedy)
 
 
+def setting(default: Any, meaning: str) -> Any:
+    """Declare a setting; ``hgclr settings`` shows its meaning."""
+    return field(default=default, metadata={"meaning": meaning})
+
+
 @dataclass(kw_only=True, repr=False, eq=False)
 class SharedSettings:
-    """Configure what all systems share: how a text is read, and the classifier.
+    """Configure what all systems share: how a text is read, and the classifier."""
 
-    Args:
-        threshold: probability from which a label is predicted.
-        max_length: tokens of a text that are read, special tokens included.
-        cut_length: of these only so many from the start, so that what is cut off a long text is also the special token
-            at its end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. ``None`` cuts
-            nothing more, so that a long text ends with its special token.
-        pooling: ``cls`` takes the first token's vector as the text's (the paper), ``mean`` averages all,
-            ``max`` takes the largest value of each feature (TextRCNN). ``auto``, for a new model only, is what the
-            encoder was trained with: see :func:`~hgclr.encoders.encoder_pooling`.
-        classifier_dropout: dropout before the linear head.
-        classifier_start: before training, the rows of a linear head on a pretrained encoder are ``random`` (the paper)
-            or point to where the encoder puts the labels' ``names``.
-        classification_loss: binary cross-entropy as ``sum`` over documents and labels (paper), ``mean`` over both
-            (published), or summed over labels and averaged over documents (``document``), which depends neither on
-            the batch size nor, much, on the number of labels.
-        flat_regularisation: weight of the distance between a flat model's rows of parent and child, beside a mean
-            cross-entropy; 1e-6 in the released TextRCNN.
-    """
-
-    threshold: float = 0.5
-    max_length: int = 512
-    cut_length: int | None = None
-    pooling: Literal["auto", "cls", "mean", "max"] = "cls"
-    classifier_dropout: float = 0.1
-    classifier_start: Literal["random", "names"] = "names"
-    classification_loss: Literal["sum", "mean", "document"] = "document"
-    flat_regularisation: float = 0.0
+    threshold: float = setting(0.5, "probability from which a label is predicted")
+    max_length: int = setting(512, "tokens of a text that are read, special tokens included")
+    cut_length: int | None = setting(
+        None,
+        "of these only so many from the start, so that what is cut off a long text is also the special token at its"
+        " end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. `null` cuts nothing"
+        " more, so that a long text ends with its special token",
+    )
+    pooling: Literal["auto", "cls", "mean", "max"] = setting(
+        "cls",
+        "`cls` takes the first token's vector as the text's (the paper), `mean` averages all, `max` takes the"
+        " largest value of each feature (TextRCNN). `auto`, for a new model only, is what the encoder was trained"
+        " with: see `encoder_pooling`",
+    )
+    classifier_dropout: float = setting(0.1, "dropout before the linear head")
+    classifier_start: Literal["random", "names"] = setting(
+        "names",
+        "before training, the rows of a linear head on a pretrained encoder are `random` (the paper) or point to"
+        " where the encoder puts the labels' `names`",
+    )
+    classification_loss: Literal["sum", "mean", "document"] = setting(
+        "document",
+        "binary cross-entropy as `sum` over documents and labels (paper), `mean` over both (published), or summed"
+        " over labels and averaged over documents (`document`), which depends neither on the batch size nor, much, on"
+        " the number of labels",
+    )
+    flat_regularisation: float = setting(
+        0.0,
+        "weight of the distance between a flat model's rows of parent and child, beside a mean cross-entropy; 1e-6"
+        " in the released TextRCNN",
+    )
 
     def validate_shared(self) -> None:
         check(self, "share", "classifier_dropout")
@@ -82,91 +91,92 @@ class SharedSettings:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HGCLRSettings(SharedSettings):
-    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss.
+    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss."""
 
-    Args:
-        label_encoder: HGCLR's label features come from a ``graphormer`` (the paper), from one ``gcn`` or ``gat`` layer
-            over the tree's edges, or are the embeddings themselves (``none``). What the published program calls no
-            graph encoder is a ``graphormer`` without ``label_embedding``, ``spatial_encoding`` and ``edge_encoding``;
-            its ``gcn`` and ``gat`` are without ``label_embedding`` too.
-        label_embedding: add a learned vector per label to the label features.
-        name_embedding: ``layer`` puts the name with its special tokens through the encoder's whole embedding layer
-            (published), ``words`` averages the word embeddings of the name (paper), ``none`` leaves names out.
-        spatial_encoding: bias label attention by a learned scalar per distance, b_φ(i,j).
-        edge_encoding: bias label attention by the mean edge weight on the path, c_ij.
-        edge_padding: what stands in the 15 slots of a path, of D edges, that have no edge: nothing (``zero``, as the
-            paper means it), or one scalar p, ``drawn`` from N(0, 0.02) and never trained, as in the published program
-            with the version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8)
-            more, which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c
-            get no gradient, with p < 0 to all labels but itself. It has no effect without ``edge_encoding``.
-        self_distance: the scalar for the distance of a label to itself, b_0, is ``trained`` like the others (paper), or
-            stays as it was drawn (``frozen``, published: there it is a padding row).
-        label_layers: layers of the Graphormer.
-        label_heads: its attention heads; ``None`` takes as many as the text encoder has (published), or, if that has
-            none, up to 8.
-        attention_scale: attention logits are divided by the square root of the whole ``width`` (paper) or of the
-            width of one ``head`` (published).
-        attention_bias: biases in the projections of both attentions.
-        label_output_projection: project the label attention's output before the residual.
-        label_dropout: dropout in the Graphormer.
-        label_span: labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to
-            the path above them; the size of the tree or more: all to all (the paper). ``None`` is all to all up to
-            4,096 labels and 256 above, where the cost would grow with the square of the number of labels.
+    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = setting(
+        "graphormer",
+        "HGCLR's label features come from a `graphormer` (the paper), from one `gcn` or `gat` layer over the tree's"
+        " edges, or are the embeddings themselves (`none`). What the published program calls no graph encoder is a"
+        " `graphormer` without `label_embedding`, `spatial_encoding` and `edge_encoding`; its `gcn` and `gat` are"
+        " without `label_embedding` too",
+    )
+    label_embedding: bool = setting(True, "add a learned vector per label to the label features")
+    name_embedding: Literal["layer", "words", "none"] = setting(
+        "layer",
+        "`layer` puts the name with its special tokens through the encoder's whole embedding layer (published),"
+        " `words` averages the word embeddings of the name (paper), `none` leaves names out",
+    )
+    spatial_encoding: bool = setting(True, "bias label attention by a learned scalar per distance, b_φ(i,j)")
+    edge_encoding: bool = setting(True, "bias label attention by the mean edge weight on the path, c_ij")
+    edge_padding: Literal["zero", "drawn"] = setting(
+        "zero",
+        "what stands in the 15 slots of a path, of D edges, that have no edge: nothing (`zero`, as the paper means"
+        " it), or one scalar p, `drawn` from N(0, 0.02) and never trained, as in the published program with the"
+        " version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8) more,"
+        " which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c get no"
+        " gradient, with p < 0 to all labels but itself. It has no effect without `edge_encoding`",
+    )
+    self_distance: Literal["trained", "frozen"] = setting(
+        "trained",
+        "the scalar for the distance of a label to itself, b_0, is `trained` like the others (paper), or stays as it"
+        " was drawn (`frozen`, published: there it is a padding row)",
+    )
+    label_layers: int = setting(1, "layers of the Graphormer")
+    label_heads: int | None = setting(
+        None,
+        "its attention heads; `null` takes as many as the text encoder has (published), or, if that has none, up to 8",
+    )
+    attention_scale: Literal["width", "head"] = setting(
+        "head",
+        "attention logits are divided by the square root of the whole `width` (paper) or of the width of one `head`"
+        " (published)",
+    )
+    attention_bias: bool = setting(True, "biases in the projections of both attentions")
+    label_output_projection: bool = setting(True, "project the label attention's output before the residual")
+    label_dropout: float = setting(0.1, "dropout in the Graphormer")
+    label_span: int | None = setting(
+        None,
+        "labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to the"
+        " path above them; the size of the tree or more: all to all (the paper). `null` is all to all up to 4,096"
+        " labels and 256 above, where the cost would grow with the square of the number of labels",
+    )
 
-        positives: a positive sample is the text with the tokens that its labels choose (``hierarchy``, the paper), the
-            text as it is, so that only dropout differs (``dropout``), the text with tokens chosen at ``random``, or
-            the text with word embeddings moved along the gradient of the classification loss, to where that is
-            larger (``adversarial``). Only ``hierarchy`` needs label features.
-        adversarial_size: length of that move, in all a text's embeddings together.
-        token_label_heads: heads of the token-label attention.
-        guidance: the Gumbel-softmax takes the attention ``logits`` (paper) or the ``probabilities``, that is their
-            softmax averaged over heads (published).
-        gumbel_temperature: temperature of the Gumbel-softmax.
-        keep_threshold: γ; a token stays in the positive sample if P_i > γ.
-        keep_fraction: share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen
-            at ``random`` it is the share of all, special tokens included: what training with other positive samples
-            logs as ``kept``.
-        keep_at_least: with ``keep_fraction``, never keep fewer tokens than this (short texts are kept whole).
-        keep_special_tokens: special tokens are always kept and do not count.
-        compact_positives: dropped tokens leave the positive sample, the others keep their positions: faster, but not
-            the paper's model, where they stay in the sequence with a zero word embedding and are attended to.
+    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = setting(
+        "hierarchy",
+        "a positive sample is the text with the tokens that its labels choose (`hierarchy`, the paper), the text as"
+        " it is, so that only dropout differs (`dropout`), the text with tokens chosen at `random`, or the text with"
+        " word embeddings moved along the gradient of the classification loss, to where that is larger"
+        " (`adversarial`). Only `hierarchy` needs label features",
+    )
+    adversarial_size: float = setting(1.0, "length of that move, in all a text's embeddings together")
+    token_label_heads: int = setting(1, "heads of the token-label attention")
+    guidance: Literal["logits", "probabilities"] = setting(
+        "logits",
+        "the Gumbel-softmax takes the attention `logits` (paper) or the `probabilities`, that is their softmax"
+        " averaged over heads (published)",
+    )
+    gumbel_temperature: float = setting(1.0, "temperature of the Gumbel-softmax")
+    keep_threshold: float | None = setting(None, "γ; a token stays in the positive sample if P_i > γ")  # γ
+    keep_fraction: float | None = setting(
+        0.5,
+        "share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen at `random`"
+        " it is the share of all, special tokens included: what training with other positive samples logs as `kept`",
+    )
+    keep_at_least: int = setting(
+        16,
+        "with `keep_fraction`, never keep fewer tokens than this (short texts are kept whole)",
+    )
+    keep_special_tokens: bool = setting(True, "special tokens are always kept and do not count")
+    compact_positives: bool = setting(
+        False,
+        "dropped tokens leave the positive sample, the others keep their positions: faster, but not the paper's"
+        " model, where they stay in the sequence with a zero word embedding and are attended to",
+    )
 
-        contrastive_weight: λ, the weight of NT-Xent beside that classification loss.
-        contrastive_temperature: τ of NT-Xent.
-        contrastive_bias: biases in the projection head.
-        contrastive_dropout: dropouts in the projection head.
-    """
-
-    label_encoder: Literal["graphormer", "gcn", "gat", "none"] = "graphormer"
-    label_embedding: bool = True
-    name_embedding: Literal["layer", "words", "none"] = "layer"
-    spatial_encoding: bool = True
-    edge_encoding: bool = True
-    edge_padding: Literal["zero", "drawn"] = "zero"
-    self_distance: Literal["trained", "frozen"] = "trained"
-    label_layers: int = 1
-    label_heads: int | None = None
-    attention_scale: Literal["width", "head"] = "head"
-    attention_bias: bool = True
-    label_output_projection: bool = True
-    label_dropout: float = 0.1
-    label_span: int | None = None
-
-    positives: Literal["hierarchy", "dropout", "random", "adversarial"] = "hierarchy"
-    adversarial_size: float = 1.0
-    token_label_heads: int = 1
-    guidance: Literal["logits", "probabilities"] = "logits"
-    gumbel_temperature: float = 1.0
-    keep_threshold: float | None = None  # γ
-    keep_fraction: float | None = 0.5
-    keep_at_least: int = 16
-    keep_special_tokens: bool = True
-    compact_positives: bool = False
-
-    contrastive_weight: float = 0.1  # λ
-    contrastive_temperature: float = 1.0  # τ
-    contrastive_bias: bool = True
-    contrastive_dropout: float = 0.1
+    contrastive_weight: float = setting(0.1, "λ, the weight of NT-Xent beside that classification loss")  # λ
+    contrastive_temperature: float = setting(1.0, "τ of NT-Xent")  # τ
+    contrastive_bias: bool = setting(True, "biases in the projection head")
+    contrastive_dropout: float = setting(0.1, "dropouts in the projection head")
 
     def validate_hgclr(self) -> None:
         check(self, "share", "label_dropout", "contrastive_dropout")

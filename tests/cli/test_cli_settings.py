@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.config import method_fields
-from hgclr.training.settings import DataSettings, LoraSettings, ModelSettings, RunConfig, TrainingSettings
+from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, RunConfig, TrainingSettings
 
 
 def run(*arguments: object):
@@ -17,7 +17,7 @@ def run(*arguments: object):
 
 
 def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
-    result = run("settings", "--json", tmp_path / "settings.json")
+    result = run("settings", "--all", "--json", tmp_path / "settings.json")
     assert result.exit_code == 0, result.output
     listed = {setting["name"]: setting for setting in json.loads((tmp_path / "settings.json").read_text("utf-8"))}
     sections = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
@@ -25,13 +25,16 @@ def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
     known = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}
     assert set(listed) == known | {f"model.{name}" for name in method_fields()}
     assert all(len(setting["meaning"]) > 10 for setting in listed.values())
-    assert listed["training.effort"]["choices"] == ["names", "head", "full"]
+    assert listed["training.effort"]["kind"] == "names | head | full"
     assert (listed["training.patience"]["default"], listed["data.path"]["required"]) == (6, True)
     assert (listed["model.lora"]["default"], listed["model.lora.rank"]["default"]) == (None, 16)
-    assert listed["model.lora.targets"]["type"] == "auto or list of text"
+    assert listed["model.lora.targets"]["kind"] == "auto or list of text"
     assert listed["model.classification_loss"]["presets"] == {"paper": "sum", "published": "mean"}
     for name in listed:
         assert name in result.stdout
+    short = run("settings").stdout
+    assert sum(f"{name}  " in short for name in listed) == len(COMMON)
+    assert set(COMMON) <= set(listed)
 
 
 def test_words_choose() -> None:

@@ -19,8 +19,7 @@ from outside_links import LINK, show_paths
 from setting_page import settings_page
 
 from hgclr.cli.app import app
-from hgclr.models import HGCLRConfig
-from hgclr.training.setting_list import argument_texts
+from hgclr.config import method_fields
 from hgclr.training.settings import DataSettings, ModelSettings, TrainingSettings
 from support.doc_pages import DOCS, PAGES, ROOT, name_of
 
@@ -139,10 +138,7 @@ def test_options_have_their_facts() -> None:
 def test_every_setting_is_in_the_reference() -> None:
     page = settings_page()
     fields = [name for section in (DataSettings, ModelSettings, TrainingSettings) for name in section.model_fields]
-    tree = {"label_parents", "label_names", "label_descriptions", "label_name_length"}
-    filled_in = {"encoder_config", "special_token_ids", "text_column", *tree}
-    chosen = set(argument_texts(HGCLRConfig)) - filled_in  # by training
-    for name in [*fields, *chosen]:
+    for name in [*fields, *method_fields()]:
         assert f"\n`{name}`\n:   " in page, name
     assert "`encoder_config`" not in page
     entry = page[page.index("`classification_loss`") :].split("\n\n")[0]

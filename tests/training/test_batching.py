@@ -11,7 +11,7 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings
 from hgclr.training.core import trainer_arguments
-from hgclr.training.settings import make_recipe
+from hgclr.training.recipe import make_recipe
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from hgclr.nn.draws import drawn_for
 from hgclr.training import RunConfig, memory, train
 from hgclr.training.batches import Collator
 from hgclr.training.memory import add_adapters, checkpoint_layers, merge_adapters, need_of
+from hgclr.training.recipe import make_recipe
 from hgclr.training.run_checks import check_run
-from hgclr.training.settings import LoraSettings, TrainingSettings, make_recipe
+from hgclr.training.settings import LoraSettings, TrainingSettings
 from hgclr.training.trainer import accelerate_on_cpu
 from support.short_run import make_run
 from training.test_resuming import StopAfterSaving

@@ -11,7 +11,8 @@ from hgclr.config import PRESETS, method_settings
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
-from hgclr.training.settings import TrainingSettings, make_recipe
+from hgclr.training.recipe import make_recipe
+from hgclr.training.settings import TrainingSettings
 
 
 @pytest.fixture

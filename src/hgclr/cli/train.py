@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -171,12 +172,14 @@ def settings(
         list[str] | None,
         typer.Argument(metavar="[WORD...]", help="Only settings with one of these in their names: training, rate, …"),
     ] = None,
+    everything: Annotated[bool, option("List all settings, not only those that people often change.", "--all")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """List the settings of a training run: names, values, defaults, meanings.
 
     Settings are written by section in the YAML file of **hgclr train**, or one by one behind **--set**. Where no
-    default is shown, the preset, the recipe or the data folder decides.
+    default is shown, the preset, the recipe or the data folder decides. Without **--all** or a word, only the settings
+    that people often change are listed.
 
     Example: **hgclr settings training**
 
@@ -188,26 +191,28 @@ def settings(
     from rich.padding import Padding
     from rich.text import Text
 
-    from hgclr.training.setting_list import list_settings, written
+    from hgclr.training.settings import COMMON, list_settings, written
 
     known = list_settings()
-    chosen = [setting for setting in known if not words or any(word in setting.key for word in words)]
+    chosen = [setting for setting in known if everything or setting.name in COMMON]
+    if words:
+        chosen = [setting for setting in known if any(word in setting.name for word in words)]
     if not chosen:
-        names = [part for setting in known for part in (setting.name, setting.key)]
+        names = [part for setting in known for part in (setting.name, setting.name.rpartition(".")[2])]
         near = get_close_matches((words or [""])[0], names)
-        remedy = f"did you mean {near[0]!r}?" if near else "hgclr settings lists all of them"
+        remedy = f"did you mean {near[0]!r}?" if near else "hgclr settings --all lists all of them"
         raise InputError(f"no setting has {' or '.join(map(repr, words or []))} in its name", remedy=remedy)
-    write_result(json_file, [setting.to_json() for setting in chosen])
+    write_result(json_file, [asdict(setting) for setting in chosen])
     console = results(json_file)
     for setting in chosen:
         facts = [setting.kind]
-        if setting.required:
-            facts.append("required")
-        elif setting.default is not None:
-            facts.append(f"default {written(setting.default)}")
+        if setting.required or setting.default is not None:
+            facts.append("required" if setting.required else f"default {written(setting.default)}")
         facts += [f"{preset} {written(value)}" for preset, value in setting.presets.items()]
-        console.print(Text.assemble((setting.key, "bold"), ("  " + " · ".join(facts), "dim")))
+        console.print(Text.assemble((setting.name, "bold"), ("  " + " · ".join(facts), "dim")))
         console.print(Padding(Text(setting.meaning), (0, 0, 0, 4)))
+    if len(chosen) < len(known) and not words:
+        console.say(f"{len(known) - len(chosen)} more: hgclr settings --all")
 
 
 def quickstart(

@@ -131,9 +131,7 @@ def split_data(
     return split_result(writer.summary, surveys, dealt)
 
 
-def hold_out(
-    documents: int, share: float, seed: int, *, least: int = 1
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(documents: int, share: float, seed: int, *, least: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the places of documents to train on, and those of the share that is held out for dev, both shuffled.
 
     Only the number of documents, the share and the seed decide which ones. At least ``least`` are held out.

@@ -37,8 +37,9 @@ from hgclr.training.checkpoints import find_checkpoint
 from hgclr.training.distributed import first_rank_first, from_first_rank, share_weights
 from hgclr.training.frozen import final_scores, fit_head, refit_head, tune_decisions
 from hgclr.training.memory import add_adapters, check_batch, checkpoint_layers, describe_adapters, merge_adapters
+from hgclr.training.recipe import MANY_DOCUMENTS, Recipe, make_recipe
 from hgclr.training.run_checks import CHECKPOINTS
-from hgclr.training.settings import MANY_DOCUMENTS, LoraSettings, Recipe, TrainingSettings, make_recipe
+from hgclr.training.settings import LoraSettings, TrainingSettings
 from hgclr.training.trainer import Documents, HierarchicalTrainer, NoNumberError, accelerate_on_cpu, as_tokens
 
 __all__ = ["Fitted", "Plan", "base_rates", "count_parameters", "fit", "label_counts"]

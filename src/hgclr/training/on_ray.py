@@ -15,8 +15,9 @@ from hgclr.errors import HGCLRError, first_line
 from hgclr.files import write_files
 from hgclr.registry import is_pretrained
 from hgclr.training.distributed import FirstRankError
+from hgclr.training.recipe import make_recipe
 from hgclr.training.run import TrainingResult, finished_run, known_result, train
-from hgclr.training.settings import RunConfig, make_recipe
+from hgclr.training.settings import RunConfig
 
 __all__ = ["train_on_ray"]
 

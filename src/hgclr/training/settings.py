@@ -1,104 +1,28 @@
-"""The run's settings: a YAML file with ``data``, ``model`` and ``training``, each value checked before work begins."""
+"""The run's settings: a YAML file with ``data``, ``model`` and ``training``, checked before work begins."""
 
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
-from hgclr.config import method_settings
+from hgclr.config import PRESETS, method_fields, method_settings
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, write_files
 from hgclr.registry import is_pretrained, merged
 from hgclr.remote import local
 from hgclr.urls import as_written, url_of
 
-__all__ = [
-    "DataSettings",
-    "LoraSettings",
-    "ModelSettings",
-    "Recipe",
-    "RunConfig",
-    "TrainingSettings",
-    "make_recipe",
-    "read_yaml",
-]
-
-
 LINEAR_HEADS = ("flat", "hgclr")
 """Architectures whose head is one linear layer on the text's vector."""
 Place = Annotated[Path, PlainSerializer(as_written, when_used="json-unless-none")]
 """A path, or a URL in an object store."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_default=True)
-
-
-class DataSettings(_Section):
-    """Where the documents are and how they are read; see :class:`~hgclr.data.folder.DataFolder`.
-
-    Args:
-        path: the data folder, or its URL in an object store.
-        taxonomy: the file of the label tree, if it is not in the folder.
-        text_column: the column with the text; by default what the folder remembers, or ``text``.
-        label_column: the column with the labels; by default what the folder remembers, or ``labels``.
-        label_separator: what stands between labels where they are one string, as in CSV; by default what the folder
-            remembers, or ``;``.
-        path_separator: what stands between the names of a label given as a path; by default what the folder remembers,
-            or ``>`` with a space on either side.
-        add_ancestors: add the ancestors of every label, where rows name only the deepest; by default what the folder
-            remembers, or not.
-        skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
-    """
-
-    path: Place
-    taxonomy: Place | None = None
-    text_column: str | None = None
-    label_column: str | None = None
-    label_separator: str | None = None
-    path_separator: str | None = None
-    add_ancestors: bool | None = None
-    skip_bad_rows: bool = False
-    limit: int | None = Field(None, ge=1, description="train on a random sample of this many documents")
-    dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
-    test_limit: int | None = Field(None, ge=1, description="score a random sample of this many test documents")
-    dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
-    label_documents: bool | None = Field(
-        None,
-        description="train on each label's name and description as well, labelled with its path; by default in the"
-        " preset default and in no other",
-    )
-
-
-class LoraSettings(_Section):
-    """Adapters of low rank (LoRA), which are trained in the place of the encoder's weights.
-
-    Args:
-        rank: rank of what is added to a layer's weights.
-        alpha: what is added is multiplied by ``alpha / rank``.
-        dropout: dropout of what the adapters read.
-        targets: the layers that are adapted: ``auto`` is all linear layers of the encoder's attention, a list names
-            linear layers, by whole names or their last parts.
-    """
-
-    rank: int = Field(16, ge=1)
-    alpha: int = Field(32, ge=1)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    targets: Literal["auto"] | list[str] = "auto"
-
-    @model_validator(mode="after")
-    def _has_targets(self) -> Self:
-        """Without a layer there is nothing to train."""
-        if not self.targets:
-            raise ValueError("model.lora.targets is empty: name linear layers, or give auto")
-        return self
 
 
 def _known_architecture(name: str) -> str:
@@ -108,28 +32,96 @@ def _known_architecture(name: str) -> str:
     return name
 
 
-class ModelSettings(_Section):
-    """The encoder, the architecture, and any choice of :class:`~hgclr.models.HGCLRConfig` on top of a preset.
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_default=True)
 
-    Args:
-        encoder: a name from ``hgclr encoders list``, a folder or its URL, a name on the hub, or one that an extension
-            builds, such as ``textrcnn``.
-        architecture: the system to train; by default ``flat``, an encoder with a linear head, and in the presets
-            ``paper`` and ``published``, which are readings of it, ``hgclr``. A model to start from decides by itself.
-        preset: the reading of the method that the choices below start from.
-        lora: train adapters of low rank in the place of the encoder's weights, and merge them at the end: less memory,
-            and the same kind of model. ``{}`` takes the defaults of the settings in it; it needs the extra ``lora``.
-    """
+
+class DataSettings(_Section):
+    """Where the documents are and how they are read."""
+
+    path: Place = Field(description="the data folder, or its URL in an object store")
+    taxonomy: Place | None = Field(None, description="the file of the label tree, if it is not in the folder")
+    text_column: str | None = Field(
+        None, description="the column with the text; by default as the folder remembers, or `text`"
+    )
+    label_column: str | None = Field(
+        None, description="the column with the labels; by default as the folder remembers, or `labels`"
+    )
+    label_separator: str | None = Field(
+        None,
+        description="separates labels where they are one string, as in CSV; by default as the folder remembers, or `;`",
+    )
+    path_separator: str | None = Field(
+        None,
+        description="separates the names of a label given as a path; by default as the folder remembers, or `>` with a"
+        " space on either side",
+    )
+    add_ancestors: bool | None = Field(
+        None,
+        description="add the ancestors of every label, where rows name only the deepest; by default as the folder"
+        " remembers, or not",
+    )
+    skip_bad_rows: bool = Field(
+        False, description="leave out rows that cannot be used, with a record, instead of stopping at the first"
+    )
+    limit: int | None = Field(None, ge=1, description="train on a random sample of this many documents")
+    dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
+    test_limit: int | None = Field(None, ge=1, description="score a random sample of this many test documents")
+    dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
+    label_documents: bool | None = Field(
+        None,
+        description="train on the names and descriptions of labels as well, each labelled with its path; by default in"
+        " the preset `default` only",
+    )
+
+
+class LoraSettings(_Section):
+    """Low-rank adapters (LoRA), which are trained instead of the encoder's weights."""
+
+    rank: int = Field(16, ge=1, description="rank of the matrix added to a layer's weights")
+    alpha: int = Field(32, ge=1, description="the added matrix is multiplied by `alpha / rank`")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout of the adapters' input")
+    targets: Literal["auto"] | list[str] = Field(
+        "auto",
+        description="the layers to adapt: `auto` is all linear layers of the encoder's attention; a list names linear"
+        " layers, by whole names or their last parts",
+    )
+
+    @model_validator(mode="after")
+    def _has_targets(self) -> Self:
+        if not self.targets:
+            raise ValueError("model.lora.targets is empty: name linear layers, or give auto")
+        return self
+
+
+class ModelSettings(_Section):
+    """The encoder, the architecture, and any setting of :class:`~hgclr.models.HGCLRConfig` on top of a preset."""
 
     model_config = ConfigDict(extra="allow")
 
-    encoder: str = "all-MiniLM-L6-v2"
-    architecture: Annotated[str, AfterValidator(_known_architecture)] = "flat"
-    preset: Literal["default", "paper", "published"] = "default"
-    lora: LoraSettings | None = None
-    start: Place | None = Field(None, description="train on from this training-model instead of a new one")
+    encoder: str = Field(
+        "all-MiniLM-L6-v2",
+        description="a name from `hgclr encoders list`, a folder or its URL, a name on the hub, or one that an"
+        " extension builds, such as `textrcnn`",
+    )
+    architecture: Annotated[str, AfterValidator(_known_architecture)] = Field(
+        "flat",
+        description="the system to train: `flat`, an encoder with a linear head, `hgclr`, or one of an extension; the"
+        " presets `paper` and `published` set `hgclr`, and a model to start from sets its own",
+    )
+    preset: Literal["default", "paper", "published"] = Field(
+        "default", description="the reading of the method that the model settings start from"
+    )
+    lora: LoraSettings | None = Field(
+        None,
+        description="train low-rank adapters instead of the encoder's weights, and merge them at the end: less memory,"
+        " the same kind of model. `{}` takes the defaults of its settings; it needs the extra `lora`",
+    )
+    start: Place | None = Field(None, description="continue training from this training-model")
     label_changes: Place | None = Field(
-        None, description="what became of its labels, where ids do not show it: see hgclr taxonomy diff --changes"
+        None,
+        description="a file that maps labels of the model to start from to labels of the data, where ids do not show"
+        " it: see `hgclr taxonomy diff --changes`",
     )
 
     @model_validator(mode="before")
@@ -142,7 +134,7 @@ class ModelSettings(_Section):
 
     @model_validator(mode="after")
     def _start_decides(self) -> Self:
-        """Encoder and preset come with the model that training starts from; labels of a new one have no past."""
+        """Encoder and preset come with the model that training starts from."""
         if self.label_changes is not None and self.start is None:
             raise ValueError("model.label_changes is given without model.start (--from), whose labels have changed")
         for name in ("encoder", "preset"):
@@ -152,67 +144,75 @@ class ModelSettings(_Section):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Return the choices of the method that are set on top of the preset, or of the model to start from."""
+        """The model settings that are set on top of the preset, or of the model to start from."""
         return dict(self.__pydantic_extra__ or {})
 
 
 class TrainingSettings(_Section):
-    """How to optimise; what is left out comes from the recipe, see :func:`make_recipe`.
+    """How to optimise; the recipe fills in the rest, see :func:`~hgclr.training.recipe.make_recipe`."""
 
-    Args:
-        effort: ``names`` learns from the label tree alone, without one labelled document; ``head`` fits the head on
-            vectors of the encoder as it comes, in a fraction of the time; ``full`` trains all of it.
-        calibrate: tune decisions on dev at the end and save them with the model; by default in the preset ``default``
-            and in no other, and never after the effort ``names``.
-        refit_head: at the end of ``full`` training, fit a linear head once more, to the trained encoder's vectors of
-            all documents, and keep the better one on dev; by default of 10,000 documents or more, and in the preset
-            ``default`` only.
-        recipe: where settings that have no default and are left out come from.
-        epochs: how often to go through the documents at most.
-        batch_size: documents of a batch, those of all processes together; to the contrastive loss, the others in it are
-            a document's negatives. By default 16, and up to 64 of many short texts.
-        batching: ``by_length`` puts texts of similar length into a batch, ``uniform`` draws them; by default the first,
-            and in the presets ``paper`` and ``published``, whose negatives are drawn, the second.
-        gradient_accumulation: batches whose gradients are summed up before a step.
-        gradient_checkpointing: keep only the inputs of the encoder's layers for the backward pass, and compute the rest
-            anew there: less memory, more time, the same gradients.
-        learning_rate: learning rate of the encoder.
-        head_learning_rate: learning rate of the layers on top of the encoder.
-        schedule: after warm-up the rates fall to 0 (``linear``) or stay (``constant``).
-        weight_decay: weight decay of AdamW; biases and norms have none.
-        base_rate_bias: start the head's bias at the log odds of the labels in train.
-        patience_metrics: the dev scores of which one must rise within ``patience`` epochs.
-        seed: decides everything that is random.
-        precision: what to compute in; ``auto`` is bf16 where a trial shows that this machine runs it faster. In the
-            presets ``paper`` and ``published`` it is fp32 unless it is set.
-        tensorboard: write the loss terms and scores for TensorBoard.
-    """
-
-    effort: Literal["names", "head", "full"] = "full"
-    calibrate: bool | None = None
-    refit_head: bool | None = None
-    recipe: Literal["default", "paper"] = "default"
-    epochs: int | None = Field(None, ge=1)
-    batch_size: int | None = Field(None, ge=2)
-    batching: Literal["by_length", "uniform"] | None = None
-    gradient_accumulation: int = Field(1, ge=1)
-    gradient_checkpointing: bool = False
-    learning_rate: float | None = Field(None, gt=0)
-    head_learning_rate: float | None = Field(None, gt=0)
+    effort: Literal["names", "head", "full"] = Field(
+        "full",
+        description="`names` uses the label tree alone, without labelled documents; `head` fits the head to vectors of"
+        " the encoder as it is, in a fraction of the time; `full` trains encoder and head",
+    )
+    calibrate: bool | None = Field(
+        None,
+        description="tune decisions on dev at the end and save them with the model; by default in the preset `default`"
+        " only, and never with the effort `names`",
+    )
+    refit_head: bool | None = Field(
+        None,
+        description="after `full` training, fit the head again to the trained encoder's vectors of all documents, and"
+        " keep the better one on dev; by default from 10,000 documents, in the preset `default` only",
+    )
+    recipe: Literal["default", "paper"] = Field(
+        "default", description="the source of the optimisation settings that are left out"
+    )
+    epochs: int | None = Field(None, ge=1, description="passes over the documents, at most")
+    batch_size: int | None = Field(
+        None,
+        ge=2,
+        description="documents of a batch, over all processes; for the contrastive loss the others are a document's"
+        " negatives. By default 16, and up to 64 of many short texts",
+    )
+    batching: Literal["by_length", "uniform"] | None = Field(
+        None,
+        description="`by_length` puts texts of similar length into a batch, `uniform` draws them; by default the first,"
+        " in the presets `paper` and `published` the second",
+    )
+    gradient_accumulation: int = Field(1, ge=1, description="batches whose gradients are summed before a step")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only the inputs of the encoder's layers for the backward pass and compute the rest again:"
+        " less memory, more time, the same gradients",
+    )
+    learning_rate: float | None = Field(None, gt=0, description="learning rate of the encoder")
+    head_learning_rate: float | None = Field(
+        None, gt=0, description="learning rate of the layers on top of the encoder"
+    )
     warmup: float | None = Field(
         None, ge=0, description="steps over which the rates rise: below 1 a share of all steps, from 1 a number of them"
     )
-    schedule: Literal["linear", "constant"] | None = None
-    weight_decay: float | None = Field(None, ge=0)
-    max_gradient_norm: float | None = Field(
-        None, ge=0, description="length to which gradients are cut; 0 turns that off"
+    schedule: Literal["linear", "constant"] | None = Field(
+        None, description="after warm-up the rates fall to 0 (`linear`) or stay (`constant`)"
     )
-    base_rate_bias: bool | None = None
+    weight_decay: float | None = Field(None, ge=0, description="weight decay of AdamW; biases and norms have none")
+    max_gradient_norm: float | None = Field(None, ge=0, description="norm to which gradients are cut; 0 turns it off")
+    base_rate_bias: bool | None = Field(
+        None, description="start the head's bias at the log odds of the labels in train"
+    )
     patience: int = Field(6, ge=1, description="epochs without a better dev score before training stops")
-    patience_metrics: list[Literal["macro_f1", "micro_f1"]] = Field(["macro_f1"], min_length=1)
-    seed: int = Field(0, ge=0)
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    tensorboard: bool = False
+    patience_metrics: list[Literal["macro_f1", "micro_f1"]] = Field(
+        ["macro_f1"], min_length=1, description="dev scores of which one must rise within `patience` epochs"
+    )
+    seed: int = Field(0, ge=0, description="decides everything that is random")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto",
+        description="number format of the computation; `auto` is bf16 on an accelerator that supports it and fp32 on a"
+        " CPU. In the presets `paper` and `published` it is fp32 unless it is set",
+    )
+    tensorboard: bool = Field(False, description="write loss terms and scores for TensorBoard")
 
 
 class RunConfig(_Section):
@@ -231,7 +231,7 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _effort_fits(self) -> Self:
-        """Only a linear head on a pretrained encoder can be had for less than full training, which is not adapted."""
+        """Only a linear head on a pretrained encoder can be trained with less effort; LoRA needs full training."""
         effort = self.training.effort
         if self.training.refit_head and self.model.architecture not in LINEAR_HEADS:
             raise ValueError(f"training.refit_head is true, and {self.model.architecture} has more than a linear head")
@@ -393,110 +393,77 @@ def _first_problem(error: ValidationError) -> str:
     return f"{place}: unknown setting; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
 
 
+COMMON = (
+    *("data.path", "data.taxonomy", "data.text_column", "data.label_column", "data.limit", "data.dev_share"),
+    *("model.encoder", "model.architecture", "model.preset", "model.lora", "model.start", "model.max_length"),
+    *("model.pooling", "training.effort", "training.calibrate", "training.epochs", "training.batch_size"),
+    *("training.learning_rate", "training.patience", "training.seed", "training.precision"),
+)
+"""The settings that people change; ``hgclr settings --all`` lists the others as well."""
+
+
 @dataclass(frozen=True)
-class Recipe:
-    """Every optimisation choice, decided."""
-
-    epochs: int
-    steps_per_epoch: int
-    batch_size: int
-    learning_rate: float
-    head_learning_rate: float
-    warmup: float
-    schedule: str
-    weight_decay: float
-    max_gradient_norm: float
-    base_rate_bias: bool
-
-
-SMALL_RATE = 3e-4
-"""Rate of a MiniLM-L6, which larger encoders stay below."""
-SMALL_BATCH = 16
-"""Documents of a batch, unless there are many short ones."""
-MANY_DOCUMENTS = 10_000
-"""From how many documents on batches of short ones are larger, of fewer they would be few steps; and from how many on
-the head is fitted once more: an encoder sees fewer so often that it knows them by heart."""
-LARGEST_BATCH = 64
-"""Documents of a batch of many short ones, at most."""
-FULL_STEP = 1024
-"""Tokens of a batch beyond which a larger one saves nothing: on a sixth of them a third of a step is fixed costs."""
-LORA_RATE = 10.0
-"""How many times the rate of a whole encoder its adapters take."""
-STEPS, STEPS_FROM_NAMES = 750, 300
-"""Steps that a head needs which starts from random weights, and one that starts from the labels' names."""
-
-
-def make_recipe(
-    settings: TrainingSettings,
-    *,
-    documents: int,
-    encoder_parameters: int,
-    mean_length: float = math.inf,
-    pretrained: bool = True,
-    head_rate: float = 10.0,
-    from_names: bool = False,
-    lora: bool = False,
-) -> Recipe:
-    """Fill what ``settings`` leave open.
+class Setting:
+    """A setting of a run, for ``hgclr settings`` and the reference.
 
     Args:
-        settings: the user's choices.
-        documents: size of the training set.
-        encoder_parameters: size of the encoder without its embeddings.
-        mean_length: tokens of a document, on average.
-        pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
-        head_rate: how many times the encoder's rate the layers on top of it take. If it is more than once, and the rate
-            is not set, they take it of a small encoder's, :data:`SMALL_RATE`: they start anew on one of any size.
-        from_names: the head starts from the labels' names, and is soon where it belongs.
-        lora: adapters are trained in the place of the encoder, at :data:`LORA_RATE` times its rate.
+        section: ``data``, ``model``, ``training``, or ``method``, whose settings are part of ``model``.
+        name: as ``--set`` takes it, with its section.
+        kind: the values it takes, in words.
+        default: its value if it is not set; None also where the recipe or the preset decides.
+        presets: the presets that set it to another value.
     """
-    paper = settings.recipe == "paper"
-    if pretrained:
-        batch_size, rate = (12, 3e-5) if paper else (SMALL_BATCH, default_rate(encoder_parameters))
-    else:  # the paper's is the recipe of the baselines that it trains without a pretrained encoder
-        batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (SMALL_BATCH, 1e-3, 1.0)
-    times = LORA_RATE if lora else 1.0
-    new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies
-    if pretrained and not paper and settings.batch_size is None and settings.gradient_accumulation == 1:
-        batch_size = default_batch(documents, mean_length)
-        rise = math.sqrt(batch_size / SMALL_BATCH)  # larger batches are less noisy, and bear larger steps
-        rate, new_rate = rise * rate, rise * new_rate
-    if settings.learning_rate is not None:
-        new_rate = settings.learning_rate / times
-    batch_size, rate = settings.batch_size or batch_size, settings.learning_rate or times * rate
-    steps = math.ceil(documents / (batch_size * settings.gradient_accumulation))
-    epochs = default_epochs(steps, STEPS_FROM_NAMES if from_names and pretrained else STEPS)
 
-    def choose(given: Any, of_paper: Any, otherwise: Any) -> Any:
-        return given if given is not None else of_paper if paper else otherwise
-
-    return Recipe(
-        epochs=choose(settings.epochs, 100 if pretrained else 200, epochs * (1 if pretrained else 5)),
-        steps_per_epoch=steps,
-        batch_size=batch_size,
-        learning_rate=rate,
-        head_learning_rate=choose(settings.head_learning_rate, rate / times, head_rate * new_rate),
-        warmup=choose(settings.warmup, 2000.0 if pretrained else 0.0, 0.1),
-        schedule=choose(settings.schedule, "constant", "linear"),
-        weight_decay=choose(settings.weight_decay, 0.0, 0.01),
-        max_gradient_norm=choose(settings.max_gradient_norm, 0.0, 1.0),
-        base_rate_bias=choose(settings.base_rate_bias, False, True),
-    )
+    section: str
+    name: str
+    kind: str
+    default: Any
+    meaning: str
+    required: bool = False
+    presets: dict[str, Any] = field(default_factory=dict)
 
 
-def default_rate(encoder_parameters: int) -> float:
-    """Return the encoder's rate: 3e-4 for a MiniLM-L6 (11 M without word embeddings), 4e-5 for a base model (85 M)."""
-    return min(SMALL_RATE, max(1e-5, SMALL_RATE * 11e6 / max(encoder_parameters, 1)))
+def list_settings() -> list[Setting]:
+    """Return all settings, section by section."""
+    listed = [*_section("data", DataSettings), *_section("model", ModelSettings)]
+    for name, known in method_fields().items():
+        default = PRESETS["default"].get(name, known.default)
+        presets = {preset: values[name] for preset, values in PRESETS.items() if values.get(name, default) != default}
+        meaning = _sentence(known.metadata["meaning"])
+        listed.append(Setting("method", f"model.{name}", _kind(known.type), default, meaning, presets=presets))
+    return [*listed, *_section("training", TrainingSettings)]
 
 
-def default_batch(documents: int, mean_length: float) -> int:
-    """Return the documents of a batch: 16, or up to 64 of many short texts, as long as they fill a step no more."""
-    batch_size = SMALL_BATCH
-    while documents >= MANY_DOCUMENTS and batch_size < LARGEST_BATCH and 2 * batch_size * mean_length <= FULL_STEP:
-        batch_size *= 2
-    return batch_size
+def _section(section: str, model: type[BaseModel], inside: str = "") -> Iterator[Setting]:
+    signs = {"ge": "≥", "gt": ">", "lt": "<", "min_length": "at least"}
+    for name, info in model.model_fields.items():
+        limits = [(sign, getattr(each, limit, None)) for each in info.metadata for limit, sign in signs.items()]
+        kind = " ".join([_kind(info.annotation), *(f"{sign} {value}" for sign, value in limits if value is not None)])
+        default = None if info.is_required() else info.default
+        meaning = _sentence(info.description or "")
+        yield Setting(section, f"{section}.{inside}{name}", kind, default, meaning, info.is_required())
+        for part in get_args(info.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _section(section, part, f"{inside}{name}.")
 
 
-def default_epochs(steps: int, wanted: int) -> int:
-    """Return the number of epochs for an epoch of ``steps``: about as many in all as are wanted, but 5 to 30 epochs."""
-    return min(30, max(5, round(wanted / steps)))
+def _sentence(text: str) -> str:
+    return (text[0].upper() if text[0].isascii() else text[0]) + text[1:] + "."  # γ stays small
+
+
+def _kind(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " | ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " or ".join(_kind(part) for part in parts if part is not NoneType)
+    if origin is not None:
+        return f"list of {_kind(parts[0])}" if origin is list else _kind(parts[0])
+    if issubclass(annotation, BaseModel):
+        return "section"
+    return {Path: "path", str: "text", int: "whole number", float: "number", bool: "true | false"}[annotation]
+
+
+def written(value: Any) -> str:
+    """Return a value as YAML writes it, on one line."""
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n...\n").strip()
