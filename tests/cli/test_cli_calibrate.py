@@ -26,7 +26,7 @@ from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
-from hgclr.evaluation.audit_folds import deal
+from hgclr.evaluation.folds import deal
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.predictions import PredictedLabel, Prediction
 

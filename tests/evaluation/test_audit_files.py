@@ -14,7 +14,7 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.evaluation.audit import audit
-from hgclr.evaluation.audit_results import (
+from hgclr.evaluation.audit import (
     COLUMNS,
     Audit,
     audit_page,

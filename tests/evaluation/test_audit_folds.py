@@ -13,8 +13,8 @@ import pytest
 
 from hgclr.data.folder import DataFolder, DocumentSet
 from hgclr.errors import InputError
-from hgclr.evaluation import audit_folds as module
-from hgclr.evaluation.audit_folds import audit_folds, deal, fold_data, fold_run
+from hgclr.evaluation import folds as module
+from hgclr.evaluation.folds import audit_folds, deal, fold_data, fold_run
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig

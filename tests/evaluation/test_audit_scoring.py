@@ -9,7 +9,7 @@ import pytest
 
 from hgclr.decisions.decoding import Decoder
 from hgclr.evaluation.audit import audit
-from hgclr.evaluation.audit_results import Audit
+from hgclr.evaluation.audit import Audit
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import (
     KnownClassifier,

@@ -177,5 +177,5 @@ def test_a_document_without_a_predicted_label_is_found(tmp_path: Path) -> None:
 
 
 def test_the_audit_needs_no_torch() -> None:
-    code = "import sys, hgclr.evaluation.audit_results; sys.exit('torch' in sys.modules)"
+    code = "import sys, hgclr.evaluation.audit; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -33,10 +33,10 @@ from hgclr.cli.options import (
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output
+from hgclr.files import check_output, write_files
 
 if TYPE_CHECKING:
-    from hgclr.evaluation.audit_results import Audit
+    from hgclr.evaluation.audit import Audit
 
 
 @reading_options
@@ -171,7 +171,7 @@ def audit(
     output: Annotated[
         Path | None,
         folder(
-            "Write audit.html to look at, audit.csv to fill in and audit.json here. With --folds it also holds the"
+            "Write audit.html to read, audit.csv to fill in and audit.json here. With --folds it also holds the"
             " models, and the default is runs/NAME-audit, where NAME is that of CONFIG."
         ),
     ] = None,
@@ -200,9 +200,8 @@ def audit(
 ) -> None:
     """List the documents whose labels a model contradicts most, with the labels it predicts instead.
 
-    In each of them the annotation is wrong, the tree is ambiguous, or the model has something to learn: look, then
-    decide. The score says by how many orders of magnitude the document's labels are less probable than labels usually
-    are.
+    In each of them the annotation is wrong, the tree is ambiguous, or the model is wrong: read, then decide. The score
+    is in orders of magnitude: how much less probable the document's labels are than labels usually are.
 
     Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
 
@@ -211,11 +210,31 @@ def audit(
     Next: open audit.html, write your verdicts into audit.csv, correct the data and train again.
     """
     from hgclr.cli.tables import print_audit
-    from hgclr.evaluation.audit_results import write_audit, write_csv
+    from hgclr.evaluation.audit import audit_csv, write_audit
 
     if output is not None:
         check_output(output)
-    if folds is not None:
+    if folds is None:
+        if config is not None or settings:
+            raise InputError("--config and --set are for training models", remedy="add --folds 5, or leave them out")
+        if model is None or data is None:
+            raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
+        from hgclr.evaluation.audit import audit as audit_split
+
+        classifier = open_classifier(model, data)
+        documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+        split = split or "dev"
+        with progress_bar() as bar:
+            task = bar.add_task(split, total=None)
+            found = audit_split(
+                classifier,
+                documents,
+                split,
+                top=top,
+                on_survey=lambda total: bar.update(task, total=total),
+                progress=partial(bar.advance, task),
+            )
+    else:
         if model is not None or data is not None or reading != Reading() or skip_bad_rows:
             raise InputError(
                 "with --folds, model and data come from the configuration",
@@ -224,46 +243,23 @@ def audit(
         if split not in (None, "train"):
             raise InputError(
                 f"--folds audits train, not {split}",
-                remedy="train a model on train and give it: hgclr audit MODEL DATA --split " + split,
+                remedy=f"train a model on train and give it: hgclr audit MODEL DATA --split {split}",
             )
         if config is None:
-            raise InputError("--folds trains models", remedy="say how with --config CONFIG.yaml")
+            raise InputError("--folds trains models", remedy="name the settings: --config CONFIG.yaml")
         output = output or Path("runs") / f"{config.stem}-audit"
         check_output(output)
-        found = _with_folds(config, settings, output, folds, top)
-    else:
-        if config is not None or settings:
-            raise InputError("--config and --set are for training models", remedy="add --folds 5, or leave them out")
-        if model is None or data is None:
-            raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
-        found = _held_out(model, data, split or "dev", top, reading, skip_bad_rows)
+        found = _audit_folds(config, settings, output, folds, top)
     write_result(json_file, found.to_json())
     if csv_file is not None:
-        write_csv(csv_file, found, raw=raw)
+        write_files(csv_file.parent, {csv_file.name: audit_csv(found, raw=raw)})
     console = results(json_file)
     print_audit(found, console)
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
 
 
-def _held_out(model: str, data: Path, split: str, top: int, reading: Reading, skip_bad_rows: bool) -> Audit:
-    from hgclr.evaluation.audit import audit as audit_split
-
-    classifier = open_classifier(model, data)
-    documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
-    with progress_bar() as bar:
-        task = bar.add_task(split, total=None)
-        return audit_split(
-            classifier,
-            documents,
-            split,
-            top=top,
-            on_survey=lambda total: bar.update(task, total=total),
-            progress=partial(bar.advance, task),
-        )
-
-
-def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: int, top: int) -> Audit:
+def _audit_folds(config: Path, settings: list[str] | None, output: Path, folds: int, top: int) -> Audit:
     require_extra("torch", extra="train", capability="Training a model for each fold")
     from hgclr.training.run_checks import check_run
     from hgclr.training.settings import RunConfig
@@ -271,7 +267,7 @@ def _with_folds(config: Path, settings: list[str] | None, output: Path, folds: i
     run = RunConfig.read(config, settings, output)
     check_run(run)
     from hgclr.cli.progress import fold_progress
-    from hgclr.evaluation.audit_folds import audit_folds
+    from hgclr.evaluation.folds import audit_folds
 
     quiet_libraries()
     return audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))

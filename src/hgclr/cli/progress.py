@@ -13,7 +13,7 @@ from rich.progress import TaskID
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.cli.console import Console, progress_bar, standard_error
-from hgclr.evaluation.audit_folds import FoldWatch
+from hgclr.evaluation.folds import FoldWatch
 from hgclr.training.core import Plan
 
 

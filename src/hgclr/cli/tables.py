@@ -16,7 +16,7 @@ from rich.tree import Tree
 
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
-from hgclr.evaluation.audit_results import Audit, AuditFinding
+from hgclr.evaluation.audit import Audit, AuditFinding
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
 from hgclr.files import HARMLESS

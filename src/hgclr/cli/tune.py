@@ -241,7 +241,7 @@ def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -
 
     from hgclr.cli.progress import fold_progress
     from hgclr.decisions.tuning import Outputs
-    from hgclr.evaluation.audit_folds import train_folds
+    from hgclr.evaluation.folds import train_folds
     from hgclr.training.run_checks import data_folder
 
     quiet_libraries()

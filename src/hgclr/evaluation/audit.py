@@ -1,34 +1,186 @@
-"""Audit a split: compare the gold labels of documents with what a model that has not seen them predicts."""
+"""Audit a split: compare the gold labels of documents with the predictions of a model that has not seen them."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from hgclr.data.folder import DataFolder
 from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, LabelReader, RowProblem, read_text
+from hgclr.data.rows import BadRow, LabelReader, RowProblem
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.audit_results import Audit, AuditFinding, ConfusedPair, Contradiction, SuspectLabel
-from hgclr.evaluation.audit_scores import KINDS, Agreement, ContradictedDocument, ContradictionLog, Scorer
+from hgclr.evaluation.contradictions import KINDS, Agreement, ContradictedDocument, ContradictionLog, Kind, Scorer
+from hgclr.files import TableWriter, json_bytes, write_files
 from hgclr.inference.classifier import HierarchicalClassifier
 from hgclr.inference.predictions import PredictedLabel, reading_order
+from hgclr.presentation import render_page
 
 logger = logging.getLogger(__name__)
 LISTED = 20
 """Pairs of labels, and labels, that are listed."""
 SURE = 1.0
-"""A contradiction from which on an error is counted: the decision is ten times less probable than usual, or more."""
+"""Contradiction from which an error is counted: the decision is at least ten times less probable than usual."""
 EXAMPLES = 2
 """Documents that are shown for a pair of labels."""
 PAIRS_OF_DOCUMENT = 100
 """Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")
+"""Of the table, before the other columns of the data; the last of these is empty, for the reviewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRow:
+    """A document and its place: its line in a text file (a table's header is line 1), else counted from 1."""
+
+    number: int
+    text: str
+    labels: tuple[int, ...]
+    columns: Mapping[str, object] = field(default_factory=dict)
+
+
+class LabelSurvey(NamedTuple):
+    """Number of documents of a split, whether each has one path from the top, and whether any ends above a leaf."""
+
+    documents: int
+    one_path: bool
+    ends_inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A decision of the annotation that the model contradicts.
+
+    Args:
+        label: the label, with its probability.
+        gold: whether it is a gold label of the document; the model would decide otherwise.
+        usual: the model's mean agreement with such decisions about this label.
+        strength: see :meth:`~hgclr.evaluation.contradictions.Scorer.strengths`.
+    """
+
+    label: PredictedLabel
+    gold: bool
+    usual: float
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """A document whose gold labels the model contradicts.
+
+    Args:
+        row: its place in the file; see :class:`LabelledRow`.
+        text: the text.
+        gold, predicted: the ends of the gold and of the predicted paths.
+        kind: see :meth:`~hgclr.evaluation.contradictions.Scorer.kind`.
+        level: the first level, 1 for the top, at which a label is extra or missing.
+        score: see :meth:`~hgclr.evaluation.contradictions.Scorer.score`.
+        contradictions: the labels that are extra or missing, parents before their children.
+        columns: the other columns of the row, such as an id.
+    """
+
+    row: int
+    text: str
+    gold: tuple[PredictedLabel, ...]
+    predicted: tuple[PredictedLabel, ...]
+    kind: Kind
+    level: int
+    score: float
+    contradictions: tuple[Contradiction, ...]
+    columns: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfusedPair:
+    """Two labels that annotation and model confuse.
+
+    Args:
+        first, second: the labels, by id.
+        paths: the names down to each.
+        first_gold: documents of which the first is gold and the second predicted.
+        second_gold: documents the other way round.
+        examples: rows and texts of the most contradicted of these documents.
+    """
+
+    first: str
+    second: str
+    paths: tuple[tuple[str, ...], tuple[str, ...]]
+    first_gold: int
+    second_gold: int
+    examples: tuple[tuple[int, str], ...]
+
+    @property
+    def documents(self) -> int:
+        return self.first_gold + self.second_gold
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectLabel:
+    """A label whose gold documents are often contradicted.
+
+    Args:
+        id, path: the label.
+        gold: documents with this gold label.
+        wrong: those of them that are contradicted there by at least :data:`SURE`.
+        missing: documents without it that are contradicted there by at least :data:`SURE`.
+        usual: the model's mean agreement with its gold documents.
+        error_rate: ``wrong / gold``, the estimated share of its gold documents that should not have it.
+    """
+
+    id: str
+    path: tuple[str, ...]
+    gold: int
+    wrong: int
+    missing: int
+    usual: float
+    error_rate: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result.
+
+    Args:
+        data: name of the data folder.
+        file: the file of the split.
+        split: its name.
+        documents: number of documents.
+        contradicted: number of documents that the model would label otherwise.
+        kinds: these by kind.
+        findings: the most contradicted ones, the strongest first.
+        pairs: labels that are confused most.
+        suspect_labels: labels whose gold documents are contradicted most.
+    """
+
+    data: str
+    file: str
+    split: str
+    documents: int
+    contradicted: int
+    kinds: Mapping[Kind, int]
+    findings: tuple[AuditFinding, ...]
+    pairs: tuple[ConfusedPair, ...]
+    suspect_labels: tuple[SuspectLabel, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything in plain Python types, probabilities and scores with 4 digits."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, float):
+                return round(value, 4)
+            if isinstance(value, dict):
+                return {key: plain(inner) for key, inner in value.items()}
+            return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+        return {"kind": "hgclr audit", "version": 3, **plain(asdict(self))}
 
 
 def audit(
@@ -51,10 +203,10 @@ def audit(
     Args:
         classifier: the model, which was not trained on these documents.
         folder: the documents, read with the classifier's own label tree.
-        split: which of its splits; for ``train`` see :func:`hgclr.evaluation.audit_folds.audit_folds`.
-        top: how many documents to return.
-        on_survey: called once, with the number of documents there are.
-        progress: called with the number of documents looked at since the last call.
+        split: its split; for ``train`` see :func:`hgclr.evaluation.folds.audit_folds`.
+        top: number of documents to return.
+        on_survey: called once, with the number of documents of the split.
+        progress: called with the number of documents read since the last call.
 
     Raises:
         InputError: if the folder was read with another tree, has no such split, or a row of it is bad.
@@ -67,8 +219,8 @@ def audit(
         )
     if split == "train":
         logger.warning(
-            "if the model was trained on these documents, it has learned their errors and will not find them;"
-            " hgclr audit --folds audits train with models that have not seen it"
+            "a model does not find errors in documents that it was trained on; hgclr audit --folds audits train with"
+            " models that have not seen it"
         )
     survey = survey_labels(folder, split)
     if on_survey is not None:
@@ -76,25 +228,6 @@ def audit(
     auditor = Auditor(folder, split)
     auditor.read(classifier, labelled_rows(folder, split), survey, progress=progress)
     return auditor.result(top)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledRow:
-    """A document and its place: its line in a text file (a table's header is line 1), else counted from 1."""
-
-    number: int
-    text: str
-    labels: tuple[int, ...]
-    columns: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelSurvey:
-    """How many documents a split has, whether each has one path from the top, and whether any ends above a leaf."""
-
-    documents: int
-    one_path: bool
-    ends_inside: bool
 
 
 def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) -> Iterator[LabelledRow]:
@@ -108,7 +241,7 @@ def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) 
     for row in read_rows(path, own, all_columns=all_columns):
         if not isinstance(row, BadRow):
             try:
-                text, found = read_text(row.values[own[0]]), labels.read(row.values[own[1]])
+                text, found = labels.read_row(row.values)
             except RowProblem as problem:
                 row = BadRow(path, row.number, problem.reason, row.values, problem.remedy)
             else:
@@ -120,7 +253,7 @@ def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) 
 
 
 def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
-    """Look over the labels of a split; a bad row is found here, before a model has run for hours.
+    """Read the labels of a split once, so that a bad row is found before a model has run for hours.
 
     Raises:
         InputError: at a bad row, unless the folder may skip it; if there is no document.
@@ -133,24 +266,11 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
     return LabelSurvey(documents, one_path, ends_inside)
 
 
-def _rows_of(folder: DataFolder, split: str, numbers: set[int]) -> dict[int, LabelledRow]:
-    """Return some documents, with all their columns, by their places."""
-    found: dict[int, LabelledRow] = {}
-    for row in labelled_rows(folder, split, all_columns=True):
-        if row.number in numbers:
-            # Such as JSON and tables can hold: dates as text, what is not UTF-8 marked.
-            plain = json.dumps(row.columns, ensure_ascii=False, default=str).encode(errors="replace")
-            found[row.number] = replace(row, columns=json.loads(plain))
-        if len(found) == len(numbers):
-            break
-    return found
-
-
 def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
-    """Return how to predict for an audit: as the model decides, and always whole paths.
+    """Return the decisions for an audit: the model's, without abstention and always with whole paths.
 
-    A model that abstains from labels gives them here: doubt is no contradiction. The rule ``threshold`` may give a
-    child without its parent; in its place comes ``best-path`` where every document has one path, else ``closure``.
+    The rule ``threshold`` may predict a child without its parent; ``best-path`` replaces it where every document has
+    one path, else ``closure``.
     """
     certain = replace(decisions, abstain_below=None)
     if certain.rule != "threshold":
@@ -161,10 +281,9 @@ def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
 
 
 class Auditor:
-    """Take documents with probabilities, batch by batch, then rank them.
+    """Collect documents with probabilities, batch by batch, then rank them.
 
-    Memory grows with the documents that are contradicted, by a few dozen bytes for each of their labels; texts are not
-    kept, but read again for those that are shown.
+    Texts are not kept, but read again for the documents that are shown.
     """
 
     def __init__(self, folder: DataFolder, split: str) -> None:
@@ -180,7 +299,7 @@ class Auditor:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add documents with what a model that was not trained on them says; the survey decides how to predict."""
+        """Add documents that the classifier was not trained on; ``survey`` sets :func:`audit_decisions`."""
         decisions = audit_decisions(classifier.decisions, survey)
         for window, logits, gold in classifier.scored_windows(rows, progress=progress):
             decided = decisions.decide(classifier.decisions.probabilities(logits))
@@ -188,27 +307,35 @@ class Auditor:
             self._log.update([row.number for row in window], decided.probabilities, gold, decided.predicted)
 
     def result(self, top: int) -> Audit:
-        """Return what was found, with the ``top`` documents that are contradicted most; equal ones by their place."""
-        log, taxonomy = self._log, self.folder.taxonomy
+        """Return the audit with the ``top`` most contradicted documents; equal ones by their place."""
+        log, taxonomy, documents = self._log, self.folder.taxonomy, self._agreement.documents
         scorer = Scorer(taxonomy, self._agreement.usual())
-        if 2 * len(log) > self._agreement.documents:
+        if 2 * len(log) > documents:
             logger.warning(
-                "the model would label %d of %d documents otherwise: this may say more about the model than about them",
+                "the model would label %d of %d documents otherwise: it may be the model that is wrong",
                 len(log),
-                self._agreement.documents,
+                documents,
             )
         scores = [scorer.score(document) for document in log]
         kinds = Counter(scorer.kind(document) for document in log)
         order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
-        pairs, counts = _confused_pairs(scorer, (log[place] for place in order))
-        shown = {log.rows[place] for place in order[:top]}.union(*pairs.values())
-        rows = _rows_of(self.folder, self.split, shown)
+        counts, examples = _confused_pairs(scorer, (log[place] for place in order))
+        shown = {log.rows[place] for place in order[:top]}.union(*examples.values())
+        rows: dict[int, LabelledRow] = {}
+        for row in labelled_rows(self.folder, self.split, all_columns=True):
+            if row.number in shown:
+                # Cells as JSON and tables can hold them: dates as text, characters that are not UTF-8 replaced.
+                plain = json.dumps(row.columns, ensure_ascii=False, default=str).encode(errors="replace")
+                rows[row.number] = replace(row, columns=json.loads(plain))
+            if len(rows) == len(shown):
+                break
         places = reading_order(taxonomy)
         return Audit(
             data=self.folder.path.resolve().name,
             file=str(self.folder.split_path(self.split)),
             split=self.split,
-            documents=self._agreement.documents,
+            documents=documents,
+            contradicted=len(log),
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
             findings=tuple(
                 _finding(log[place], scores[place], scorer, places, rows[log.rows[place]]) for place in order[:top]
@@ -220,9 +347,9 @@ class Auditor:
                     (taxonomy.path_names(first), taxonomy.path_names(second)),
                     first_gold=counts[first, second],
                     second_gold=counts[second, first],
-                    examples=tuple((row, rows[row].text) for row in examples),
+                    examples=tuple((row, rows[row].text) for row in places_of),
                 )
-                for (first, second), examples in pairs.items()
+                for (first, second), places_of in examples.items()
             ),
             suspect_labels=_suspect_labels(scorer, log, self._agreement),
         )
@@ -230,10 +357,10 @@ class Auditor:
 
 def _confused_pairs(
     scorer: Scorer, documents: Iterable[ContradictedDocument]
-) -> tuple[dict[tuple[int, int], list[int]], Counter[tuple[int, int]]]:
-    """Return the pairs of labels that most documents confuse, each with the rows of the first of these documents.
+) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], list[int]]]:
+    """Return counts by gold and predicted label, and rows of examples for the pairs that most documents confuse.
 
-    The most contradicted documents come first. Counts are by gold and predicted label.
+    Documents come with the most contradicted first.
     """
     counts, examples = Counter[tuple[int, int]](), defaultdict[tuple[int, int], list[int]](list)
     for document in documents:
@@ -243,7 +370,7 @@ def _confused_pairs(
             if len(rows) < EXAMPLES:
                 rows.append(document.row)
     ranked = sorted(examples, key=lambda pair: (-counts[pair] - counts[pair[::-1]], pair))
-    return {pair: examples[pair] for pair in ranked[:LISTED]}, counts
+    return counts, {pair: examples[pair] for pair in ranked[:LISTED]}
 
 
 def _suspect_labels(
@@ -251,8 +378,7 @@ def _suspect_labels(
 ) -> tuple[SuspectLabel, ...]:
     """Return the labels with the highest estimated error rate among their gold documents.
 
-    The rate is the share of a label's gold documents that are contradicted by at least :data:`SURE` there. Labels are
-    in the order of the lower end of the rate's 95 % interval (Wilson), so that 1 of 2 does not stand above 40 of 100.
+    They are ordered by the lower end of the rate's 95 % interval (Wilson), so that 40 of 100 comes before 1 of 2.
     """
     wrong, missing = Counter[int](), Counter[int]()
     for document in documents:
@@ -260,7 +386,13 @@ def _suspect_labels(
             if strength >= SURE:
                 (wrong if label in document.gold else missing)[label] += 1
     gold, taxonomy = agreement.gold.tolist(), scorer.taxonomy
-    order = sorted(wrong, key=lambda label: (-_wilson(wrong[label], gold[label]), -wrong[label], label))
+
+    def lower_end(label: int, normal: float = 1.96) -> float:
+        whole, square = gold[label], normal**2
+        share = wrong[label] / whole
+        spread = normal * math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
+        return (share + square / (2 * whole) - spread) / (1 + square / whole)
+
     return tuple(
         SuspectLabel(
             taxonomy.ids[label],
@@ -269,48 +401,83 @@ def _suspect_labels(
             wrong[label],
             missing[label],
             scorer.usual[True][label],
+            wrong[label] / gold[label],
         )
-        for label in order[:LISTED]
+        for label in sorted(wrong, key=lambda label: (-lower_end(label), -wrong[label], label))[:LISTED]
     )
-
-
-def _wilson(part: int, whole: int, normal: float = 1.96) -> float:
-    """Return the lower end of the 95 % interval of a share."""
-    share, square = part / whole, normal**2
-    spread = normal * math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
-    return (share + square / (2 * whole) - spread) / (1 + square / whole)
 
 
 def _finding(
     document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], row: LabelledRow
 ) -> AuditFinding:
-    taxonomy, kind = scorer.taxonomy, scorer.kind(document)
+    taxonomy, strengths = scorer.taxonomy, scorer.strengths(document)
 
-    def shown(labels: Iterable[int]) -> list[PredictedLabel]:
-        ordered = sorted(labels, key=places.__getitem__)
-        probabilities = document.probabilities
-        return [PredictedLabel(taxonomy.ids[each], taxonomy.path_names(each), probabilities[each]) for each in ordered]
+    def shown(label: int) -> PredictedLabel:
+        return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), document.probabilities[label])
 
-    strengths = scorer.strengths(document)
-    contradicted = sorted(strengths, key=places.__getitem__)
-    level = min(int(taxonomy.depths[label]) for label in contradicted)
-    common: tuple[str, ...] = ()
-    if kind == "other path":
-        last = scorer.parting(document)
-        level = 1 if last < 0 else int(taxonomy.depths[last]) + 1
-        common = () if last < 0 else taxonomy.path_names(last)
+    def ordered(labels: Iterable[int]) -> list[int]:
+        return sorted(labels, key=places.__getitem__)
+
     return AuditFinding(
         row=document.row,
         text=row.text,
         columns=row.columns,
-        gold=tuple(shown(taxonomy.path_ends(document.gold))),
-        predicted=tuple(shown(taxonomy.path_ends(document.predicted))),
-        kind=kind,
-        level=level,
-        common=common,
+        gold=tuple(map(shown, ordered(taxonomy.path_ends(document.gold)))),
+        predicted=tuple(map(shown, ordered(taxonomy.path_ends(document.predicted)))),
+        kind=scorer.kind(document),
+        level=min(int(taxonomy.depths[label]) for label in strengths),
         score=score,
         contradictions=tuple(
-            Contradiction(one, label in document.gold, scorer.usual[label in document.gold][label], strengths[label])
-            for label, one in zip(contradicted, shown(contradicted), strict=True)
+            Contradiction(
+                shown(label),
+                label in document.gold,
+                scorer.usual[label in document.gold][label],
+                strengths[label],
+            )
+            for label in ordered(strengths)
         ),
     )
+
+
+def write_audit(folder: Path, audit: Audit, *, raw: bool = False) -> list[Path]:
+    """Write ``audit.html``, ``audit.csv`` and ``audit.json`` and return their paths; other files in the folder stay.
+
+    For ``raw`` see :func:`audit_csv`.
+
+    Raises:
+        InputError: if one cannot be written.
+    """
+    files = {
+        "audit.html": render_page("evaluation/templates/audit.html", audit=audit, percent=percent).encode(),
+        "audit.csv": audit_csv(audit, raw=raw),
+        "audit.json": json_bytes(audit.to_json()),
+    }
+    return write_files(folder, files)
+
+
+def audit_csv(audit: Audit, *, raw: bool = False) -> bytes:
+    """Return the findings as a table, one document a row, with an empty column for the reviewer's verdict.
+
+    Cells that a spreadsheet would run as formulas become texts, unless ``raw``.
+    """
+
+    def paths(labels: tuple[PredictedLabel, ...]) -> str:
+        return "; ".join(" > ".join(label.path) for label in labels)
+
+    stream = io.StringIO(newline="")
+    writer = TableWriter(stream, raw=raw)
+    others = list(dict.fromkeys(name for each in audit.findings for name in each.columns))
+    writer.writerow([*COLUMNS, *(f"{name} (data)" if name in COLUMNS else name for name in others)])
+    for each in audit.findings:
+        labels = paths(each.gold), paths(each.predicted)
+        own = each.row, each.text, *labels, each.kind, each.level, f"{each.score:.4f}", ""
+        writer.writerow([*own, *(each.columns.get(name, "") for name in others)])
+    # With a byte order mark, without which spreadsheets misread UTF-8.
+    return stream.getvalue().encode("utf-8-sig")
+
+
+def percent(probability: float) -> str:
+    """Return a probability in per cent, never as 0 or 100 %."""
+    if probability < 0.001:
+        return "< 0.1 %"
+    return "> 99.9 %" if probability > 0.999 else f"{100 * probability:.{0 if 0.1 <= probability <= 0.9 else 1}f} %"

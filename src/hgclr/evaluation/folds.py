@@ -1,4 +1,4 @@
-"""Look at the training documents themselves, each with a model that was trained on the others; audit them so."""
+"""Out-of-fold models: train one for each fold of ``train`` on the other folds, and audit train with them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from hgclr.data.rows import text_hash
 from hgclr.data.split import TextSurvey
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import Auditor, LabelledRow, labelled_rows, survey_labels
-from hgclr.evaluation.audit_results import Audit
+from hgclr.evaluation.audit import Audit, Auditor, LabelledRow, labelled_rows, survey_labels
 from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
@@ -28,21 +26,21 @@ from hgclr.training.run_checks import check_splits, data_folder
 
 logger = logging.getLogger(__name__)
 SPLIT = "train"
-RECORD = "settings.json"
 
 
 class FoldWatch(NamedTuple):
-    """What looks on while the model of a fold is trained; see :func:`hgclr.training.train`."""
+    """Observers of the training of a fold's model; see :func:`hgclr.training.train`."""
 
     callbacks: Sequence[TrainerCallback] = ()
     on_documents: Callable[[int], None] | None = None
 
 
 Watch = Callable[[int], AbstractContextManager[FoldWatch]]
+"""Called with the number of a fold, counted from 1, before its model is trained."""
 
 
 class OutOfFold(NamedTuple):
-    """A model, the documents of train that it was not trained on, and how many these are."""
+    """A model, the documents of train that it was not trained on, and their number."""
 
     classifier: HierarchicalClassifier
     rows: Iterator[LabelledRow]
@@ -63,10 +61,10 @@ def audit_folds(
 
     Args:
         run: settings of the training; ``run.output`` is the folder of the audit.
-        folds: how many.
-        top: how many documents to return.
-        watch: called with the number of a fold, counted from 1, before its model is trained; returns what looks on.
-        progress: called with the number of documents looked at since the last call.
+        folds: number of folds.
+        top: number of documents to return.
+        watch: see :data:`Watch`.
+        progress: called with the number of documents read since the last call.
 
     Raises:
         InputError: if settings and data do not fit together, or the folder holds the folds of another audit.
@@ -84,8 +82,8 @@ def audit_folds(
 def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
     """Train a model for each fold on the documents of all others, and yield it with the documents of its own.
 
-    Dev selects the best epoch. Models are kept in ``run.output/folds``; a fold whose model is there is not trained
-    again, and one that was interrupted goes on from its newest checkpoint. For ``watch`` see :func:`audit_folds`.
+    Dev selects the best epoch. Models are kept in ``run.output/folds``; a fold whose model exists is not trained again,
+    and an interrupted one continues from its newest checkpoint.
 
     Raises:
         InputError: if settings and data do not fit together, or the folder holds other folds.
@@ -94,28 +92,34 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
         raise InputError(
             "model.start is given: that model may have been trained on the documents of every fold",
             path=run.model.start,
-            remedy="leave it out, so that the model of every fold starts anew",
+            remedy="leave it out",
         )
     check_splits(run, folder)
     dealt = deal(folder, SPLIT, folds, run.training.seed)
     _check_record(run, folds, dealt)
     if dealt.one_fold_labels:
         logger.warning(
-            "all documents of %d labels, such as %r, are in one fold: what is found about them says little",
+            "all documents of %d labels, such as %r, are in one fold: findings about them say little",
             len(dealt.one_fold_labels),
             folder.taxonomy.ids[dealt.one_fold_labels[0]],
         )
     for fold in range(folds):
-        classifier = HierarchicalClassifier.load(_model(run, folder, dealt, fold, watch))
-        documents = int((dealt.folds == fold).sum())
-        yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), documents)
+        own = fold_run(run, fold)
+        if not (own.output / "metrics.json").is_file():  # the last file that training writes
+            data = fold_data(folder, dealt, fold)
+            with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as watching:
+                train(own, data, resume=True, callbacks=watching.callbacks, on_documents=watching.on_documents)
+        for name in ("checkpoints", "training-model"):
+            shutil.rmtree(own.output / name, ignore_errors=True)
+        classifier = HierarchicalClassifier.load(own.output / "model")
+        yield OutOfFold(classifier, _rows(folder, dealt, fold, inside=True), int((dealt.folds == fold).sum()))
 
 
 class Dealt(NamedTuple):
-    """Which document is in which fold, counted from 0, (N,).
+    """The fold of each document, counted from 0, (N,).
 
-    The models that audit ``one_fold_labels``, by index, have never seen the label: all its texts are in one fold. The
-    digest tells these documents, with their labels and in this order, from all others.
+    All texts of ``one_fold_labels``, by index, are in one fold: no model that predicts them has seen the label. The
+    digest identifies these documents, with their labels and in this order.
     """
 
     folds: NDArray[np.int64]
@@ -164,30 +168,18 @@ def deal(folder: DataFolder, split: str, folds: int, seed: int) -> Dealt:
 
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
     """Return the run that trains the model of a fold, counted from 0."""
-    training = run.training.model_copy(update={"calibrate": False})  # what is wanted are logits
+    training = run.training.model_copy(update={"calibrate": False})  # only logits are used
     return run.model_copy(update={"training": training, "output": run.output / "folds" / f"{fold + 1}"})
 
 
 def fold_data(folder: DataFolder, dealt: Dealt, fold: int) -> DocumentSet:
-    """Return what the model of a fold is trained on: all documents of train but its own, and dev."""
+    """Return the training data of a fold's model: all documents of train but the fold, and dev."""
     splits: dict[str, Iterator[Document]] = {
         SPLIT: (Document(row.text, row.labels) for row in _rows(folder, dealt, fold, inside=False))
     }
     if "dev" in folder.splits:
         splits["dev"] = sample_documents(folder, "dev", None)
     return DocumentSet(folder.taxonomy, splits)
-
-
-def _model(run: RunConfig, folder: DataFolder, dealt: Dealt, fold: int, watch: Watch | None) -> Path:
-    """Return the model of a fold, which is trained unless it was before."""
-    own = fold_run(run, fold)
-    if not (own.output / "metrics.json").is_file():  # the last that training writes
-        data = fold_data(folder, dealt, fold)
-        with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as looking_on:
-            train(own, data, resume=True, callbacks=looking_on.callbacks, on_documents=looking_on.on_documents)
-    for name in ("checkpoints", "training-model"):
-        shutil.rmtree(own.output / name, ignore_errors=True)
-    return own.output / "model"
 
 
 def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Iterator[LabelledRow]:
@@ -197,13 +189,13 @@ def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Itera
 
 
 def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
-    """Write down what the folds are made of; refuse a folder whose folds are made of something else."""
-    record: dict[str, Any] = {
+    """Record number of folds, documents and settings; refuse a folder whose record differs."""
+    record = {
         "folds": folds,
         "documents": dealt.digest,
         "run": run.model_dump(mode="json", exclude={"output"}),
     }
-    file = run.output / "folds" / RECORD
+    file = run.output / "folds" / "settings.json"
     if not file.exists():
         write_json(file, record)
         return
