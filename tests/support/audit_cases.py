@@ -10,20 +10,28 @@ import numpy as np
 
 from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
+from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
 
 
-class KnownClassifier:
+class KnownDecisions(Decisions):
+    """Takes probabilities in the place of logits."""
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        return logits
+
+
+class KnownClassifier(HierarchicalClassifier):
     """Answers with probabilities that are looked up by text."""
 
     def __init__(self, taxonomy: Taxonomy, answers: dict[str, np.ndarray], window: int = 7, **decisions) -> None:
-        self.taxonomy, self.answers, self.window = taxonomy, answers, window
-        self.decisions = Decisions(taxonomy, **decisions)
+        self.taxonomy, self.answers, self.WINDOW = taxonomy, answers, window
+        self.decisions = KnownDecisions(taxonomy, **decisions)
         self.asked: list[str] = []
 
-    def predict_proba(self, texts: list[str]) -> np.ndarray:
-        self.asked += texts
-        return np.stack([self.answers[text] for text in texts]).astype(np.float32)
+    def _compute(self, window: list[str]) -> tuple[np.ndarray, list[bool]]:
+        self.asked += window
+        return np.stack([self.answers[text] for text in window]).astype(np.float32), [False] * len(window)
 
 
 def write_folder(

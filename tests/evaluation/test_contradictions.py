@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hgclr.decisions.decoding import Decoder
-from hgclr.evaluation.audit import audit
-from hgclr.evaluation.audit import Audit
+from hgclr.evaluation.audit import Audit, audit
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import (
     KnownClassifier,
@@ -33,11 +32,17 @@ def random_case(seed: int) -> tuple[Taxonomy, np.ndarray, list[set[int]]]:
     return taxonomy, probabilities, gold
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_scores_kinds_and_order_are_those_of_plain_loops(seed: int, tmp_path: Path) -> None:
+def test_scores_kinds_and_order_are_those_of_plain_loops(tmp_path: Path) -> None:
+    kinds = set()
+    for seed in range(8):
+        kinds |= check_case(seed, tmp_path / str(seed))
+    assert kinds == {"other path", "missing label", "extra label", "too shallow", "too deep"}
+
+
+def check_case(seed: int, path: Path) -> set[str]:
     taxonomy, probabilities, gold = random_case(seed)
     texts = [f"text {number}" for number in range(len(gold))]
-    folder = write_folder(tmp_path / "data", taxonomy, list(zip(texts, gold, strict=True)))
+    folder = write_folder(path, taxonomy, list(zip(texts, gold, strict=True)))
     classifier = KnownClassifier(taxonomy, dict(zip(texts, probabilities, strict=True)), rule="drop-orphans")
     found = audit(classifier, folder, "dev", top=1000)
 
@@ -61,22 +66,10 @@ def test_scores_kinds_and_order_are_those_of_plain_loops(seed: int, tmp_path: Pa
         assert (finding.score, finding.kind) == (pytest.approx(score, abs=1e-6), kind)
         assert finding.text == f"text {finding.row - 1}"
     assert not by_row
+    return {kind for _, _, kind in expected}
 
 
-def test_all_kinds_occur_in_these_cases() -> None:
-    """Else the test above says nothing about some of them."""
-    seen = set()
-    for seed in range(12):
-        taxonomy, probabilities, gold = random_case(seed)
-        chosen = Decoder(taxonomy, "drop-orphans")(probabilities)
-        for number, own in enumerate(gold):
-            other = set(np.flatnonzero(chosen[number]).tolist())
-            if own != other:
-                seen.add(kind_by_hand(taxonomy, own, other))
-    assert seen == {"other path", "missing label", "extra label", "too shallow", "too deep"}
-
-
-@pytest.mark.parametrize("window", [1, 4, 100])
+@pytest.mark.parametrize("window", [1, 4])
 def test_batches_do_not_change_results(window: int, tmp_path: Path) -> None:
     taxonomy, probabilities, gold = random_case(3)
     texts = [f"text {number}" for number in range(len(gold))]
@@ -137,14 +130,6 @@ def test_planted_errors_come_before_documents_about_which_the_model_is_unsure(tm
     assert all(finding.score > 1.2 for finding in found.findings)
 
 
-def test_a_model_that_errs_itself_costs_no_more_than_its_errors(tmp_path: Path) -> None:
-    """If it is sure of 10 wrong things, these may stand above the 40 errors: at least 30 of 40 are found."""
-    found, wrong = planted(tmp_path, errors=40, mistaken=10, unsure=60)
-    hits = sum(finding.row in wrong for finding in found.findings)
-    assert hits / 40 >= (40 - 10) / 40
-    assert found.contradicted == 110
-
-
 def test_a_label_of_which_the_model_is_never_sure_does_not_fill_the_list(tmp_path: Path) -> None:
     """It has not learned "c": 30 documents at 0.01; one document with "b" at 0.02 is the only real surprise."""
     taxonomy = Taxonomy(["a", "b", "c"], [-1, -1, -1])
@@ -171,7 +156,4 @@ def test_a_wrong_top_label_is_worse(tmp_path: Path) -> None:
     }
     documents = [("leaf", {0, 1}), ("top", {0, 1}), *((f"right {n}", {0, 1}) for n in range(50))]
     found = audit(KnownClassifier(taxonomy, answers), write_folder(tmp_path / "data", taxonomy, documents))
-    assert [(finding.text, finding.level, finding.common) for finding in found.findings] == [
-        ("top", 1, ()),
-        ("leaf", 2, ("A",)),
-    ]
+    assert [(finding.text, finding.level) for finding in found.findings] == [("top", 1), ("leaf", 2)]
