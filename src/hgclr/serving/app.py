@@ -1,7 +1,8 @@
-"""The application: the endpoints, the pages for people, and around them what no request gets past."""
+"""The application: its endpoints, its pages, and the middleware around them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +15,9 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from jinja2 import Environment, FileSystemLoader
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -34,20 +37,17 @@ from hgclr.serving.messages import (
     Problem,
     ProblemType,
     TaxonomyAnswer,
-    error_of,
+    error_json,
     on_http_error,
     on_invalid,
 )
-from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, HostCheck, KeyCheck, RequestLog, strict_route
-from hgclr.serving.monitoring import CONTENT_TYPE
-from hgclr.serving.service import ClientGoneError, Service, methods_of
-from hgclr.serving.settings import PROBABILITIES, Settings
-from hgclr.taxonomy import Taxonomy
+from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, KeyCheck, RequestLog, strict_route
+from hgclr.serving.monitoring import log_loop_error
+from hgclr.serving.service import ClientGoneError, Service, Settings
 
-__all__ = ["add_pages", "api_page", "create_app", "describing_routes", "health_routes", "predicting_routes"]
-
-DIGITS = 4
-"""Decimal places of a probability: finer than what a text's neighbours in its batch change in it."""
+LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
+PROBABILITIES = 2**18
+"""Texts times labels of a request that asks for the probability of every label: an answer of some ten megabytes."""
 CLIENT_GONE = 499
 """The status, in metrics and log, of an answer that nobody was there to take."""
 FILES = Path(__file__).parent / "page"
@@ -70,19 +70,31 @@ LIMITS = {
     "maxItems": "at most",
     "maxLength": "characters up to",
 }
-"""Limits of a field in a schema, and what they are called on the page."""
+"""Limits of a field in a schema, and their names on the page."""
 
 
-def create_app(classifier: HierarchicalClassifier, settings: Settings | None = None, *, name: str = "model") -> FastAPI:
-    """Return the web application that serves a model under a name; its :class:`Service` is ``app.state.service``."""
+def create_app(
+    classifier: HierarchicalClassifier,
+    settings: Settings | None = None,
+    *,
+    name: str = "model",
+    supervised: bool = False,
+) -> FastAPI:
+    """Return the web application that serves a model under a name; its :class:`Service` is ``app.state.service``.
+
+    A ``supervised`` one, in a worker, ends the process when its threads have.
+    """
     settings = settings or Settings()
     service = Service(classifier, settings, name)
     service.metrics.describe(version("hgclr"), service.backend)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(log_loop_error)
         service.start()
+        watch = asyncio.create_task(service.watch(supervised=supervised))
         yield
+        watch.cancel()
         await service.stop()
 
     app = FastAPI(
@@ -95,15 +107,17 @@ def create_app(classifier: HierarchicalClassifier, settings: Settings | None = N
         exception_handlers={HTTPException: on_http_error, RequestValidationError: on_invalid},
     )
     app.state.service = service
-    for routes in (predicting_routes(service), describing_routes(service), health_routes(service)):
+    for routes in (_predicting_routes(service), _describing_routes(service), _health_routes(service)):
         app.include_router(routes)
-    add_pages(app)
+    _add_pages(app)
     # The last one added comes first.
     app.add_middleware(BodyLimit, limit=settings.body_bytes, deadline=settings.deadline)
     if settings.key is not None:
         app.add_middleware(KeyCheck, key=settings.key)
     if settings.hosts is not None:
-        app.add_middleware(HostCheck, hosts=settings.hosts)
+        # A page from elsewhere can make its own name mean 127.0.0.1 ("DNS rebinding") and would read our answers.
+        hosts = [*LOCAL_HOSTS, *settings.hosts]
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.add_middleware(RequestLog, metrics=service.metrics)
     description = _description(app, settings)
     app.openapi = lambda: description  # type: ignore[method-assign]
@@ -131,47 +145,52 @@ def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
 
 
 def _json_answer(content: Any) -> Response:
-    """Return content as JSON; it is checked against no schema, as the framework would do, for there may be much."""
-    body = json_text(content, allow_nan=False, separators=(",", ":"))
-    return Response(body, media_type="application/json")
+    """Return content as JSON; unlike the framework, without checking it against a schema: there may be much."""
+    return Response(json_text(content, allow_nan=False, separators=(",", ":")), media_type="application/json")
 
 
 def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    everywhere: tuple[ProblemType, ...] = (
-        "unauthorised",
-        "wrong_host",
-        "method_not_allowed",
-        "too_large",
-        "internal",
-    )
+    """Return the error answers of an endpoint, for the API's description."""
+    everywhere: tuple[ProblemType, ...] = ("unauthorised", "method_not_allowed", "too_large", "not_ready", "internal")
     retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
-    return {
+    wrong_host = {"description": "The host is not allowed.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    return {400: wrong_host} | {
         status: {"model": ErrorAnswer, "description": text, **({"headers": retry} if kind == "overloaded" else {})}
         for kind in (*kinds, *everywhere)
         for status, text in [PROBLEMS[kind]]
     }
 
 
-def predicting_routes(service: Service) -> APIRouter:
-    """Return what labels and explains texts."""
+def _predicting_routes(service: Service) -> APIRouter:
+    """Return the endpoints that label and explain texts."""
+
+    def overloaded() -> Problem:
+        message = f"{service.engine.waiting} of at most {service.settings.max_queue} texts wait"
+        return Problem("overloaded", message, retry_after=service.engine.wait)
 
     def before(request: Request) -> None:
         service.require_ready()
         if request.url.path == "/predict" and service.engine.full:
-            raise _overloaded(service)
+            raise overloaded()
+
+    def check_lengths(texts: Sequence[str], *, alone: bool) -> None:
+        longest = service.settings.characters_per_text
+        for place, text in enumerate(texts):
+            if len(text) > longest:
+                field = "text" if alone else f"texts.{place}"
+                raise Problem("invalid", f"the text has {len(text)} characters, more than {longest}", field=field)
 
     router = APIRouter(route_class=strict_route(before, service.settings.texts_per_request))
     ids = set(service.classifier.taxonomy.ids)
-    methods = methods_of(service.classifier)
 
     @router.post(
         "/predict",
         summary="Label texts",
         response_model=PredictAnswer,
-        responses=_problems("overloaded", "invalid", "deadline", "not_ready"),
+        responses=_problems("overloaded", "invalid", "deadline"),
     )
     async def predict(wanted: PredictRequest, request: Request) -> Response:
-        """Give one text, or several, labels from the tree.
+        """Predict labels for one text or several.
 
         The answers are in the order of the texts. Of several texts, one that cannot be labelled fails alone: it has an
         error in its place.
@@ -179,172 +198,140 @@ def predicting_routes(service: Service) -> APIRouter:
         alone = "text" in wanted.model_fields_set
         texts = [wanted.text] if alone else wanted.texts
         request.state.texts = len(texts)
-        _check_lengths(texts, service.settings, alone=alone)
+        check_lengths(texts, alone=alone)
         if wanted.probabilities and len(texts) * len(ids) > PROBABILITIES:
             raise Problem("invalid", f"more than {PROBABILITIES} probabilities are asked for", field="probabilities")
+        decisions = service.decisions(
+            rule=wanted.rule, threshold=wanted.threshold, paths=wanted.paths, abstain_below=wanted.abstain_below
+        )
         try:
-            decisions = service.decisions(
-                rule=wanted.rule,
-                threshold=wanted.threshold,
-                paths=wanted.paths,
-                abstain_below=wanted.abstain_below,
-            )
-            pending = service.engine.submit(texts, decisions, probabilities=wanted.probabilities)
+            pending = service.engine.submit(texts, decisions)
         except QueueFullError:
-            raise _overloaded(service) from None
+            raise overloaded() from None
         try:
             answers = await service.wait_for(pending.future, request, lambda why: service.engine.drop(pending, why))
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
-        return _predictions(service, answers, request, alone=alone)
+        failures = [answer for answer in answers if isinstance(answer, Failure)]
+        if len(failures) == len(answers) and all(failure.kind == "internal" for failure in failures):
+            raise Problem("internal", failures[0].message)
+        if alone and failures:
+            raise Problem("invalid", failures[0].message, field="text")
+        for failure in failures:
+            service.metrics.errors.labels(failure.kind).inc()
+        return _json_answer(
+            {
+                "predictions": [_text_answer(service, answer, wanted.probabilities) for answer in answers],
+                "seconds": round(time.monotonic() - request.state.arrived, 6),
+            }
+        )
 
     @router.post(
         "/explain",
         summary="Explain labels",
         response_model=ExplainAnswer,
-        responses=_problems("overloaded", "invalid", "deadline", "not_ready"),
+        responses=_problems("overloaded", "invalid", "deadline"),
     )
     async def explain(wanted: ExplainRequest, request: Request) -> Response:
-        """Tell which words of a text carry its labels, and whether those words alone would do.
+        """Find the words of a text that carry its labels, and test whether those words alone suffice.
 
         Explanations are made one at a time, beside the predictions.
         """
-        _check_lengths([wanted.text], service.settings, alone=True)
+        check_lengths([wanted.text], alone=True)
         if fault := fault_of(wanted.text):
             raise Problem("invalid", fault, field="text")
         for place, label in enumerate(wanted.labels or ()):
             if label not in ids:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")
-        if wanted.method not in ("auto", *methods):
-            raise Problem("invalid", f"this model has the methods {', '.join(methods)}", field="method")
+        if wanted.method not in ("auto", *service.methods):
+            raise Problem("invalid", f"this model has the methods {', '.join(service.methods)}", field="method")
         try:
             future = service.explanations.submit(wanted.text, wanted.labels, wanted.method, wanted.keep)
         except QueueFullError:
             raise Problem("overloaded", "too many explanations wait", retry_after=1) from None
         try:
-            explanation = await service.wait_for(future, request, lambda _: future.cancel())
+            return _json_answer(await service.wait_for(future, request, lambda _: future.cancel()))
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         except InputError as error:
             raise Problem("invalid", str(error), field="text") from None
-        return _json_answer(explanation)
 
     return router
 
 
-def _check_lengths(texts: Sequence[str], settings: Settings, *, alone: bool) -> None:
-    """Refuse texts that are too long, in the field ``texts`` unless there is one ``alone``."""
-    longest = settings.characters_per_text
-    for place, text in enumerate(texts):
-        if len(text) > longest:
-            field = "text" if alone else f"texts.{place}"
-            raise Problem("invalid", f"the text has {len(text)} characters, more than {longest}", field=field)
-
-
-def _overloaded(service: Service) -> Problem:
-    return Problem(
-        "overloaded",
-        f"{service.engine.waiting} texts wait, and no more than {service.settings.max_queue} may",
-        retry_after=service.engine.wait,
-    )
-
-
-def _predictions(service: Service, answers: Sequence[Answer], request: Request, *, alone: bool) -> Response:
-    """Return the answer to a request; if no text has labels and it is our fault, or the only text's own, an error."""
-    failures = [answer for answer in answers if isinstance(answer, Failure)]
-    internal = [failure for failure in failures if failure.kind == "internal"]
-    if len(internal) == len(answers):
-        raise Problem("internal", internal[0].message)
-    if alone and failures:
-        raise Problem("invalid", failures[0].message, field="text")
-    for failure in failures:
-        service.metrics.errors.labels(failure.kind).inc()
-    return _json_answer(
-        {
-            "predictions": [_text_answer(service, answer) for answer in answers],
-            "seconds": round(time.monotonic() - request.state.arrived, 6),
-        }
-    )
-
-
-def _text_answer(service: Service, answer: Answer) -> dict[str, Any]:
+def _text_answer(service: Service, answer: Answer, probabilities: bool) -> dict[str, Any]:
     if isinstance(answer, Failure):
-        return error_of(answer.kind, answer.message)
+        return error_json(answer.kind, answer.message)
     fields = answer.prediction.to_json()
-    if answer.probabilities is not None:
-        values = answer.probabilities.round(DIGITS).astype(float).round(DIGITS).tolist()
+    if probabilities:
+        values = answer.probabilities.astype(float).round(4).tolist()
         fields["probabilities"] = dict(zip(service.classifier.taxonomy.ids, values, strict=True))
     return fields
 
 
-def describing_routes(service: Service) -> APIRouter:
-    """Return what tells of the model."""
+def _describing_routes(service: Service) -> APIRouter:
+    """Return the endpoints that describe the model and its label tree, whose answers are made once."""
     router = APIRouter()
-    tree, model = _json_answer(_tree(service.classifier.taxonomy)), _json_answer(_model(service))
-    headers = {"ETag": f'"{hashlib.sha256(tree.body).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
+    settings, classifier, taxonomy = service.settings, service.classifier, service.classifier.taxonomy
+    parents = [taxonomy.ids[parent] if parent >= 0 else None for parent in taxonomy.parents.tolist()]
+    rows = zip(taxonomy.ids, taxonomy.names, parents, strict=True)
+    labels = _json_answer({"labels": [{"id": label, "name": name, "parent": parent} for label, name, parent in rows]})
+    model = _json_answer(
+        {
+            "name": service.name,
+            "labels": len(taxonomy),
+            "depth": taxonomy.depth,
+            "max_length": classifier.max_length,
+            "backend": service.backend,
+            "decisions": classifier.decisions.to_json(),
+            "limits": {
+                "texts_per_request": settings.texts_per_request,
+                "characters_per_text": settings.characters_per_text,
+                "body_bytes": settings.body_bytes,
+                "queue": settings.max_queue,
+                "probabilities": PROBABILITIES,
+            },
+            "explain": service.methods,
+            "version": version("hgclr"),
+        }
+    )
+    headers = {"ETag": f'"{hashlib.sha256(labels.body).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
 
     @router.get(
         "/taxonomy",
         summary="The label tree",
         response_model=TaxonomyAnswer,
-        responses={304: {"description": "It is still the one with the ETag in If-None-Match."}, **_problems()},
+        responses={304: {"description": "The ETag in If-None-Match is still right."}, **_problems()},
     )
-    async def taxonomy(request: Request) -> Response:
-        """Give all labels in the model's order, each with the id of its parent."""
+    async def get_taxonomy(request: Request) -> Response:
+        """Return all labels in the model's order, each with the id of its parent."""
         known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
         if headers["ETag"] in known:
             return Response(status_code=304, headers=headers)
-        return Response(tree.body, headers=headers, media_type="application/json")
+        return Response(labels.body, headers=headers, media_type="application/json")
 
     @router.get("/model", summary="The model", response_model=ModelAnswer, responses=_problems())
-    async def describe() -> Response:
-        """Tell what is served, how it decides, and what requests may be."""
+    async def get_model() -> Response:
+        """Return the model's name and size, its decisions, and the limits of requests."""
         return Response(model.body, media_type="application/json")
 
     return router
 
 
-def _tree(taxonomy: Taxonomy) -> dict[str, list[dict[str, str | None]]]:
-    parents = [taxonomy.ids[parent] if parent >= 0 else None for parent in taxonomy.parents.tolist()]
-    rows = zip(taxonomy.ids, taxonomy.names, parents, strict=True)
-    return {"labels": [{"id": label, "name": name, "parent": parent} for label, name, parent in rows]}
-
-
-def _model(service: Service) -> dict[str, object]:
-    settings, classifier = service.settings, service.classifier
-    return {
-        "name": service.name,
-        "labels": len(classifier.taxonomy),
-        "depth": classifier.taxonomy.depth,
-        "max_length": service.engine.max_length,
-        "backend": service.backend,
-        "decisions": classifier.decisions.to_json(),
-        "limits": {
-            "texts_per_request": settings.texts_per_request,
-            "characters_per_text": settings.characters_per_text,
-            "body_bytes": settings.body_bytes,
-            "queue": settings.max_queue,
-            "probabilities": PROBABILITIES,
-        },
-        "explain": methods_of(classifier),
-        "version": version("hgclr"),
-    }
-
-
-def health_routes(service: Service) -> APIRouter:
-    """Return what tells how the service is."""
+def _health_routes(service: Service) -> APIRouter:
+    """Return the endpoints for orchestrators and Prometheus."""
     router = APIRouter()
 
-    @router.get("/livez", summary="Alive?", response_model=HealthAnswer, responses=_problems("not_ready"))
+    @router.get("/livez", summary="Alive?", response_model=HealthAnswer, responses=_problems())
     async def livez() -> Response:
-        """Tell whether the process works; one that does not should be started again."""
+        """Say whether the process works; one that does not should be restarted."""
         if service.state == "broken":
-            raise Problem("not_ready", "a thread has ended")
+            raise Problem("not_ready", "a thread has ended or hangs")
         return _json_answer({"status": "alive"})
 
-    @router.get("/readyz", summary="Ready?", response_model=HealthAnswer, responses=_problems("not_ready"))
+    @router.get("/readyz", summary="Ready?", response_model=HealthAnswer, responses=_problems())
     async def readyz() -> Response:
-        """Tell whether requests are taken: the model is loaded and warm, and the service is not about to stop."""
+        """Say whether requests are taken: the model is loaded and warm."""
         service.require_ready()
         return _json_answer({"status": "ready"})
 
@@ -355,14 +342,14 @@ def health_routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_problems()},
     )
     async def metrics() -> Response:
-        """Give all metrics in Prometheus' format."""
-        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        """Return all metrics in Prometheus' format."""
+        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
 
 
 class _PageFiles(StaticFiles):
-    """The files of the page, asked for anew when they have changed."""
+    """The files of the page, which browsers check for changes."""
 
     def file_response(self, *args: object, **kwargs: object) -> Response:
         response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
@@ -370,8 +357,8 @@ class _PageFiles(StaticFiles):
         return response
 
 
-def add_pages(app: FastAPI) -> None:
-    """Add the pages to an application whose other routes are there."""
+def _add_pages(app: FastAPI) -> None:
+    """Add the pages to an application that has its other routes."""
     app.mount("/page", _PageFiles(directory=FILES, check_dir=False), name="page")
 
     @app.get("/", include_in_schema=False)

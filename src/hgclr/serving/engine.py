@@ -1,7 +1,6 @@
-"""What computes: one thread that tokenises, one that takes batches from all requests together and labels them.
+"""The batch engine: one thread tokenises the texts of all requests, another predicts them in batches.
 
-Between them and the requests is a queue: a bounded number of texts, tokenised while they wait, and taken together in
-batches of similar length.
+A bounded queue lies between the requests and these threads. Everything about a prediction is the classifier's work.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,34 +25,29 @@ from hgclr.inference import HierarchicalClassifier, Prediction
 from hgclr.inference.backends import batches_by_length
 from hgclr.inference.classifier import TokenisedText
 from hgclr.serving.monitoring import Metrics
-from hgclr.serving.settings import Settings
-
-__all__ = ["Answer", "BatchQueue", "Engine", "Failure", "PendingRequest", "QueueFullError", "Reason", "fault_of"]
 
 logger = logging.getLogger(__name__)
 TOKENISED_TOGETHER = 256
 """Texts that are tokenised together."""
 STUCK = 60.0
-"""Seconds after which a batch that is still being computed is taken for one that never ends."""
+"""Seconds after which a batch that is still being computed counts as hanging."""
 PACE_DECAY = 0.9
-"""How much of the pace until now stays in its running mean after a batch."""
-
-Reason = Literal["deadline", "client_gone", "shutdown"]
+"""Weight of the earlier batches in the running mean of seconds per text."""
 WINDOW = 1024
 """Texts, the oldest, that a batch is chosen from."""
 
+Reason = Literal["deadline", "client_gone", "shutdown"]
 
-@dataclass(frozen=True, slots=True)
-class LabelledText:
-    """The labels of a text, and all probabilities, (K,), if wanted."""
+
+class LabelledText(NamedTuple):
+    """The prediction for a text, and the probability of every label, (K,)."""
 
     prediction: Prediction
-    probabilities: NDArray[np.float32] | None
+    probabilities: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a text has no labels: through its own fault (``invalid``) or through ours (``internal``)."""
+class Failure(NamedTuple):
+    """Why a text has no prediction: the text is ``invalid``, or the service has an ``internal`` error."""
 
     kind: Literal["invalid", "internal"]
     message: str
@@ -62,8 +56,12 @@ class Failure:
 Answer = LabelledText | Failure
 
 
+class QueueFullError(Exception):
+    """The queue has no room for so many texts now."""
+
+
 def fault_of(text: str) -> str | None:
-    """Return what is wrong with a text, None if it can be labelled."""
+    """Return why a text is refused, None if it is not."""
     try:
         check_text(text)
     except InputError as error:
@@ -71,23 +69,69 @@ def fault_of(text: str) -> str | None:
     return None
 
 
-class Engine:
-    """Label the texts of many requests in batches.
+@dataclass(eq=False)
+class PendingRequest:
+    """What the texts of one request have in common.
 
     Attributes:
-        max_length: tokens of a text that are read.
-        warm: set once the model has labelled a first text and is ready for others.
+        future: the answers in the order of the texts, once all are there.
+        waiting: texts that are not being computed yet.
+        dropped: whether nobody wants the answers any more.
     """
 
-    def __init__(self, classifier: HierarchicalClassifier, settings: Settings, metrics: Metrics) -> None:
+    decisions: Decisions
+    count: int
+    future: Future[list[Answer]] = field(default_factory=Future)
+    arrived: float = field(default_factory=time.monotonic)
+    waiting: int = 0
+    dropped: bool = False
+
+    def __post_init__(self) -> None:
+        self._answers: list[Answer | None] = [None] * self.count
+        self._missing, self._lock = self.count, threading.Lock()
+
+    def deliver(self, place: int, answer: Answer) -> None:
+        """Put an answer in its place; with the last, the future has its result."""
+        with self._lock:
+            self._answers[place] = answer
+            self._missing -= 1
+            complete = not self._missing
+        if complete and self.future.set_running_or_notify_cancel():
+            self.future.set_result([answer for answer in self._answers if answer is not None])
+
+
+@dataclass(eq=False, slots=True)
+class PendingText:
+    """One text, its place in its request and, once it is tokenised, its tokens."""
+
+    request: PendingRequest
+    place: int
+    text: str
+    tokens: TokenisedText = TokenisedText([], truncated=False, blank=True)
+
+
+class Engine:
+    """Predict the texts of many requests in batches.
+
+    Attributes:
+        warm: set once the model has predicted a first batch.
+    """
+
+    def __init__(
+        self,
+        classifier: HierarchicalClassifier,
+        metrics: Metrics,
+        *,
+        max_queue: int,
+        batch_tokens: int | None,
+        max_wait: float,
+    ) -> None:
         self.warm = threading.Event()
-        self._classifier, self._metrics = classifier, metrics
-        self.max_length = classifier.max_length
-        self._budget = settings.batch_tokens or classifier.backend.batch_tokens
-        self._max_wait = settings.max_wait
-        self._queue: BatchQueue = BatchQueue(settings.max_queue)
+        self._classifier, self._metrics, self._max_wait = classifier, metrics, max_wait
+        self._budget = batch_tokens or classifier.backend.batch_tokens
+        self._queue = BatchQueue(max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
-        self._begun: float | None = None  # when what is being computed was begun
+        self._begun: float | None = None  # when the batch that is being computed was begun
         self._threads = [
             threading.Thread(target=work, name=f"hgclr-{work.__name__.strip('_')}", daemon=True)
             for work in (self._tokenise, self._compute)
@@ -98,7 +142,7 @@ class Engine:
             thread.start()
 
     def stop(self, patience: float) -> None:
-        """Take nothing more and end, after what is being computed; wait for that as many seconds at most."""
+        """Take nothing more, and wait at most so many seconds for the batch that is being computed."""
         self._queue.close()
         end = time.monotonic() + patience
         for thread in self._threads:
@@ -107,7 +151,7 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Whether both threads run, and the model has not been at the same batch for ever."""
+        """Whether both threads run, and no batch hangs."""
         begun = self._begun
         hangs = begun is not None and time.monotonic() - begun > STUCK
         return not hangs and all(thread.is_alive() for thread in self._threads)
@@ -122,20 +166,20 @@ class Engine:
 
     @property
     def wait(self) -> float:
-        """In how many seconds, about, the texts that wait now are done."""
+        """About how many seconds the texts that wait now will take."""
         return self._pace * self._queue.length
 
-    def submit(self, texts: Sequence[str], decisions: Decisions, *, probabilities: bool = False) -> PendingRequest:
-        """Let texts wait for their turn; the answers come in the request's future, in order.
+    def submit(self, texts: Sequence[str], decisions: Decisions) -> PendingRequest:
+        """Queue texts; the request's future will have the answers in order.
 
         Raises:
-            QueueFullError: if there is no room for all of them; nothing has been done for any then.
+            QueueFullError: if there is no room for all of them; then nothing has been done for any.
         """
-        request: PendingRequest = PendingRequest(decisions, len(texts), probabilities)
-        known = {place: Failure("invalid", fault) for place, text in enumerate(texts) if (fault := fault_of(text))}
-        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in known])
-        for place, answer in known.items():
-            request.deliver(place, answer)
+        request = PendingRequest(decisions, len(texts))
+        faults = {place: fault for place, text in enumerate(texts) if (fault := fault_of(text))}
+        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in faults])
+        for place, fault in faults.items():
+            request.deliver(place, Failure("invalid", fault))
         return request
 
     def drop(self, request: PendingRequest, reason: Reason) -> None:
@@ -156,99 +200,54 @@ class Engine:
             self._queue.put_tokenised(entries)
 
     def _compute(self) -> None:
-        # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and so takes
-        # it now, not some time later.
-        longest = ["a long text " * self.max_length] * max(1, self._budget // self.max_length)
-        self._classifier.predict(["a", "a few words to warm up with", *longest])
+        # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and takes it
+        # now rather than later.
+        longest = self._classifier.max_length
+        (tokens,) = self._classifier.tokenise(["a long text " * longest])
+        for size in (1, max(1, self._budget // longest)):
+            self._classifier.predict_batch([tokens] * size)
         self.warm.set()
         while batch := self._queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()
             for entry in batch:
                 self._metrics.queue.observe(now - entry.request.arrived)
-            self._label(batch)
+            self._predict(batch)
             self._begun = None
             elapsed = (time.monotonic() - now) / len(batch)
             self._pace = PACE_DECAY * self._pace + (1 - PACE_DECAY) * elapsed if self._pace else elapsed
 
-    def _label(self, batch: list[PendingText]) -> None:
-        """Label texts together; if that fails, one by one, so that only those fail that must."""
+    def _predict(self, batch: list[PendingText]) -> None:
+        """Predict texts together; if that fails, one by one, so that only those fail that must."""
         started, self._begun = time.perf_counter(), time.monotonic()
+        tokenised = [entry.tokens for entry in batch]
         try:
-            decisions = [entry.request.decisions for entry in batch]
-            predictions, probabilities = self._classifier.predict_batch([entry.tokens for entry in batch], decisions)
+            predicted = self._classifier.predict_batch(tokenised, [entry.request.decisions for entry in batch])
         except Exception as error:  # whatever it is, the next batch must not suffer from it
             if len(batch) == 1:
                 self._fail(batch, error)
             else:
                 for entry in batch:
-                    self._label([entry])
+                    self._predict([entry])
             return
         self._metrics.compute.observe(time.perf_counter() - started)
         self._metrics.batch_texts.observe(len(batch))
-        self._metrics.batch_tokens.observe(len(batch) * max(len(entry.tokens.ids) for entry in batch))
+        self._metrics.batch_tokens.observe(len(batch) * max(len(tokens.ids) for tokens in tokenised))
         self._metrics.texts.inc(len(batch))
-        for entry, prediction, row in zip(batch, predictions, probabilities, strict=True):
-            entry.request.deliver(entry.place, LabelledText(prediction, row if entry.request.probabilities else None))
+        for entry, prediction, probabilities in zip(batch, *predicted, strict=True):
+            entry.request.deliver(entry.place, LabelledText(prediction, probabilities))
 
     def _fail(self, entries: Sequence[PendingText], error: Exception) -> None:
-        """Answer with a failure; the error's own message is not logged, for it may quote a text."""
+        """Answer with a failure; the error's message is not logged, because it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
         for entry in entries:
             entry.request.deliver(entry.place, Failure("internal", "the model could not label this text"))
 
 
-class QueueFullError(Exception):
-    """There is no room for so many texts now."""
-
-
-@dataclass(eq=False)
-class PendingRequest:
-    """What the texts of one request have in common.
-
-    Attributes:
-        probabilities: whether the probabilities of all labels are wanted.
-        future: the answers in the order of the texts, once all are there.
-        waiting: how many texts nothing has been computed for.
-        dropped: whether nobody wants the answers any more.
-    """
-
-    decisions: Decisions
-    count: int
-    probabilities: bool = False
-    future: Future[list[Answer]] = field(default_factory=Future)
-    arrived: float = field(default_factory=time.monotonic)
-    waiting: int = 0
-    dropped: bool = False
-
-    def __post_init__(self) -> None:
-        self._answers: list[Answer | None] = [None] * self.count
-        self._missing, self._lock = self.count, threading.Lock()
-
-    def deliver(self, place: int, answer: Answer) -> None:
-        """Put an answer in its place; with the last, the request is answered."""
-        with self._lock:
-            self._answers[place] = answer
-            self._missing -= 1
-            complete = not self._missing
-        if complete and self.future.set_running_or_notify_cancel():
-            self.future.set_result([answer for answer in self._answers if answer is not None])
-
-
-@dataclass(eq=False, slots=True)
-class PendingText:
-    """One text, its place in its request and, once it is tokenised, its tokens."""
-
-    request: PendingRequest
-    place: int
-    text: str
-    tokens: TokenisedText = field(default_factory=lambda: TokenisedText([], False, False))
-
-
 class BatchQueue:
     """Hold texts, ``capacity`` at most, from their arrival until they are computed.
 
-    Three kinds of threads meet here: those that bring texts, one that tokenises them, one that computes.
+    Three kinds of threads use it: those that bring texts, one that tokenises, one that computes.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -260,7 +259,7 @@ class BatchQueue:
         self._arrival, self._readiness = threading.Condition(self._lock), threading.Condition(self._lock)
 
     def put(self, request: PendingRequest, texts: Sequence[tuple[int, str]]) -> None:
-        """Let texts in, given with their places in the request: all, or none (`QueueFullError`)."""
+        """Add texts, given with their places in the request: all, or none (`QueueFullError`)."""
         with self._lock:
             if self._closed or self.length + len(texts) > self.capacity:
                 raise QueueFullError
@@ -270,18 +269,18 @@ class BatchQueue:
             self._arrival.notify()
 
     def drop(self, request: PendingRequest) -> int:
-        """Drop what still waits of a request, and return how many texts that were."""
+        """Drop the texts of a request that still wait, and return how many."""
         with self._lock:
             left, request.waiting, request.dropped = request.waiting, 0, True
             self.length -= left
-            if left:  # those being tokenised are not in either; they go when that is done
+            if left:  # those being tokenised are in neither list; put_tokenised leaves them out
                 self._untokenised = deque(entry for entry in self._untokenised if entry.request is not request)
                 self._ready = [entry for entry in self._ready if entry.request is not request]
                 self._readiness.notify()
         return left
 
     def take_untokenised(self, most: int) -> list[PendingText]:
-        """Return the oldest texts that are not tokenised; wait for one. None are left once the queue is closed."""
+        """Return the oldest texts that are not tokenised; wait for one. A closed queue ends with an empty list."""
         with self._lock:
             while not self._untokenised and not self._closed:
                 self._arrival.wait()
@@ -293,7 +292,7 @@ class BatchQueue:
             self._readiness.notify()
 
     def remove(self, entries: Sequence[PendingText]) -> None:
-        """Let texts leave that cannot be tokenised."""
+        """Remove texts that cannot be tokenised."""
         with self._lock:
             self._leave(entries)
             self._readiness.notify()
@@ -301,8 +300,8 @@ class BatchQueue:
     def take_batch(self, tokens: int, max_wait: float) -> list[PendingText]:
         """Return texts to compute together: the one that waits longest, and others of about its length.
 
-        They have ``tokens`` at most, padding included; a longer text is a batch of its own. While they are fewer than a
-        batch holds, the first waits up to ``max_wait`` seconds for more. A closed queue ends with empty batches.
+        They have ``tokens`` at most, padding included; a longer text is a batch alone. While they are fewer than a
+        batch holds, the first waits up to ``max_wait`` seconds for more. A closed queue ends with an empty list.
         """
         with self._lock:
             while not self._ready or (rest := self._patience(tokens, max_wait)) > 0:
@@ -321,13 +320,14 @@ class BatchQueue:
             return batch
 
     def close(self) -> None:
-        """Let nobody in any more, and let go of those who wait for texts when there are none."""
+        """Take no more texts, and wake the threads that wait for some."""
         with self._lock:
             self._closed = True
             self._arrival.notify_all()
             self._readiness.notify_all()
 
     def _patience(self, tokens: int, max_wait: float) -> float:
+        """Return how many seconds the oldest text still waits for others."""
         if self._closed or sum(len(entry.tokens.ids) for entry in self._ready[:WINDOW]) >= tokens:
             return 0.0
         return self._ready[0].request.arrived + max_wait - time.monotonic()

@@ -1,11 +1,9 @@
-"""The form of requests and answers: what clients may send, and what the API's description says they get."""
+"""Requests, answers and errors: their form, as clients send them and as the API's description shows them."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -19,37 +17,17 @@ from starlette.types import Scope
 from hgclr.decisions.decoding import Rule
 from hgclr.evaluation.explanation import Method
 
-__all__ = [
-    "PROBLEMS",
-    "ErrorAnswer",
-    "ExplainAnswer",
-    "ExplainRequest",
-    "HealthAnswer",
-    "ModelAnswer",
-    "PredictAnswer",
-    "PredictRequest",
-    "Problem",
-    "ProblemType",
-    "TaxonomyAnswer",
-    "answer_with",
-    "error_of",
-    "on_http_error",
-    "on_invalid",
-]
-
-logger = logging.getLogger(__name__)
 MOST_PATHS = 100
 """Paths of top-k-paths in one answer: every one costs a pass over the labels."""
 EXPLAINED_LABELS = 32
 """Labels explained in one request: every one costs a backward pass."""
 LONGEST_FIELD = 64
-"""Characters of a field's name that are told again: it may be a client's, and be anything."""
+"""Characters of an unknown field's name that an error repeats."""
 ProblemType = Literal[
     "overloaded",
     "too_large",
     "invalid",
     "unauthorised",
-    "wrong_host",
     "deadline",
     "not_ready",
     "not_found",
@@ -59,23 +37,20 @@ ProblemType = Literal[
 PROBLEMS: dict[ProblemType, tuple[int, str]] = {
     "overloaded": (429, "Too much is under way; try again after the seconds in Retry-After."),
     "too_large": (413, "The body is too large."),
-    "invalid": (422, "The request is not of the form described here, or beyond a limit."),
+    "invalid": (422, "The request does not have the form described here, or exceeds a limit."),
     "unauthorised": (401, "The key is missing or wrong."),
-    "wrong_host": (421, "The request is for a host that the service does not answer for."),
     "deadline": (504, "The answer took too long; the work for it was dropped."),
-    "not_ready": (503, "The service is warming up or about to stop."),
-    "not_found": (404, "There is nothing here."),
-    "method_not_allowed": (405, "There is something here, but not for this method."),
+    "not_ready": (503, "The service is warming up, or has too many connections."),
+    "not_found": (404, "There is nothing at this address."),
+    "method_not_allowed": (405, "This address has no such method."),
     "internal": (500, "Something went wrong in the service."),
 }
-"""The status of each type of problem, and when it comes."""
+"""The status of each type of problem, and when it occurs."""
 TYPES = {status: kind for kind, (status, _) in PROBLEMS.items()}
 
 
 class Problem(HTTPException):
-    """An answer other than the one that was asked for.
-
-    It is an exception of the framework, because that lets those pass which come up while a body is read.
+    """An error answer. The framework passes its own exceptions on while it reads a body, and would wrap others.
 
     Args:
         kind: decides the status.
@@ -92,52 +67,44 @@ class Problem(HTTPException):
         self.kind, self.field = kind, field
 
 
-def error_of(kind: ProblemType, message: str, field: str | None = None) -> dict[str, Any]:
-    """Return an error in plain Python types."""
-    if field is not None and len(field) > LONGEST_FIELD:
-        field = field[:LONGEST_FIELD] + "…"
-    named = {} if field is None else {"field": _utf8(field)}
-    return {"error": {"type": kind, "message": _utf8(message), **named}}
+def error_json(kind: ProblemType, message: str, field: str | None = None) -> dict[str, Any]:
+    """Return an error as JSON; a lone surrogate in a name that a client made up becomes a question mark."""
+    error = {"type": kind, "message": message}
+    if field is not None:
+        error["field"] = field if len(field) <= LONGEST_FIELD else field[:LONGEST_FIELD] + "…"
+    return {"error": {name: value.encode("utf-8", "replace").decode() for name, value in error.items()}}
 
 
-def answer_with(
+def error_answer(
     scope: Scope, kind: ProblemType, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """Return the answer to a request that went wrong, and leave the type for the metrics."""
     scope.setdefault("state", {})["problem"] = kind
-    return JSONResponse(error_of(kind, message, field), PROBLEMS[kind][0], headers)
+    return JSONResponse(error_json(kind, message, field), PROBLEMS[kind][0], headers)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer with a problem of ours, or with one that the framework found: no such address, no such method."""
+    """Answer with a `Problem`, or with an error of the framework: no such address, no such method."""
     if isinstance(error, Problem):
-        return answer_with(request.scope, error.kind, error.detail, error.field, error.headers)
+        return error_answer(request.scope, error.kind, error.detail, error.field, error.headers)
     assert isinstance(error, HTTPException)  # what this is registered for
     kind = TYPES.get(error.status_code, "invalid" if error.status_code < 500 else "internal")
-    return answer_with(request.scope, kind, error.detail, headers=error.headers)
+    return error_answer(request.scope, kind, error.detail, headers=error.headers)
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
-    """Answer what does not have the form of a request; of several faults the first."""
+    """Answer a request of the wrong form; of several faults with the first."""
     assert isinstance(error, RequestValidationError)  # what this is registered for
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part != "body"]
-    return answer_with(request.scope, "invalid", first["msg"], ".".join(place) or None)
-
-
-def _utf8(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which a client may have sent as part of a name."""
-    return text.encode("utf-8", "replace").decode()
+    return error_answer(request.scope, "invalid", first["msg"], ".".join(place) or None)
 
 
 def _string(value: Any) -> str:
-    """Take any string; pydantic's own check would refuse a whole request for half a surrogate pair in one text."""
+    """Take any string; pydantic's own check would refuse a whole request for a lone surrogate in one text."""
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Input should be a string")
     return value
-
-
-Text = Annotated[str, PlainValidator(_string), WithJsonSchema({"type": "string"})]
 
 
 def _whole(value: Any) -> Any:
@@ -145,43 +112,30 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+Text = Annotated[str, PlainValidator(_string), WithJsonSchema({"type": "string"})]
 Paths = Annotated[int, Field(ge=1, le=MOST_PATHS), BeforeValidator(_whole)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class PredictRequest(BaseModel):
+    """Texts to label; the model's decisions are the default."""
 
-
-@cache  # once is enough
-def _deprecated(former: str, name: str) -> None:
-    logger.warning("a request has the field %r, which is called %r now; version 0.3 will refuse it", former, name)
-
-
-class PredictRequest(_Request):
-    """Texts to label; what is left out is as the model's decisions say."""
-
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]})
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]},
+    )
 
     text: Text = Field(default="", description="One text.")
     texts: list[Text] = Field(default=[], min_length=1, description="Several texts.")
     rule: Rule | None = Field(default=None, description="The decoding rule.")
-    threshold: Share | None = Field(default=None, description="Probability above which a label is given.")
-    paths: Paths | None = Field(default=None, description="How many paths top-k-paths gives.")
+    threshold: Share | None = Field(default=None, description="Probability above which a label is predicted.")
+    paths: Paths | None = Field(default=None, description="How many paths top-k-paths predicts.")
     abstain_below: Share | None = Field(
         default=None,
-        description="Stop at the parent of a label less probable than this; it is listed as abstained.",
+        description="Stop at the parent of a label less probable than this; the label is listed as abstained.",
     )
-    probabilities: bool = Field(default=False, description="Give the probability of every label, too.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def former_names(cls, fields: Any) -> Any:
-        """Take ``sure``, which ``abstain_below`` was called in version 0.1."""
-        if not isinstance(fields, dict) or "sure" not in fields or "abstain_below" in fields:
-            return fields
-        _deprecated("sure", "abstain_below")
-        return {"abstain_below" if name == "sure" else name: value for name, value in fields.items()}
+    probabilities: bool = Field(default=False, description="Also return the probability of every label.")
 
     @model_validator(mode="after")
     def one_of_both(self) -> PredictRequest:
@@ -190,18 +144,18 @@ class PredictRequest(_Request):
         return self
 
 
-class ExplainRequest(_Request):
+class ExplainRequest(BaseModel):
     """A text whose labels are to be explained."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: Text = Field(description="The text.")
     labels: Annotated[list[str], Field(min_length=1, max_length=EXPLAINED_LABELS)] | None = Field(
-        default=None, description="Ids of the labels to explain; by default those that the text is given."
+        default=None, description="Ids of the labels to explain; by default the predicted ones."
     )
-    method: Method = Field(
-        default="auto", description="How: see the model for those that it has; auto takes the first of them."
-    )
+    method: Method = Field(default="auto", description="One of the model's methods; auto takes the first of them.")
     keep: float = Field(
-        default=0.3, gt=0, le=1, description="Share of the words that is kept to see whether they alone would do."
+        default=0.3, gt=0, le=1, description="Share of the words that is kept to see whether they alone suffice."
     )
 
 
@@ -223,7 +177,7 @@ class LabelAnswer(BaseModel):
     """A label of a text."""
 
     id: str
-    path: list[str] = Field(description="Names from the top of the tree down to the label.")
+    path: list[str] = Field(description="Names from the top label down to this one.")
     probability: Share
 
 
@@ -231,10 +185,10 @@ class TextAnswer(BaseModel):
     """The labels of a text, parents before their children."""
 
     labels: list[LabelAnswer]
-    abstained: list[LabelAnswer] = Field(description="What the rule would give and is not probable enough.")
+    abstained: list[LabelAnswer] = Field(description="Labels held back because they are less than abstain_below.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
     note: str = Field(default="", description="Why there is no label, where the text is empty or blank.")
-    probabilities: dict[str, Share] = Field(default={}, description="By label id, if asked for.")
+    probabilities: dict[str, Share] = Field(default={}, description="By label id, if the request asks for them.")
 
 
 class PredictAnswer(BaseModel):
@@ -242,14 +196,6 @@ class PredictAnswer(BaseModel):
 
     predictions: list[TextAnswer | ErrorAnswer]
     seconds: float = Field(ge=0, description="From the request's arrival to its answer.")
-
-
-class WordAnswer(BaseModel):
-    """A word of a text and its place, counted in code points."""
-
-    word: str
-    start: int
-    stop: int
 
 
 class ExplainedLabelAnswer(LabelAnswer):
@@ -265,62 +211,38 @@ class ExplainedLabelAnswer(LabelAnswer):
     comprehensiveness: float
 
 
-class StabilityAnswer(BaseModel):
-    """What the text is given with the words alone that matter most for all labels together."""
-
-    same_labels: bool
-    kept: list[int]
-    lost: list[LabelAnswer]
-    gained: list[LabelAnswer]
-
-
 class ExplainAnswer(BaseModel):
     """The words that carry each label of a text."""
 
     text: str
     method: str
     neutral: float = Field(description="The relevance of a word that says nothing.")
-    words: list[WordAnswer]
+    words: list[dict[str, str | int]] = Field(description="Each word with start and stop, counted in code points.")
     words_not_read: int
     labels: list[ExplainedLabelAnswer]
     keep: float
-    stability: StabilityAnswer
-
-
-class TreeLabel(BaseModel):
-    """A label of the tree."""
-
-    id: str
-    name: str
-    parent: str | None
+    stability: dict[str, Any] = Field(description="The labels lost and gained with the kept words alone.")
 
 
 class TaxonomyAnswer(BaseModel):
     """All labels in the model's order."""
 
-    labels: list[TreeLabel]
-
-
-class LimitsAnswer(BaseModel):
-    """What the service takes."""
-
-    texts_per_request: int
-    characters_per_text: int
-    body_bytes: int
-    queue: int
-    probabilities: int = Field(description="Texts times labels of a request that asks for all probabilities.")
+    labels: list[dict[str, str | None]] = Field(description="Each with id, name and the id of its parent.")
 
 
 class ModelAnswer(BaseModel):
-    """What is served."""
+    """The model that is served."""
 
     name: str
     labels: int
     depth: int
     max_length: int = Field(description="Tokens of a text that are read.")
     backend: Literal["torch", "onnx"]
-    decisions: dict[str, Any] = Field(description="How it decides: the content of decisions.json.")
-    limits: LimitsAnswer
+    decisions: dict[str, Any] = Field(description="The content of decisions.json.")
+    limits: dict[str, int] = Field(
+        description="Largest texts_per_request, characters_per_text, body_bytes and queue; probabilities: texts times"
+        " labels of a request that asks for all probabilities."
+    )
     explain: list[str] = Field(description="Methods of explanation, the best first.")
     version: str
 

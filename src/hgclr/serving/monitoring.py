@@ -1,56 +1,56 @@
-"""What the service tells of itself: metrics for Prometheus, and a log with no fault over and over."""
+"""Metrics for Prometheus, and a log that repeats no fault more than once a second."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-__all__ = ["CONTENT_TYPE", "SHARED_FOLDER", "Metrics", "SameFault", "start_log"]
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable for a folder in which several processes keep their metrics; the library reads it, too."""
-
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 ACCESS = "hgclr.serving.access"
 """The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
 QUIET = 1.0
-"""Seconds for which a fault that has been told is not told again."""
-DIFFERENT = 1000
-"""Faults that are told apart."""
+"""Seconds for which a fault that has been logged is not logged again."""
+DIFFERENT_FAULTS = 1000
+
+logger = logging.getLogger(__name__)
 
 
 class _AllProcesses(Collector):
-    """The metrics of all processes, without the files that one which is just starting has made and not yet filled."""
+    """The metrics of all workers: totals of all that ever ran, gauges of those that are alive."""
 
     def collect(self) -> Iterable[Metric]:
-        files = [str(file) for file in Path(os.environ[SHARED_FOLDER]).glob("*.db") if _has_content(file)]
+        files = [str(file) for file in Path(os.environ[SHARED_FOLDER]).glob("*.db") if self._counts(file)]
         found: Iterable[Metric] = MultiProcessCollector.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
         return found
 
-
-def _has_content(file: Path) -> bool:
-    try:
-        return file.stat().st_size > 0
-    except FileNotFoundError:  # of a process that has ended
-        return False
+    @staticmethod
+    def _counts(file: Path) -> bool:
+        """Tell whether a file has content, and is not a gauge of a dead worker."""
+        try:
+            if file.name.startswith("gauge_live"):
+                os.kill(int(file.stem.rpartition("_")[2]), 0)
+            return file.stat().st_size > 0
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
 
 class Metrics:
-    """The metrics of one service, in a registry of its own; with a shared folder they are told for all processes.
+    """The metrics of one service, in a separate registry; with a shared folder they are those of all workers.
 
-    Labels have few values: routes, statuses, types and reasons that stand in the code, nothing that a client sends.
+    Their labels are routes, statuses, types and reasons that the code lists, never anything that a client sends.
     """
 
     def __init__(self) -> None:
@@ -69,9 +69,14 @@ class Metrics:
         self.dropped = Counter(
             "hgclr_dropped_texts", "Texts dropped before they were computed.", ("reason",), registry=registry
         )
-        self.tokenise = self._seconds("tokenise", "Tokenising a group of texts.")
-        self.queue = self._seconds("queue", "From a text's arrival to the start of its batch.")
-        self.compute = self._seconds("compute", "Computing a batch, decisions included.")
+        self.tokenise, self.queue, self.compute = (
+            Histogram(f"hgclr_{name}_seconds", description, registry=registry, buckets=SECONDS)
+            for name, description in (
+                ("tokenise", "Tokenising a group of texts."),
+                ("queue", "From a text's arrival to the start of its batch."),
+                ("compute", "Computing a batch, decisions included."),
+            )
+        )
         self.batch_texts = Histogram("hgclr_batch_texts", "Texts in a batch.", registry=registry, buckets=TEXTS)
         self.batch_tokens = Histogram(
             "hgclr_batch_tokens", "Tokens in a batch, padding included.", registry=registry, buckets=TOKENS
@@ -81,7 +86,7 @@ class Metrics:
         self._info.labels(version, backend).set(1)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value is asked for by :meth:`refresh`; over several processes it is the sum."""
+        """Add a gauge whose value :meth:`refresh` asks for; over several processes it is the sum."""
         gauge = Gauge(f"hgclr_{name}", description, registry=self.registry, multiprocess_mode="livesum")
         self._watched.append((gauge, value))
 
@@ -97,14 +102,11 @@ class Metrics:
         everywhere.register(_AllProcesses())
         return generate_latest(everywhere)
 
-    def _seconds(self, name: str, description: str) -> Histogram:
-        return Histogram(f"hgclr_{name}_seconds", description, registry=self.registry, buckets=SECONDS)
 
+def start_log(stream: TextIO | None = None, *, requests: bool = False) -> None:
+    """Write the log of the service and its server to a stream (standard error), a line each with its time (UTC).
 
-def start_log(stream: TextIO | None = None, *, requests: bool = False) -> logging.Handler:
-    """Write what the service and its server log, a line each with its time (UTC); ``requests`` adds one for each.
-
-    Standard error is the stream by default. How much else is told is as for the other commands.
+    ``requests`` adds a line for each request.
     """
     handler = logging.StreamHandler(stream)
     handler.addFilter(SameFault())
@@ -113,32 +115,38 @@ def start_log(stream: TextIO | None = None, *, requests: bool = False) -> loggin
     formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
     handler.setFormatter(formatter)
     for name in ("hgclr", "uvicorn", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    if requests:  # which are quieter than the rest of the log otherwise
+    if requests:
         logging.getLogger(ACCESS).setLevel(logging.INFO)
-    return handler
 
 
 class SameFault(logging.Filter):
-    """Tell of a fault at most once a second; the next time it is told, with how many others there were."""
+    """Log a fault at most once a second; the next line of it has the number of those left out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
         fault, now = (record.name, str(record.msg).partition("\n")[0]), time.monotonic()
-        told, untold = self._told.get(fault, (float("-inf"), 0))
-        if now - told < QUIET:
-            self._told[fault] = told, untold + 1
+        last, left_out = self._logged.get(fault, (float("-inf"), 0))
+        if now - last < QUIET:
+            self._logged[fault] = last, left_out + 1
             return False
-        if len(self._told) >= DIFFERENT:
-            self._told.clear()
-        self._told[fault] = now, 0
-        if untold:
-            record.msg, record.args = f"({untold} more of these meanwhile) {record.getMessage()}", ()
+        if len(self._logged) >= DIFFERENT_FAULTS:
+            self._logged.clear()
+        self._logged[fault] = now, 0
+        if left_out:
+            record.msg, record.args = f"({left_out} more of these meanwhile) {record.getMessage()}", ()
         return True
+
+
+def log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of the event loop in a line, without the error's message, which may quote a text."""
+    error = context.get("exception")
+    kind = error.strerror if isinstance(error, OSError) else type(error).__name__
+    logger.error("%s: %s", context["message"], kind)

@@ -1,37 +1,115 @@
-"""A model being served: its threads, its counts, and whether it takes requests."""
+"""A model being served: its settings, its threads, its metrics, and whether it takes requests."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import multiprocessing
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
 from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError
 from hgclr.evaluation.explanation import Method
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
 from hgclr.serving.engine import Engine, QueueFullError, Reason
 from hgclr.serving.messages import Problem
 from hgclr.serving.monitoring import Metrics
-from hgclr.serving.settings import Settings
-
-__all__ = ["ClientGoneError", "Service", "methods_of"]
 
 Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
 
-WAYS_TO_DECIDE = 64
-"""Ways to decide that are kept at hand: clients ask for few, and requests that share one share its work."""
+CACHED_DECISIONS = 64
+"""Decisions that are kept: clients ask for few different ones, and texts with the same ones are decided together."""
 LAST_BATCH = 5.0
 """Seconds that a batch has to end in when the process does."""
-PLACES = 8
-"""Explanations under way and waiting; an explanation by occlusion is as much work as a text for each of its words."""
+MOST_EXPLANATIONS = 8
+"""Explanations under way and waiting; one by occlusion is as much work as a text for each of its words."""
+KEY, KEY_FILE = "HGCLR_API_KEY", "HGCLR_API_KEY_FILE"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits and waiting times of a service.
+
+    Args:
+        max_queue: texts that may wait; a request beyond that is refused with 429.
+        batch_tokens: tokens computed at a time, padding included; the backend has a default.
+        max_wait: seconds that a text waits at most for others to share its batch, while nothing is computed.
+        deadline: seconds after which a request is answered with 504 and its texts are dropped.
+        body_bytes: size of a request's body.
+        texts_per_request: texts in one request.
+        characters_per_text: characters in one text.
+        grace: seconds that requests under way have to finish in when the service stops.
+        max_connections: open connections; while there are more, requests are answered with 503.
+        hosts: host names, besides those of this machine, that requests may be for; None allows any.
+        key: the key that clients must send; None lets everybody in.
+
+    Raises:
+        InputError: if a limit lets nothing through, or the queue cannot hold the texts of one request.
+    """
+
+    max_queue: int = 1024
+    batch_tokens: int | None = None
+    max_wait: float = 0.002
+    deadline: float = 30.0
+    body_bytes: int = 4 * 2**20
+    texts_per_request: int = 256
+    characters_per_text: int = 20_000
+    grace: int = 30
+    max_connections: int = 4096
+    hosts: tuple[str, ...] | None = None
+    key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        positive = ("max_queue", "batch_tokens", "deadline", "body_bytes", "texts_per_request", "characters_per_text")
+        for name in (*positive, "max_connections"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} is {value}", remedy="give a number above 0")
+        for name in ("max_wait", "grace"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} is {getattr(self, name)}", remedy="give 0 or a number above it")
+        if self.texts_per_request > self.max_queue:
+            raise InputError(
+                f"the queue holds {self.max_queue} texts, fewer than the {self.texts_per_request} of one request",
+                remedy="raise max_queue, or lower texts_per_request",
+            )
+
+
+def read_key(environment: Mapping[str, str]) -> str | None:
+    """Return the key from the environment, or from the file that it names; None if there is neither."""
+    given, file = environment.get(KEY), environment.get(KEY_FILE)
+    if given is not None and file is not None:
+        raise InputError(f"both {KEY} and {KEY_FILE} are set", remedy="set one of them")
+    if file is not None:
+        try:
+            given = Path(file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise InputError(f"cannot read the key: {error.strerror}", path=file) from None
+        except UnicodeDecodeError:
+            raise InputError("the key is not UTF-8", path=file) from None
+    if given is None:
+        return None
+    if not given or not all("!" <= character <= "~" for character in given):
+        raise InputError(
+            "the key is empty, or has a character that is not printable ASCII",
+            path=file,
+            remedy="make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        )
+    return given
 
 
 class ClientGoneError(Exception):
@@ -42,34 +120,35 @@ class Service:
     """Everything behind the endpoints.
 
     Attributes:
-        draining: whether the service has been told to stop.
-        decisions: the model's, with what a request wants in their place; see
+        decisions: returns the model's decisions with the changes of a request; see
             :meth:`~hgclr.decisions.settings.Decisions.changed`.
+        methods: methods of explanation that the model has, the best first.
     """
 
     def __init__(self, classifier: HierarchicalClassifier, settings: Settings, name: str) -> None:
         self.classifier, self.settings, self.name = classifier, settings, name
         self.metrics = Metrics()
-        self.engine = Engine(classifier, settings, self.metrics)
+        self.engine = Engine(
+            classifier,
+            self.metrics,
+            max_queue=settings.max_queue,
+            batch_tokens=settings.batch_tokens,
+            max_wait=settings.max_wait,
+        )
         self.explanations = Explanations(classifier)
-        self.draining = False
-        self._in_flight: set[asyncio.Future[Any]] = set()
+        self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
+        self.backend: Literal["torch", "onnx"] = "onnx" if isinstance(classifier.backend, OnnxBackend) else "torch"
+        differentiable = isinstance(classifier.backend, TorchBackend)
+        self.methods: list[Method] = ["integrated", "gradient", "occlusion"] if differentiable else ["occlusion"]
         self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.waiting)
         self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: self.explanations.under_way)
         self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")
-        self.decisions: Callable[..., Decisions] = lru_cache(WAYS_TO_DECIDE)(classifier.decisions.changed)
 
     @property
-    def backend(self) -> Literal["torch", "onnx"]:
-        return "onnx" if isinstance(self.classifier.backend, OnnxBackend) else "torch"
-
-    @property
-    def state(self) -> Literal["ready", "warming up", "draining", "broken"]:
+    def state(self) -> Literal["ready", "warming up", "broken"]:
         """Whether requests are taken, or why they are not."""
         if not (self.engine.alive and self.explanations.alive):
             return "broken"
-        if self.draining:
-            return "draining"
         return "ready" if self.engine.warm.is_set() else "warming up"
 
     def require_ready(self) -> None:
@@ -81,77 +160,68 @@ class Service:
         self.engine.start()
         self.explanations.start()
 
-    @property
-    def in_flight(self) -> int:
-        """Requests that were let in and are not answered."""
-        return len(self._in_flight)
+    async def watch(self, *, supervised: bool) -> None:
+        """Refresh the gauges once a second.
 
-    def abandon(self) -> None:
-        """Answer what is in flight with a refusal."""
-        for result in self._in_flight:
-            result.cancel()
+        A ``supervised`` worker that is broken also ends, so that it is replaced: /livez may ask another one. One whose
+        supervisor has died stops, so that it does not keep the port.
+        """
+        supervisor = multiprocessing.parent_process()
+        while True:
+            self.metrics.refresh()
+            if supervised and self.state == "broken":
+                logger.error("a thread of this worker has ended or hangs")
+                os._exit(1)
+            if supervised and supervisor is not None and not supervisor.is_alive():
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            await asyncio.sleep(1)
 
     async def stop(self) -> None:
-        self.draining = True
         self.explanations.stop()
         await asyncio.to_thread(self.engine.stop, LAST_BATCH)
 
     async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:
-        """Return a result when it is there; ``drop`` is told to stop the work for it if nobody waits any more, and why.
+        """Return a result when it is there; call ``drop`` with the reason if nobody waits for it any more.
 
         Raises:
-            Problem: if the deadline has passed, or the service stops.
-            ClientGoneError: if nobody is there to take the answer.
+            Problem: if the deadline has passed.
+            ClientGoneError: if the client has hung up.
         """
+
+        async def disconnect() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
         left = request.state.arrived + self.settings.deadline - time.monotonic()
-        result, gone = asyncio.wrap_future(future), asyncio.ensure_future(_disconnected(request))
+        result, gone = asyncio.wrap_future(future), asyncio.ensure_future(disconnect())
         awaited: set[asyncio.Future[Any]] = {result, gone}
-        reason: Reason = "shutdown"
-        self._in_flight.add(result)
+        reason: Reason = "shutdown"  # unless something else ends the waiting
         try:
             await asyncio.wait(awaited, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
-            if result.done() and not result.cancelled():
+            if result.done():
                 return result.result()
-            if not result.cancelled():
-                reason = "client_gone" if gone.done() else "deadline"
+            reason = "client_gone" if gone.done() else "deadline"
         finally:
-            self._in_flight.discard(result)
             gone.cancel()
-            if result.cancelled() or not result.done():
+            if not result.done():
                 drop(reason)
                 result.cancel()
         if reason == "client_gone":
             raise ClientGoneError
-        if reason == "shutdown":
-            raise Problem("not_ready", "the service is stopping", retry_after=1)
         raise Problem("deadline", f"no answer within {self.settings.deadline:g} seconds", retry_after=self.engine.wait)
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def methods_of(classifier: HierarchicalClassifier) -> list[Method]:
-    """Return the methods of explanation that a model has, the best first."""
-    return ["integrated", "gradient", "occlusion"] if isinstance(classifier.backend, TorchBackend) else ["occlusion"]
-
-
 class Explanations:
-    """Explain one text at a time, in a thread of its own.
+    """Explain one text at a time, in a thread beside that of the predictions, which share model and CPU with it."""
 
-    It shares the model with the predictions, and the CPU: they go on, at about half their speed at worst.
-    """
-
-    def __init__(self, classifier: HierarchicalClassifier, places: int = PLACES) -> None:
-        self._classifier, self._places = classifier, places
+    def __init__(self, classifier: HierarchicalClassifier) -> None:
+        self._classifier, self._most = classifier, MOST_EXPLANATIONS
         self._futures: set[Future[dict[str, Any]]] = set()
         self._lock = threading.Lock()
         self._queue: SimpleQueue[tuple[Future[dict[str, Any]], str, dict[str, Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="hgclr-explain", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self.start = self._thread.start
 
     @property
     def alive(self) -> bool:
@@ -162,13 +232,13 @@ class Explanations:
         return len(self._futures)
 
     def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:
-        """Explain a text when its turn comes, in plain Python types; raise `QueueFullError` if too many wait.
+        """Explain a text when its turn comes, as JSON; raise `QueueFullError` if too many wait.
 
-        Once the future is cancelled nothing more is done: it is not begun, or ends before the model's next pass.
+        Once the future is cancelled, the work for it ends before the model's next pass.
         """
         future: Future[dict[str, Any]] = Future()
         with self._lock:
-            if len(self._futures) >= self._places:
+            if len(self._futures) >= self._most:
                 raise QueueFullError
             self._futures.add(future)
         self._queue.put((future, text, {"labels": labels, "method": method, "keep": keep}))
@@ -177,7 +247,7 @@ class Explanations:
     def stop(self) -> None:
         """Take nothing more and drop what is under way."""
         with self._lock:
-            self._places = 0
+            self._most = 0
             futures = list(self._futures)
         for future in futures:
             future.cancel()
@@ -186,13 +256,17 @@ class Explanations:
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
             future, text, options = work
-            go_on = partial(_go_on, future)
+
+            def check_wanted(future: Future[dict[str, Any]] = future) -> None:
+                if future.cancelled():
+                    raise CancelledError
+
             try:
-                go_on()
-                explanation = self._classifier.explain(text, before_pass=go_on, **options).to_json()
+                check_wanted()
+                explanation = self._classifier.explain(text, before_pass=check_wanted, **options).to_json()
             except CancelledError:
                 pass
-            except Exception as error:  # it is the request's to answer
+            except Exception as error:  # the request answers with it
                 if future.set_running_or_notify_cancel():
                     future.set_exception(error)
             else:
@@ -201,9 +275,3 @@ class Explanations:
             finally:
                 with self._lock:
                     self._futures.discard(future)
-
-
-def _go_on(future: Future[dict[str, Any]]) -> None:
-    """Raise `CancelledError` once nobody wants the explanation any more."""
-    if future.cancelled():
-        raise CancelledError
