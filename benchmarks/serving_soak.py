@@ -134,7 +134,7 @@ KINDS: dict[Client, tuple[int, set[str]]] = {
     oversize: (3, {"413", "429", "left"}),
     dawdle: (10, {"200", "429", "left"}),
     drop: (10, {"left"}),
-    babble: (5, {"400", "421", "left"}),
+    babble: (5, {"400", "left"}),
     idle: (4, {"left"}),
 }
 """How often each kind of client comes, of a hundred, and what may become of it; overload and hanging up are allowed

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.app import create_app
-from hgclr.serving.server import Server, listen
+from hgclr.serving.server import listen, server_config
 
 IMAGES = Path(__file__).parent / "images"
 TEXT = (
@@ -85,7 +86,7 @@ def serving(model: str, name: str) -> Iterator[str]:
     """Serve a model on a free port; yield the address."""
     app = create_app(HierarchicalClassifier.load(model), name=name)
     listener: socket.socket = listen("127.0.0.1", 0)
-    server = Server(app)
+    server = uvicorn.Server(server_config(app, app.state.service.settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

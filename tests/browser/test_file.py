@@ -101,15 +101,15 @@ def test_json_lines_keep_what_they_hold(files: Page, tmp_path: Path, classifier)
     rows = [
         {"n": 1, "body": "a prism", "tags": ["a", {"b": None}]},
         {"n": 2, "body": 7},
-        {"body": "salt", "predictions": 0},
+        {"body": "salt", "prediction": 0},
     ]
     choose(files, "mine.jsonl", "\n".join(map(json.dumps, rows)))
     expect(files.get_by_label("Column with the text")).to_have_value("body")  # the one with the longest cells
     label(files)
     found = [json.loads(line) for line in download(files, tmp_path).read_text(encoding="utf-8").splitlines()]
     assert [{name: row[name] for name in given} for row, given in zip(found, rows, strict=True)] == rows
-    expected = [predicted.id for predicted in classifier.predict(["a prism"])[0].labels]
-    assert [predicted["id"] for predicted in found[0]["predictions_2"]] == expected  # one column has the name already
+    # One column has the name already.
+    assert found[0]["prediction_2"] == classifier.predict("a prism").to_json()
     assert found[1]["error"] == "there is no text"
 
 

@@ -13,19 +13,20 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import uvicorn
 from fastapi import FastAPI
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.app import create_app
-from hgclr.serving.server import Server, listen
-from hgclr.serving.settings import Settings
+from hgclr.serving.server import listen, server_config
+from hgclr.serving.service import Settings
 from hgclr.taxonomy import Taxonomy
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "atom", "laser", "lens", "court", "judge", "goal", "boat", "poison"]
 TREE = Taxonomy(["science", "optics", "society", "law", "../sports"], [-1, 0, -1, 2, 2])
 LONGEST = 12
-PATIENCE = 30
+PATIENCE = 60
 """Seconds after which a test that waits for an event has failed."""
 
 
@@ -66,7 +67,7 @@ class GatedBackend(WordBackend):
 
 
 class FolderBackend(WordBackend):
-    """Note in a folder, by process id, that it is there; compute nothing while there is a file ``closed`` in it."""
+    """Leave a file with the process id in a folder; compute nothing while there is a file ``closed`` in it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ def until(condition: Callable[[], bool]) -> None:
 def served(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an application on a free port in a thread; give a client of it once it is ready."""
     listener = listen("127.0.0.1", 0)
-    app.state.server = server = Server(app)
+    app.state.server = server = uvicorn.Server(server_config(app, app.state.service.settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE) as client:
@@ -123,7 +124,7 @@ def fake_service(backend: WordBackend | None = None, **settings: object) -> Iter
 
 
 def load_from(folder: Path) -> HierarchicalClassifier:
-    """What a worker loads its model with."""
+    """The model of a worker."""
     return make_classifier(FolderBackend(folder))
 
 
@@ -133,39 +134,37 @@ sys.path.insert(0, sys.argv[1])
 from functools import partial
 from pathlib import Path
 
-import hgclr.serving.service
 from hgclr.serving.app import create_app
-from hgclr.serving.server import listen, run
-from hgclr.serving.settings import Settings
-from hgclr.serving.workers import Deployment, run_workers
+from hgclr.serving.server import Deployment, listen, run, run_workers
+from hgclr.serving.service import Settings
 from support.fake_service import load_from
 
-hgclr.serving.service.LAST_BATCH = 0.5
-load = partial(load_from, Path(sys.argv[2]))
-settings, workers = Settings(grace=float(sys.argv[3]), max_wait=0), int(sys.argv[4])
-listener = listen("127.0.0.1", 0)
-
-def tell(*_):
+if __name__ == "__main__":
+    load = partial(load_from, Path(sys.argv[2]))
+    settings, workers = Settings(grace=int(sys.argv[3]), max_wait=0), int(sys.argv[4])
+    listener = listen("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
-
-if workers > 1:
-    run_workers(Deployment(load, settings, "fake"), listener, workers, started=tell)
-else:
-    app = create_app(load(), settings)
-    run(app, listener, started=lambda: app.state.service.engine.warm.wait() and tell())
+    if workers > 1:
+        run_workers(Deployment(load, settings, "fake"), listener, workers)
+    else:
+        run(create_app(load(), settings), listener)
 """
 
 
 @contextmanager
-def service_process(folder: Path, grace: float, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A service over `FolderBackend` in a process of its own; give the process and its address."""
-    arguments = [str(Path(__file__).parents[1]), str(folder), str(grace), str(workers)]
+def service_process(folder: Path, grace: int, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A service over `FolderBackend` in a separate process; give the process and its address once it is ready."""
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": f"{tests}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-c", PROGRAM, str(tests), str(folder), str(grace), str(workers)]
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as running:
         try:
             assert running.stdout is not None
-            yield running, f"http://127.0.0.1:{running.stdout.readline().strip()}"
+            address = f"http://127.0.0.1:{running.stdout.readline().strip()}"
+            until(lambda: httpx.get(f"{address}/readyz", timeout=PATIENCE).status_code == 200)
+            yield running, address
         finally:
             running.kill()
 

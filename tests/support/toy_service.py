@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -77,18 +76,8 @@ def serving(classifier: HierarchicalClassifier, *, name: str, **settings: object
     """Serve a classifier in a thread, on a free port; yield the address."""
     pytest.importorskip("fastapi", reason="the page is tested on the service, which needs fastapi")
     from hgclr.serving.app import create_app
-    from hgclr.serving.server import Server, listen
-    from hgclr.serving.settings import Settings
+    from hgclr.serving.service import Settings
+    from support.fake_service import served
 
-    app = create_app(classifier, Settings(**settings), name=name)  # type: ignore[arg-type]
-    listener = listen("127.0.0.1", 0)
-    server = Server(app)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    if not app.state.service.engine.warm.wait(20):
-        raise RuntimeError("the service does not start")
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
+    with served(create_app(classifier, Settings(**settings), name=name)) as client:  # type: ignore[arg-type]
+        yield str(client.base_url).rstrip("/")

@@ -35,6 +35,7 @@ PACE_DECAY = 0.9
 """Weight of the earlier batches in the running mean of seconds per text."""
 WINDOW = 1024
 """Texts, the oldest, that a batch is chosen from."""
+UNTOKENISED = TokenisedText([], truncated=False, blank=True)
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
 
@@ -107,7 +108,7 @@ class PendingText:
     request: PendingRequest
     place: int
     text: str
-    tokens: TokenisedText = TokenisedText([], truncated=False, blank=True)
+    tokens: TokenisedText = UNTOKENISED
 
 
 class Engine:

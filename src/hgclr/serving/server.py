@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,6 +88,18 @@ class TimedProtocol(H11Protocol):
             self.transport.abort()
         else:
             self.loop.call_later(KEEP_ALIVE, self._close_without_request, self.cycle)
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor, which closes its copy of the listener before it stops the workers.
+
+    Otherwise new connections would wait, unanswered, until the last worker has finished its requests.
+    """
+
+    def terminate_all(self) -> None:
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -177,7 +190,7 @@ def run_workers(deployment: Deployment, listener: socket.socket, count: int) -> 
             config = server_config(
                 app, deployment.settings, factory=True, workers=count, timeout_worker_healthcheck=HUNG
             )
-            supervisor = Multiprocess(config, sockets=[listener])
+            supervisor = Supervisor(config, sockets=[listener])
             supervisor.run()
         finally:
             del os.environ[SHARED_FOLDER]
@@ -195,5 +208,6 @@ def _worker_app(deployment: Deployment) -> FastAPI:
         classifier = deployment.load()
     except HGCLRError as error:
         logger.error("%s", error)
+        time.sleep(1)  # to answer the supervisor's question for a sign of life; it would wait for it until HUNG
         sys.exit(STARTUP_FAILURE)  # the supervisor starts no other
     return create_app(classifier, deployment.settings, name=deployment.name, supervised=True)

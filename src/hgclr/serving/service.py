@@ -87,6 +87,9 @@ class Settings:
                 f"the queue holds {self.max_queue} texts, fewer than the {self.texts_per_request} of one request",
                 remedy="raise max_queue, or lower texts_per_request",
             )
+        for host in self.hosts or ():
+            if host != "*" and "*" in host.removeprefix("*."):
+                raise InputError(f"{host!r} is not a host name", remedy="write *.example.com to allow all below it")
 
 
 def read_key(environment: Mapping[str, str]) -> str | None:

@@ -171,8 +171,7 @@ export class FileView {
     const error = ["error", (row) => answer(row)?.error?.message];
     const note = ["note", (row) => answer(row)?.note];
     if (this.table.kind === "jsonl") {
-      const abstained = (row) => (answer(row)?.abstained?.length ? answer(row).abstained : undefined);
-      return [["predictions", (row) => answer(row)?.labels], ["abstained", abstained], note, error];
+      return [["prediction", (row) => (answer(row)?.labels ? answer(row) : undefined)], error];
     }
     const join = (row, part, say) => answer(row)?.[part]?.map(say).join(";");
     const path = (label) => label.path.join(" > ");

@@ -11,7 +11,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from hgclr.serving.app import create_app
-from hgclr.serving.settings import Settings
+from hgclr.serving.service import Settings
 from support.fake_service import PATIENCE, make_classifier
 
 KEY = "a-key-for-the-test"
