@@ -84,7 +84,7 @@ def test_a_table_comes_back_labelled(
         labels = classifier.predict([row["text"]])[0].labels
         assert row["labels"] == ";".join(predicted.id for predicted in labels)
         values = [float(value) for value in row["probabilities"].split(";") if value]
-        assert values == pytest.approx([predicted.probability for predicted in labels], abs=1e-5)
+        assert values == pytest.approx([predicted.probability for predicted in labels], abs=6e-5)
     assert [row["error"] for row in found if row["error"]] == [
         "the text is empty",
         "the text is longer than 400 characters",

@@ -31,8 +31,8 @@ def start(monkeypatch: pytest.MonkeyPatch):
     def run(app, listener) -> None:
         given.update(settings=app.state.service.settings, name=app.state.service.name, address=listener.getsockname())
 
-    def run_workers(deployment, listener, count) -> None:
-        given.update(deployment=pickle.loads(pickle.dumps(deployment)), count=count)
+    def run_workers(app, settings, listener, count) -> None:
+        given.update(app=pickle.loads(pickle.dumps(app)), settings=settings, count=count)
 
     def command(*arguments: str, model: str = "some/model", **environment: str) -> tuple[dict[str, Any], Result]:
         program = typer.Typer()
@@ -104,9 +104,10 @@ def test_several_workers_load_the_model_each(start, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("hgclr.cli.console.open_classifier", open_classifier)
     given, _ = start("--port", "0", "--workers", "3", "--log-requests")
     assert given["count"] == 3
-    assert given["deployment"].load.args == ("some/model",)
-    assert given["deployment"].log_requests
-    assert given["deployment"].settings == LOCAL
+    load, settings, name = given["app"].args
+    assert (load.args, name) == (("some/model",), "some/model")
+    assert settings == given["settings"] == LOCAL
+    assert given["app"].keywords["log_requests"]
 
 
 def test_the_key_is_no_option() -> None:

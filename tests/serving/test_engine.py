@@ -13,7 +13,7 @@ import pytest
 
 from hgclr.decisions.settings import Decisions
 from hgclr.inference.classifier import TokenisedText
-from hgclr.serving.engine import BatchQueue, Failure, PendingRequest, QueueFullError
+from hgclr.serving.engine import BatchQueue, Failure, PendingRequest, PendingText, QueueFullError
 from hgclr.taxonomy import Taxonomy
 from support.fake_service import LONGEST, PATIENCE, GatedBackend, WordBackend, fake_service, metric, until
 
@@ -24,14 +24,16 @@ def request(count: int) -> PendingRequest:
     return PendingRequest(DECISIONS, count)
 
 
+def texts_of(one: PendingRequest, lengths: list[int]) -> list[PendingText]:
+    """Texts of certain lengths in tokens."""
+    tokens = [TokenisedText([0] * length, truncated=False, blank=False) for length in lengths]
+    return [PendingText(one, place, "text", tokens[place]) for place in range(len(lengths))]
+
+
 def admitted(queue: BatchQueue, lengths: list[int]) -> PendingRequest:
-    """Texts of certain lengths in tokens, tokenised."""
     one = request(len(lengths))
-    queue.put(one, [(place, "text") for place in range(len(lengths))])
-    entries = queue.take_untokenised(len(lengths))
-    for entry, length in zip(entries, lengths, strict=True):
-        entry.tokens = TokenisedText([0] * length, truncated=False, blank=False)
-    queue.put_tokenised(entries)
+    queue.admit(one, len(lengths))
+    queue.put(texts_of(one, lengths))
     return one
 
 
@@ -51,13 +53,12 @@ def busy(backend: GatedBackend, client: httpx.Client) -> Iterator[None]:
 
 def test_a_request_comes_in_whole_or_not_at_all() -> None:
     queue = BatchQueue(3)
-    queue.put(request(2), [(0, "a"), (1, "b")])
+    queue.admit(request(2), 2)
     with pytest.raises(QueueFullError):
-        queue.put(request(2), [(0, "c"), (1, "d")])
+        queue.admit(request(2), 2)
     assert queue.length == 2
-    queue.put(request(1), [(0, "e")])
-    assert [entry.text for entry in queue.take_untokenised(10)] == ["a", "b", "e"]
-    assert queue.length == 3  # tokenising makes no room
+    queue.admit(request(1), 1)
+    assert queue.length == 3
 
 
 def test_batches_hold_the_oldest_text_and_others_within_the_budget() -> None:
@@ -100,12 +101,10 @@ def test_dropped_texts_leave_every_stage() -> None:
     queue = BatchQueue(10)
     kept = admitted(queue, [4])
     ready = admitted(queue, [4, 4])
-    tokenising, arrived = request(2), request(3)
-    queue.put(tokenising, [(0, "c"), (1, "d")])
-    entries = queue.take_untokenised(10)
-    queue.put(arrived, [(place, "e") for place in range(3)])
-    assert [queue.drop(one) for one in (ready, tokenising, arrived)] == [2, 2, 3]
-    queue.put_tokenised(entries)
+    tokenising = request(2)
+    queue.admit(tokenising, 2)
+    assert [queue.drop(one) for one in (ready, tokenising)] == [2, 2]
+    queue.put(texts_of(tokenising, [4, 4]))  # too late
     assert queue.length == 1
     assert [entry.request for entry in queue.take_batch(100, 0.0)] == [kept]
     assert queue.drop(kept) == 0  # it is being computed
@@ -116,10 +115,9 @@ def test_a_closed_queue_is_emptied_and_takes_nothing() -> None:
     admitted(queue, [4, 5])
     queue.close()
     with pytest.raises(QueueFullError):
-        queue.put(request(1), [(0, "a")])
+        queue.admit(request(1), 1)
     assert len(queue.take_batch(100, 3600.0)) == 2  # without waiting for more
     assert queue.take_batch(100, 3600.0) == []
-    assert queue.take_untokenised(10) == []
 
 
 def test_answers_are_in_the_order_of_the_texts_and_may_be_unwanted() -> None:

@@ -51,10 +51,9 @@ async def started_once(scope, receive, send) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _working() -> Iterator[None]:
     service = app.state.service
-    service.start()
+    service.engine.start()
     assert service.engine.warm.wait(PATIENCE)
     yield
-    service.explanations.stop()
     service.engine.stop(PATIENCE)
 
 

@@ -20,7 +20,7 @@ import pytest
 from hgclr.errors import InputError
 from hgclr.serving import server
 from hgclr.serving.monitoring import SHARED_FOLDER
-from hgclr.serving.server import Deployment, listen, run_workers
+from hgclr.serving.server import listen, run_workers, worker_app
 from hgclr.serving.service import Settings
 from support.fake_service import PATIENCE, GatedBackend, fake_service, metric, service_process, until
 
@@ -154,14 +154,18 @@ def test_small_packets_are_not_held_back() -> None:
         assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted)
 
 
-def test_there_are_no_more_connections_than_files_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_may_open_files_for_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource", reason="this system has no such limit")
-    limits, set_to = (256, 1000), []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda _, new: set_to.append(new))
-    assert server._connection_limit(4096) == 1000 - server.OTHER_FILES
-    assert server._connection_limit(100) == 100
-    assert set_to == [(1000, 1000), (200 + server.OTHER_FILES, 1000)]
+    for limits in ((256, 1000), (256, resource.RLIM_INFINITY), (1024, 5000), (resource.RLIM_INFINITY,) * 2):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
+        server.raise_file_limit(400)
+    most = 800 + server.OTHER_FILES
+    assert set_to == [(most, 1000), (most, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 300))
+    server.raise_file_limit(400)
+    assert set_to[-1] == (300, 300)
 
 
 def test_sigterm_finishes_requests_in_flight_and_exits_with_0(tmp_path: Path) -> None:
@@ -252,7 +256,9 @@ def test_a_model_that_cannot_be_loaded_ends_all(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, "1")
     monkeypatch.setattr("uvicorn.supervisors.multiprocess.SIGNALS", {})  # leave pytest's handlers alone
     with listen("127.0.0.1", 0) as listener, pytest.raises(InputError) as error:
-        run_workers(Deployment(partial(refuse), Settings(), "none"), listener, 2)
+        run_workers(
+            partial(worker_app, refuse, Settings(), "none", level=30, log_requests=False), Settings(), listener, 2
+        )
     assert error.value.remedy
 
 
@@ -269,14 +275,13 @@ def test_cores_are_divided_among_workers_unless_the_environment_sets_threads(mon
     seen: list[list[str]] = []
     monkeypatch.setattr(server, "Supervisor", Noted)
     monkeypatch.setattr("hgclr.inference.backends.usable_threads", lambda: 9)
-    deployment = Deployment(partial(refuse), Settings(), "none")
     with listen("127.0.0.1", 0) as listener:
         for count, given in ((4, None), (20, None), (4, "5")):
             for name in server.THREADS:
                 monkeypatch.delenv(name, raising=False)
             if given is not None:
                 monkeypatch.setenv("OMP_NUM_THREADS", given)
-            run_workers(deployment, listener, count)
+            run_workers(refuse, Settings(), listener, count)
     assert seen == [["2", "2"], ["1", "1"], ["5", "5"]]
     assert SHARED_FOLDER not in os.environ
 

@@ -135,7 +135,7 @@ from functools import partial
 from pathlib import Path
 
 from hgclr.serving.app import create_app
-from hgclr.serving.server import Deployment, listen, run, run_workers
+from hgclr.serving.server import listen, run, run_workers, worker_app
 from hgclr.serving.service import Settings
 from support.fake_service import load_from
 
@@ -145,7 +145,8 @@ if __name__ == "__main__":
     listener = listen("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
     if workers > 1:
-        run_workers(Deployment(load, settings, "fake"), listener, workers)
+        app = partial(worker_app, load, settings, "fake", level=30, log_requests=False)
+        run_workers(app, settings, listener, workers)
     else:
         run(create_app(load(), settings), listener)
 """

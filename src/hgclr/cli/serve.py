@@ -90,7 +90,7 @@ def serve(
 
     from hgclr.serving.app import create_app
     from hgclr.serving.monitoring import start_log
-    from hgclr.serving.server import Deployment, listen, run, run_workers
+    from hgclr.serving.server import listen, run, run_workers, worker_app
     from hgclr.serving.service import Settings, read_key
     from hgclr.urls import url_of
 
@@ -135,7 +135,8 @@ def serve(
         if workers > 1:
             errors.print(panel, soft_wrap=True)
             level = logging.getLogger("hgclr").level
-            run_workers(Deployment(load, settings, name, level, log_requests), listener, workers)
+            make = partial(worker_app, load, settings, name, level=level, log_requests=log_requests)
+            run_workers(make, settings, listener, workers)
         else:
             with errors.status(f"loading {escape(model)}"):
                 app = create_app(load(), settings, name=name)

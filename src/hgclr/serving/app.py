@@ -43,13 +43,11 @@ from hgclr.serving.messages import (
 )
 from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, KeyCheck, RequestLog, strict_route
 from hgclr.serving.monitoring import log_loop_error
-from hgclr.serving.service import ClientGoneError, Service, Settings
+from hgclr.serving.service import Service, Settings
 
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
 """Texts times labels of a request that asks for the probability of every label: an answer of some ten megabytes."""
-CLIENT_GONE = 499
-"""The status, in metrics and log, of an answer that nobody was there to take."""
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE_HEADERS = {
@@ -62,15 +60,6 @@ DOCS_HEADERS = {
     " frame-ancestors 'none'",
     "Cache-Control": "private, no-cache",
 }
-LIMITS = {
-    "minimum": "from",
-    "exclusiveMinimum": "above",
-    "maximum": "up to",
-    "minItems": "at least",
-    "maxItems": "at most",
-    "maxLength": "characters up to",
-}
-"""Limits of a field in a schema, and their names on the page."""
 
 
 def create_app(
@@ -91,7 +80,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
-        service.start()
+        service.engine.start()
         watch = asyncio.create_task(service.watch(supervised=supervised))
         yield
         watch.cancel()
@@ -208,10 +197,7 @@ def _predicting_routes(service: Service) -> APIRouter:
             pending = service.engine.submit(texts, decisions)
         except QueueFullError:
             raise overloaded() from None
-        try:
-            answers = await service.wait_for(pending.future, request, lambda why: service.engine.drop(pending, why))
-        except ClientGoneError:
-            return Response(status_code=CLIENT_GONE)
+        answers = await service.wait_for(pending.future, request, lambda why: service.engine.drop(pending, why))
         failures = [answer for answer in answers if isinstance(answer, Failure)]
         if len(failures) == len(answers) and all(failure.kind == "internal" for failure in failures):
             raise Problem("internal", failures[0].message)
@@ -245,14 +231,9 @@ def _predicting_routes(service: Service) -> APIRouter:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")
         if wanted.method not in ("auto", *service.methods):
             raise Problem("invalid", f"this model has the methods {', '.join(service.methods)}", field="method")
+        future, drop = service.explain(wanted.text, wanted.labels, wanted.method, wanted.keep)
         try:
-            future = service.explanations.submit(wanted.text, wanted.labels, wanted.method, wanted.keep)
-        except QueueFullError:
-            raise Problem("overloaded", "too many explanations wait", retry_after=1) from None
-        try:
-            return _json_answer(await service.wait_for(future, request, lambda _: future.cancel()))
-        except ClientGoneError:
-            return Response(status_code=CLIENT_GONE)
+            return _json_answer(await service.wait_for(future, request, lambda _: drop()))
         except InputError as error:
             raise Problem("invalid", str(error), field="text") from None
 
@@ -375,35 +356,5 @@ def _add_pages(app: FastAPI) -> None:
 
 def api_page(description: Mapping[str, Any]) -> str:
     """Return an OpenAPI description as one page that loads nothing."""
-    models = description["components"]["schemas"]
-    endpoints, taken = [], set()
-    for path, methods in description["paths"].items():
-        for method, endpoint in methods.items():
-            body = endpoint.get("requestBody")
-            name = _type(body["content"]["application/json"]["schema"]) if body else None
-            taken.add(name)
-            text = endpoint.get("description", endpoint["summary"])
-            title = f"{method.upper()} {path}"
-            endpoints.append({**endpoint, "title": title, "text": text, "body": models.get(name)})
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
-    environment.filters |= {"type": _type, "content": _content}
-    others = {name: model for name, model in sorted(models.items()) if name not in taken}
-    return environment.get_template("api.html").render(info=description["info"], endpoints=endpoints, models=others)
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if options := schema.get("anyOf"):
-        return " or ".join(map(_type, options))
-    if "enum" in schema:
-        return " | ".join(map(str, schema["enum"]))
-    kind = str(schema.get("type", "anything"))
-    if kind == "array":
-        kind = f"list of {_type(schema.get('items', {}))}"
-    return ", ".join([kind, *(f"{word} {schema[name]:,g}" for name, word in LIMITS.items() if name in schema)])
-
-
-def _content(answer: Mapping[str, Any]) -> str:
-    contents = answer.get("content", {}).items()
-    return " or ".join(_type(content["schema"]) if "schema" in content else kind for kind, content in contents)
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("api.html").render(**description)

@@ -1,6 +1,6 @@
-"""The batch engine: one thread tokenises the texts of all requests, another predicts them in batches.
+"""The batch engine: one thread tokenises the texts of requests, another predicts those of all requests in batches.
 
-A bounded queue lies between the requests and these threads. Everything about a prediction is the classifier's work.
+It only queues: everything about a prediction is the classifier's work.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import logging
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -27,8 +26,6 @@ from hgclr.inference.classifier import TokenisedText
 from hgclr.serving.monitoring import Metrics
 
 logger = logging.getLogger(__name__)
-TOKENISED_TOGETHER = 256
-"""Texts that are tokenised together."""
 STUCK = 60.0
 """Seconds after which a batch that is still being computed counts as hanging."""
 PACE_DECAY = 0.9
@@ -133,29 +130,22 @@ class Engine:
         self._queue = BatchQueue(max_queue)
         self._pace = 0.0  # seconds that a text takes, averaged
         self._begun: float | None = None  # when the batch that is being computed was begun
-        self._threads = [
-            threading.Thread(target=work, name=f"hgclr-{work.__name__.strip('_')}", daemon=True)
-            for work in (self._tokenise, self._compute)
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="hgclr-tokenise")  # starts no thread yet
+        self._thread = threading.Thread(target=self._compute, name="hgclr-compute", daemon=True)
+        self.start = self._thread.start
 
     def stop(self, patience: float) -> None:
-        """Take nothing more, and wait at most so many seconds for the batch that is being computed."""
+        """Take nothing more, and wait at most so many seconds for the texts that are being computed."""
         self._queue.close()
-        end = time.monotonic() + patience
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(max(0.0, end - time.monotonic()))
+        self._tokeniser.shutdown(wait=False)
+        if self._thread.is_alive():
+            self._thread.join(patience)
 
     @property
     def alive(self) -> bool:
-        """Whether both threads run, and no batch hangs."""
+        """Whether the thread runs, and no batch hangs."""
         begun = self._begun
-        hangs = begun is not None and time.monotonic() - begun > STUCK
-        return not hangs and all(thread.is_alive() for thread in self._threads)
+        return self._thread.is_alive() and not (begun is not None and time.monotonic() - begun > STUCK)
 
     @property
     def waiting(self) -> int:
@@ -178,27 +168,30 @@ class Engine:
         """
         request = PendingRequest(decisions, len(texts))
         faults = {place: fault for place, text in enumerate(texts) if (fault := fault_of(text))}
-        self._queue.put(request, [(place, text) for place, text in enumerate(texts) if place not in faults])
+        waiting = [PendingText(request, place, text) for place, text in enumerate(texts) if place not in faults]
+        self._queue.admit(request, len(waiting))
         for place, fault in faults.items():
             request.deliver(place, Failure("invalid", fault))
+        self._tokeniser.submit(self._tokenise, waiting)
         return request
 
     def drop(self, request: PendingRequest, reason: Reason) -> None:
         self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
 
-    def _tokenise(self) -> None:
-        while entries := self._queue.take_untokenised(TOKENISED_TOGETHER):
-            started = time.perf_counter()
-            try:
-                tokenised = self._classifier.tokenise([entry.text for entry in entries])
-            except Exception as error:  # whatever it is, the next texts must not suffer from it
-                self._queue.remove(entries)
-                self._fail(entries, error)
-                continue
-            for entry, tokens in zip(entries, tokenised, strict=True):
-                entry.tokens = tokens
-            self._metrics.tokenise.observe(time.perf_counter() - started)
-            self._queue.put_tokenised(entries)
+    def _tokenise(self, entries: Sequence[PendingText]) -> None:
+        if not entries or entries[0].request.dropped:
+            return
+        started = time.perf_counter()
+        try:
+            tokenised = self._classifier.tokenise([entry.text for entry in entries])
+        except Exception as error:  # whatever it is, the texts must have an answer
+            self._queue.leave(entries)
+            self._fail(entries, error)
+            return
+        for entry, tokens in zip(entries, tokenised, strict=True):
+            entry.tokens = tokens
+        self._metrics.tokenise.observe(time.perf_counter() - started)
+        self._queue.put(entries)
 
     def _compute(self) -> None:
         # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and takes it
@@ -248,55 +241,44 @@ class Engine:
 class BatchQueue:
     """Hold texts, ``capacity`` at most, from their arrival until they are computed.
 
-    Three kinds of threads use it: those that bring texts, one that tokenises, one that computes.
+    Attributes:
+        length: texts admitted and not yet computed, whether they are tokenised or not.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.length = capacity, 0
         self._closed = False
-        self._untokenised: deque[PendingText] = deque()
         self._ready: list[PendingText] = []
-        self._lock = threading.Lock()
-        self._arrival, self._readiness = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._changed = threading.Condition()
 
-    def put(self, request: PendingRequest, texts: Sequence[tuple[int, str]]) -> None:
-        """Add texts, given with their places in the request: all, or none (`QueueFullError`)."""
-        with self._lock:
-            if self._closed or self.length + len(texts) > self.capacity:
+    def admit(self, request: PendingRequest, count: int) -> None:
+        """Keep room for the texts of a request: for all, or for none (`QueueFullError`)."""
+        with self._changed:
+            if self._closed or self.length + count > self.capacity:
                 raise QueueFullError
-            self.length += len(texts)
-            request.waiting += len(texts)
-            self._untokenised.extend(PendingText(request, place, text) for place, text in texts)
-            self._arrival.notify()
+            self.length += count
+            request.waiting += count
+
+    def put(self, entries: Sequence[PendingText]) -> None:
+        """Add admitted texts that are tokenised now, unless they were dropped meanwhile."""
+        with self._changed:
+            self._ready.extend(entry for entry in entries if not entry.request.dropped)
+            self._changed.notify()
 
     def drop(self, request: PendingRequest) -> int:
         """Drop the texts of a request that still wait, and return how many."""
-        with self._lock:
+        with self._changed:
             left, request.waiting, request.dropped = request.waiting, 0, True
             self.length -= left
-            if left:  # those being tokenised are in neither list; put_tokenised leaves them out
-                self._untokenised = deque(entry for entry in self._untokenised if entry.request is not request)
-                self._ready = [entry for entry in self._ready if entry.request is not request]
-                self._readiness.notify()
+            self._ready = [entry for entry in self._ready if entry.request is not request]
+            self._changed.notify()
         return left
 
-    def take_untokenised(self, most: int) -> list[PendingText]:
-        """Return the oldest texts that are not tokenised; wait for one. A closed queue ends with an empty list."""
-        with self._lock:
-            while not self._untokenised and not self._closed:
-                self._arrival.wait()
-            return [self._untokenised.popleft() for _ in range(min(most, len(self._untokenised)))]
-
-    def put_tokenised(self, entries: Sequence[PendingText]) -> None:
-        with self._lock:
-            self._ready.extend(entry for entry in entries if not entry.request.dropped)
-            self._readiness.notify()
-
-    def remove(self, entries: Sequence[PendingText]) -> None:
+    def leave(self, entries: Sequence[PendingText]) -> None:
         """Remove texts that cannot be tokenised."""
-        with self._lock:
+        with self._changed:
             self._leave(entries)
-            self._readiness.notify()
+            self._changed.notify()
 
     def take_batch(self, tokens: int, max_wait: float) -> list[PendingText]:
         """Return texts to compute together: the one that waits longest, and others of about its length.
@@ -304,14 +286,14 @@ class BatchQueue:
         They have ``tokens`` at most, padding included; a longer text is a batch alone. While they are fewer than a
         batch holds, the first waits up to ``max_wait`` seconds for more. A closed queue ends with an empty list.
         """
-        with self._lock:
+        with self._changed:
             while not self._ready or (rest := self._patience(tokens, max_wait)) > 0:
                 if self._ready:
-                    self._readiness.wait(rest)
+                    self._changed.wait(rest)
                 elif self._closed and not self.length:
                     return []
                 else:
-                    self._readiness.wait()
+                    self._changed.wait()
             window = self._ready[:WINDOW]
             batches = batches_by_length([len(entry.tokens.ids) for entry in window], tokens)
             chosen = set(next(batch for batch in batches if 0 in batch))
@@ -321,11 +303,10 @@ class BatchQueue:
             return batch
 
     def close(self) -> None:
-        """Take no more texts, and wake the threads that wait for some."""
-        with self._lock:
+        """Take no more texts, and wake the thread that waits for some."""
+        with self._changed:
             self._closed = True
-            self._arrival.notify_all()
-            self._readiness.notify_all()
+            self._changed.notify()
 
     def _patience(self, tokens: int, max_wait: float) -> float:
         """Return how many seconds the oldest text still waits for others."""

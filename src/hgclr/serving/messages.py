@@ -32,6 +32,7 @@ ProblemType = Literal[
     "not_ready",
     "not_found",
     "method_not_allowed",
+    "client_gone",
     "internal",
 ]
 PROBLEMS: dict[ProblemType, tuple[int, str]] = {
@@ -43,6 +44,7 @@ PROBLEMS: dict[ProblemType, tuple[int, str]] = {
     "not_ready": (503, "The service is warming up, or has too many connections."),
     "not_found": (404, "There is nothing at this address."),
     "method_not_allowed": (405, "This address has no such method."),
+    "client_gone": (499, "The client has hung up: a status for metrics and log only."),
     "internal": (500, "Something went wrong in the service."),
 }
 """The status of each type of problem, and when it occurs."""

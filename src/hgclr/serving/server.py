@@ -12,8 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -48,25 +46,6 @@ OTHER_FILES = 128
 """Files that the process may need besides its connections."""
 THREADS = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS")
 """Environment variables for the threads of torch and onnxruntime, and of the tokenizer."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """A model and how to serve it, in a form that can be sent to another process.
-
-    Args:
-        load: returns the classifier.
-        settings: limits and waiting times; they hold for each worker.
-        name: how to call the model.
-        level: how much is logged.
-        log_requests: whether each request is logged.
-    """
-
-    load: Callable[[], HierarchicalClassifier]
-    settings: Settings
-    name: str
-    level: int = logging.WARNING
-    log_requests: bool = False
 
 
 class TimedProtocol(H11Protocol):
@@ -127,7 +106,7 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
         app,
         http=TimedProtocol,
         h11_max_incomplete_event_size=HEAD_BYTES,
-        limit_concurrency=_connection_limit(settings.max_connections),
+        limit_concurrency=settings.max_connections,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=settings.grace,
         backlog=BACKLOG,
@@ -141,39 +120,44 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
     )
 
 
-def _connection_limit(wanted: int) -> int:
-    """Let the process open files for twice as many connections as wanted; return how many requests may be on."""
+def raise_file_limit(connections: int) -> None:
+    """Let this process, and its workers, open files for twice as many connections, if the system allows it."""
     try:
         import resource
     except ImportError:  # this system has no such limit
-        return wanted
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = 2 * wanted + OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < files:
-        soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < wanted + OTHER_FILES:
-            logger.warning("%d connections at most, not %d: raise ulimit -n", max(1, soft - OTHER_FILES), wanted)
-            return max(1, soft - OTHER_FILES)
-    return wanted
+    wanted = 2 * connections + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run(app: FastAPI, listener: socket.socket) -> None:
     """Serve an application of :func:`~hgclr.serving.app.create_app` until SIGTERM or Ctrl-C."""
+    settings = app.state.service.settings
+    raise_file_limit(settings.max_connections)
     # uvicorn raises the signal again once it has stopped; with the default handler the exit code would not be 0.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(server_config(app, app.state.service.settings)).run(sockets=[listener])
+            uvicorn.Server(server_config(app, settings)).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def run_workers(deployment: Deployment, listener: socket.socket, count: int) -> None:
+def run_workers(app: Callable[[], FastAPI], settings: Settings, listener: socket.socket, count: int) -> None:
     """Let ``count`` processes, each with the model in memory, share a listener until SIGTERM or Ctrl-C.
 
     uvicorn supervises them: a worker that dies or hangs is replaced. The cores are divided among them, unless the
     environment sets how many threads each has.
+
+    Args:
+        app: returns the application in each worker, such as a partial of :func:`worker_app`; it is pickled.
+        settings: limits and waiting times of each worker.
+        listener: a socket from :func:`listen`.
+        count: workers.
 
     Raises:
         InputError: if a worker cannot load the model.
@@ -183,13 +167,11 @@ def run_workers(deployment: Deployment, listener: socket.socket, count: int) -> 
     threads = os.environ.get(THREADS[0]) or str(max(1, usable_threads() // count))
     for name in THREADS:
         os.environ.setdefault(name, threads)
+    raise_file_limit(settings.max_connections)
+    config = server_config(app, settings, factory=True, workers=count, timeout_worker_healthcheck=HUNG)
     with tempfile.TemporaryDirectory(prefix="hgclr-metrics-", ignore_cleanup_errors=True) as folder:
         os.environ[SHARED_FOLDER] = folder
         try:
-            app = partial(_worker_app, deployment)
-            config = server_config(
-                app, deployment.settings, factory=True, workers=count, timeout_worker_healthcheck=HUNG
-            )
             supervisor = Supervisor(config, sockets=[listener])
             supervisor.run()
         finally:
@@ -198,16 +180,17 @@ def run_workers(deployment: Deployment, listener: socket.socket, count: int) -> 
         raise InputError("no worker can serve the model", remedy="the reason is logged above")
 
 
-def _worker_app(deployment: Deployment) -> FastAPI:
-    """Return the application of one worker."""
-    logging.getLogger("hgclr").setLevel(deployment.level)
-    start_log(requests=deployment.log_requests)
+def worker_app(
+    load: Callable[[], HierarchicalClassifier], settings: Settings, name: str, *, level: int, log_requests: bool
+) -> FastAPI:
+    """Return the application of one worker, and set up its log."""
+    logging.getLogger("hgclr").setLevel(level)
+    start_log(requests=log_requests)
     from hgclr.serving.app import create_app
 
     try:
-        classifier = deployment.load()
+        return create_app(load(), settings, name=name, supervised=True)
     except HGCLRError as error:
         logger.error("%s", error)
         time.sleep(1)  # to answer the supervisor's question for a sign of life; it would wait for it until HUNG
         sys.exit(STARTUP_FAILURE)  # the supervisor starts no other
-    return create_app(classifier, deployment.settings, name=deployment.name, supervised=True)

@@ -10,11 +10,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
@@ -24,7 +23,7 @@ from hgclr.errors import InputError
 from hgclr.evaluation.explanation import Method
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, TorchBackend
-from hgclr.serving.engine import Engine, QueueFullError, Reason
+from hgclr.serving.engine import Engine, Reason
 from hgclr.serving.messages import Problem
 from hgclr.serving.monitoring import Metrics
 
@@ -115,10 +114,6 @@ def read_key(environment: Mapping[str, str]) -> str | None:
     return given
 
 
-class ClientGoneError(Exception):
-    """Nobody waits for the answer any more."""
-
-
 class Service:
     """Everything behind the endpoints.
 
@@ -138,19 +133,20 @@ class Service:
             batch_tokens=settings.batch_tokens,
             max_wait=settings.max_wait,
         )
-        self.explanations = Explanations(classifier)
+        self.explanations: set[Future[dict[str, Any]]] = set()
+        self._explainer = ThreadPoolExecutor(1, thread_name_prefix="hgclr-explain")  # starts no thread yet
         self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
         self.backend: Literal["torch", "onnx"] = "onnx" if isinstance(classifier.backend, OnnxBackend) else "torch"
         differentiable = isinstance(classifier.backend, TorchBackend)
         self.methods: list[Method] = ["integrated", "gradient", "occlusion"] if differentiable else ["occlusion"]
         self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.waiting)
-        self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: self.explanations.under_way)
+        self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: len(self.explanations))
         self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")
 
     @property
     def state(self) -> Literal["ready", "warming up", "broken"]:
         """Whether requests are taken, or why they are not."""
-        if not (self.engine.alive and self.explanations.alive):
+        if not self.engine.alive:
             return "broken"
         return "ready" if self.engine.warm.is_set() else "warming up"
 
@@ -158,10 +154,6 @@ class Service:
         """Raise a `Problem` if requests cannot be served now."""
         if self.state != "ready":
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
-
-    def start(self) -> None:
-        self.engine.start()
-        self.explanations.start()
 
     async def watch(self, *, supervised: bool) -> None:
         """Refresh the gauges once a second.
@@ -180,16 +172,45 @@ class Service:
                 return
             await asyncio.sleep(1)
 
+    def explain(
+        self, text: str, labels: Sequence[str] | None, method: Method, keep: float
+    ) -> tuple[Future[dict[str, Any]], Callable[[], object]]:
+        """Explain a text, one at a time beside the predictions; return the JSON to come, and a function that drops it.
+
+        The work for a dropped explanation ends before the model's next pass.
+
+        Raises:
+            Problem: if too many wait.
+        """
+        if len(self.explanations) >= MOST_EXPLANATIONS:
+            raise Problem("overloaded", "too many explanations wait", retry_after=1)
+        unwanted = threading.Event()
+
+        def check_wanted() -> None:
+            if unwanted.is_set():
+                raise CancelledError
+
+        def work() -> dict[str, Any]:
+            check_wanted()
+            explanation = self.classifier.explain(
+                text, labels=labels, method=method, keep=keep, before_pass=check_wanted
+            )
+            return explanation.to_json()
+
+        future = self._explainer.submit(work)
+        self.explanations.add(future)
+        future.add_done_callback(self.explanations.discard)
+        return future, unwanted.set
+
     async def stop(self) -> None:
-        self.explanations.stop()
+        self._explainer.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.engine.stop, LAST_BATCH)
 
     async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:
         """Return a result when it is there; call ``drop`` with the reason if nobody waits for it any more.
 
         Raises:
-            Problem: if the deadline has passed.
-            ClientGoneError: if the client has hung up.
+            Problem: if the deadline has passed, or the client has hung up.
         """
 
         async def disconnect() -> None:
@@ -211,70 +232,5 @@ class Service:
                 drop(reason)
                 result.cancel()
         if reason == "client_gone":
-            raise ClientGoneError
+            raise Problem("client_gone", "the client has hung up")
         raise Problem("deadline", f"no answer within {self.settings.deadline:g} seconds", retry_after=self.engine.wait)
-
-
-class Explanations:
-    """Explain one text at a time, in a thread beside that of the predictions, which share model and CPU with it."""
-
-    def __init__(self, classifier: HierarchicalClassifier) -> None:
-        self._classifier, self._most = classifier, MOST_EXPLANATIONS
-        self._futures: set[Future[dict[str, Any]]] = set()
-        self._lock = threading.Lock()
-        self._queue: SimpleQueue[tuple[Future[dict[str, Any]], str, dict[str, Any]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="hgclr-explain", daemon=True)
-        self.start = self._thread.start
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    @property
-    def under_way(self) -> int:
-        return len(self._futures)
-
-    def submit(self, text: str, labels: Sequence[str] | None, method: Method, keep: float) -> Future[dict[str, Any]]:
-        """Explain a text when its turn comes, as JSON; raise `QueueFullError` if too many wait.
-
-        Once the future is cancelled, the work for it ends before the model's next pass.
-        """
-        future: Future[dict[str, Any]] = Future()
-        with self._lock:
-            if len(self._futures) >= self._most:
-                raise QueueFullError
-            self._futures.add(future)
-        self._queue.put((future, text, {"labels": labels, "method": method, "keep": keep}))
-        return future
-
-    def stop(self) -> None:
-        """Take nothing more and drop what is under way."""
-        with self._lock:
-            self._most = 0
-            futures = list(self._futures)
-        for future in futures:
-            future.cancel()
-        self._queue.put(None)
-
-    def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            future, text, options = work
-
-            def check_wanted(future: Future[dict[str, Any]] = future) -> None:
-                if future.cancelled():
-                    raise CancelledError
-
-            try:
-                check_wanted()
-                explanation = self._classifier.explain(text, before_pass=check_wanted, **options).to_json()
-            except CancelledError:
-                pass
-            except Exception as error:  # the request answers with it
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(error)
-            else:
-                if future.set_running_or_notify_cancel():
-                    future.set_result(explanation)
-            finally:
-                with self._lock:
-                    self._futures.discard(future)
