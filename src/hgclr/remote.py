@@ -1,49 +1,34 @@
-"""Object stores: ``s3://``, ``gs://``, ``hf://`` and whatever else fsspec knows.
+"""Files in object stores: ``s3://``, ``gs://``, ``hf://`` and all other protocols of fsspec; paths work as well.
 
-Data folders and models that lie in a store are mirrored into the cache (:func:`local`), and all else is done with files
-of this machine. Bulk prediction, whose inputs may be larger than the disk, opens and writes single files
-(:func:`open_file`, :func:`new_file`). Everything here takes paths as well, which are left to the operating system.
+Data folders and models are copied into the cache by fsspec (:func:`local`). Bulk prediction, whose inputs may be larger
+than the disk, reads and writes single files (:func:`open_file`, :func:`new_file`).
 """
 
 from __future__ import annotations
 
 import errno
 import fnmatch
+import glob
 import hashlib
 import io
 import json
 import logging
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from hgclr.errors import InputError, MissingExtraError, first_line, refuse_broken
-from hgclr.files import atomic_file, atomic_folder, cache_dir, json_bytes, locked, open_regular, read_json
+from hgclr.files import atomic_file, cache_dir, locked, open_regular
 from hgclr.urls import COPIES, holds_credentials, url_of
 
-__all__ = [
-    "exists",
-    "facts",
-    "find_files",
-    "is_dir",
-    "is_file",
-    "local",
-    "lock_file",
-    "new_file",
-    "open_file",
-]
-
 logger = logging.getLogger(__name__)
-LISTING = "listing.json"
 VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id", "LastModified", "last_modified", "mtime", "created")
-"""What stores say of a file that is another one when the file has changed; the first one that is there counts."""
+"""Fields with which stores describe a file's version; the first one present counts."""
 BLOCK = 2**23
-"""Bytes that are asked for at a time."""
+"""Bytes per request."""
 CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
@@ -51,46 +36,48 @@ CREDENTIALS = {
 }
 NO_CREDENTIALS = ("CredentialsError", "CredentialRetrievalError", "UnauthorizedSSOTokenError", "ProfileNotFound")
 NO_CONNECTION = (
-    "EndpointConnectionError",
-    "HTTPClientError",
-    "ClientConnectionError",
-    "OfflineModeIsEnabled",
-    "ConnectionError",
-    "ConnectError",
-    "TimeoutError",
-    "TimeoutException",
-    "gaierror",
+    *("EndpointConnectionError", "HTTPClientError", "ClientConnectionError", "OfflineModeIsEnabled"),
+    *("ConnectionError", "ConnectError", "TimeoutError", "TimeoutException", "gaierror"),
 )
-"""How the names of errors end that libraries raise without credentials, and where nothing answers."""
+"""Endings of the names of errors that libraries raise without credentials or without a connection."""
 LOCAL_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Given a description and a number of bytes, what shows the bytes that it is told of while they are fetched."""
-show_progress: Bar = lambda _description, _total: nullcontext(lambda _bytes: None)  # noqa: E731
-"""Set by the command line."""
 
 
 def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
-    """Return a path as it is, and of a folder or file in a store a copy in the cache, which nobody changes any more.
+    """Return a path as it is; of a folder or file in a store, return a copy in the cache that never changes.
 
-    The store is asked what is there each time; only files that are new or have changed are fetched. Of several
-    processes with one cache folder the first one fetches, and the others wait for it.
-
-    Args:
-        place: a path or a URL.
-        wanted: patterns for the names of the files to fetch.
+    fsspec's file cache fetches the files whose names match ``wanted``. A new version in the store gets a new copy, so
+    that processes can read the old one to the end. Of several processes the first one fetches; the others wait.
     """
     if (url := url_of(place)) is None:
         return Path(place)
-    listing = _listing(url, wanted)
+    from fsspec.implementations.cached import WholeFileCacheFileSystem
+
+    store, root = _store(url)
+    versions = _versions(url, wanted)
     home = cache_dir() / "remote" / _digest(url)
-    target = home / _digest(json.dumps(listing))
-    copy = target / _safe(PurePosixPath(url).name, url)
-    if not copy.exists():
-        with locked(home.with_suffix(".lock"), "fetching", remedy=None):
-            if not copy.exists():
-                _fetch(url, wanted, listing, copy)
-    logger.info("%s: the copy in %s", url, copy)
+    copy = home / _digest(json.dumps(versions)) / PurePosixPath(url).name
+    with locked(home.with_suffix(".lock"), "fetching", remedy=None), _reported(url):
+        if not copy.exists():
+            total = sum(size for size, _ in versions.values())
+            logger.info("fetching %d files, %d bytes, from %s", len(versions), total, url)
+        for name in versions:
+            inner = name.removeprefix(root.rstrip("/")).lstrip("/")
+            if inner and ({"", ".", ".."} & set(inner.split("/")) or "\\" in inner):
+                raise InputError(f"{inner!r} cannot be the name of a file", path=url, remedy="rename it in the store")
+            cache = WholeFileCacheFileSystem(
+                fs=store,
+                cache_storage=str((copy / inner).parent),
+                same_names=True,
+                expiry_time=False,
+                skip_instance_cache=True,  # an instance forgets no file of which the fetch has failed
+            )
+            cache.open(name).close()
+    if _versions(url, wanted) != versions:
+        shutil.rmtree(copy.parent)
+        raise InputError("changed while it was being fetched", path=url, remedy="start again")
+    for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-2]:
+        shutil.rmtree(old, ignore_errors=True)  # the last but one may still be read
     COPIES[str(copy)] = url
     return copy
 
@@ -99,83 +86,30 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _listing(url: str, wanted: Sequence[str]) -> dict[str, list[Any]]:
-    """Return size and version of each file by its path in a folder; by an empty one, if it is no folder."""
+def _versions(url: str, wanted: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+    """Return size and version of each file of a folder, or of the one file that the URL names."""
     store, root = _store(url)
-    with refuse_broken(partial(_refusal, url)):
+    with _reported(url):
         store.invalidate_cache()
-        found = store.find(root, detail=True)
-    listing = {}
-    for name, info in sorted(found.items()):
-        inner = name.removeprefix(root.rstrip("/")).lstrip("/")
-        if name.endswith("/") or info.get("type") == "directory":  # how consoles of stores mark empty folders
-            continue
-        if any(fnmatch.fnmatch(inner or name, pattern) for pattern in wanted):
-            listing[_safe(inner, url)] = _facts(info)
-    if not listing:
+        found = sorted(store.find(root, detail=True).items())
+    versions = {
+        name: _version(info)
+        for name, info in found
+        if not name.endswith("/")  # an empty folder, as the consoles of stores mark it
+        and info.get("type") != "directory"
+        and any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
+    }
+    if not versions:
         raise _missing(url)
-    return listing
+    return versions
 
 
-def _facts(info: dict[str, Any]) -> list[Any]:
-    version = next((str(info[key]) for key in VERSIONS if info.get(key)), None)
-    return [info["size"], version]
-
-
-def _safe(name: str, url: str) -> str:
-    """Refuse the name of an object that as a file would be somewhere else."""
-    if name and ({"", ".", ".."} & set(name.split("/")) or "\\" in name or "\0" in name):
-        raise InputError(f"{name!r} is no name for a file", path=url, remedy="rename it in the store")
-    return name
-
-
-def _fetch(url: str, wanted: Sequence[str], listing: dict[str, list[Any]], copy: Path) -> None:
-    """Make a copy of what a store has, out of the newest earlier copy as far as that goes."""
-    from fsspec.callbacks import Callback
-
-    target, home = copy.parent, copy.parent.parent
-    versions = sorted(home.glob(f"*/{LISTING}"), key=lambda file: file.stat().st_mtime_ns)
-    before = read_json(versions[-1]) if versions else {}
-    store, root = _store(url)
-    with atomic_folder(target) as new:
-        sources, targets, total = [], [], 0
-        for name, facts in listing.items():
-            file = new / copy.name / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            if facts[1] is not None and before.get(name) == facts:
-                _link(versions[-1].parent / copy.name / name, file)
-            else:
-                sources.append(f"{root.rstrip('/')}/{name}" if name else root)
-                targets.append(str(file))
-                total += facts[0]
-        logger.info("fetching %d of %d files, %d bytes, from %s", len(sources), len(listing), total, url)
-        with show_progress(copy.name, total) as advance, refuse_broken(partial(_refusal, url)):
-
-            class Counted(Callback):  # type: ignore[misc]
-                def branched(self, *_paths: str, **_: Any) -> Callback:
-                    return self  # for each file, whose bytes are counted
-
-                def relative_update(self, inc: int = 1) -> None:
-                    advance(inc)
-
-            store.get(sources, targets, callback=Counted())
-        whole = all((new / copy.name / name).stat().st_size == facts[0] for name, facts in listing.items())
-        if not whole or _listing(url, wanted) != listing:
-            raise InputError("changed while it was being fetched", path=url, remedy="start again")
-        (new / LISTING).write_bytes(json_bytes(listing))
-    for file in versions[:-1]:  # the one before may still be read
-        shutil.rmtree(file.parent, ignore_errors=True)
-
-
-def _link(old: Path, new: Path) -> None:
-    try:
-        os.link(old, new)
-    except OSError:  # a file system without links
-        shutil.copyfile(old, new)
+def _version(info: dict[str, Any]) -> tuple[int, str | None]:
+    return info["size"], next((str(info[key]) for key in VERSIONS if info.get(key)), None)
 
 
 def lock_file(folder: Path, name: str) -> Path:
-    """Return the lock for a folder: in it, or, as stores have none, in the cache, which is for this machine."""
+    """Return the lock file for a folder: in it or, for a folder in a store, in the cache of this machine."""
     if (url := url_of(folder)) is None:
         return folder / name
     place = cache_dir() / "remote" / "locks" / _digest(url)
@@ -183,71 +117,66 @@ def lock_file(folder: Path, name: str) -> Path:
     return place / name
 
 
-def is_file(place: str | Path) -> bool:
-    """Tell whether a place is a file."""
-    return Path(place).is_file() if (url := url_of(place)) is None else _info(url).get("type") == "file"
+def kind_of(place: str | Path) -> Literal["file", "folder"] | None:
+    """Return what is at a path or URL; a folder of a store exists if anything is in it."""
+    if (url := url_of(place)) is None:
+        path = Path(place)
+        return "folder" if path.is_dir() else "file" if path.exists() else None
+    info = _info(url)
+    return None if not info else "folder" if info["type"] == "directory" else "file"
 
 
-def is_dir(place: str | Path) -> bool:
-    """Tell whether a place is a folder; one in a store is there if anything is in it."""
-    return Path(place).is_dir() if (url := url_of(place)) is None else _info(url).get("type") == "directory"
-
-
-def exists(place: str | Path) -> bool:
-    """Tell whether a place is there."""
-    return Path(place).exists() if (url := url_of(place)) is None else bool(_info(url))
-
-
-def facts(place: Path, *, fresh: bool = False) -> tuple[int, Any]:
-    """Return the size of a file, and what tells whether it has changed; ``fresh`` asks the store once more."""
+def version_of(place: Path) -> tuple[int, Any]:
+    """Return the size of a file, and a value that changes whenever the file does."""
     if (url := url_of(place)) is None:
         try:
             status = place.stat()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=place) from None
         return status.st_size, status.st_mtime_ns
-    if not (info := _info(url, fresh=fresh)):
+    if not (info := _info(url)):
         raise _missing(url)
-    size, version = _facts(info)
-    return size, version
+    return _version(info)
 
 
-def _info(url: str, *, fresh: bool = False) -> dict[str, Any]:
-    """Return what a store says of a file or folder; nothing, if it is not there."""
+def _info(url: str) -> dict[str, Any]:
+    """Return the store's description of a file or folder; an empty one, if it does not exist."""
     store, root = _store(url)
-    with refuse_broken(partial(_refusal, url)):
-        if fresh:
-            store.invalidate_cache(root.rpartition("/")[0])
+    with _reported(url):
+        store.invalidate_cache(root.rpartition("/")[0])
         try:
             return dict(store.info(root))
         except FileNotFoundError:
             return {}
 
 
-def find_files(pattern: str) -> list[Path]:
-    """Return the files in a store that have names like a pattern with ``*``, ``?``, ``[…]`` or ``**``."""
-    store, root = _store(pattern)
-    with refuse_broken(partial(_refusal, pattern)):
+def find_files(pattern: str | Path) -> list[Path]:
+    """Return the files whose names match a pattern with ``*``, ``?``, ``[…]`` or ``**``, sorted."""
+    if (url := url_of(pattern)) is None:
+        matches = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - absolute patterns too
+        return sorted(path for path in matches if path.is_file())
+    store, root = _store(url)
+    with _reported(url):
         store.invalidate_cache()
         found = store.glob(root, detail=True).values()
         return sorted(Path(store.unstrip_protocol(info["name"])) for info in found if info["type"] == "file")
 
 
 def open_file(place: Path) -> BinaryIO:
-    """Open a file to be read, from a store piece by piece; a local one as :func:`~hgclr.files.open_regular` does."""
+    """Open a file to read, from a store block by block; a local one as :func:`~hgclr.files.open_regular` does."""
     if (url := url_of(place)) is None:
         return open_regular(place)
     store, root = _store(url)
-    with refuse_broken(partial(_refusal, url)):
-        # Its own readline goes through a whole block for each line.
+    with _reported(url):
+        # BufferedReader, because readline of fsspec's own files searches a whole block for each line.
         return io.BufferedReader(_Stream(url, store.open(root, "rb", block_size=BLOCK)), 2**18)
 
 
 class _Stream(io.RawIOBase):
-    """A file in a store, whose failures are our errors, whoever reads it."""
+    """A file in a store whose failures are our errors."""
 
     def __init__(self, url: str, file: Any) -> None:
-        self._reported, self._file = partial(refuse_broken, partial(_refusal, url)), file
+        self._url, self._file = url, file
 
     def readable(self) -> bool:
         return True
@@ -256,22 +185,15 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with self._reported():
-            data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        with _reported(self._url):
+            return int(self._file.readinto(buffer))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with self._reported():
+        with _reported(self._url):
             return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
         return int(self._file.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
 
 
 @contextmanager
@@ -284,18 +206,18 @@ def new_file(target: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hgclr-") as folder:
         yield (path := Path(folder) / target.name)
         store, root = _store(url)
-        with refuse_broken(partial(_refusal, url)):
+        with _reported(url):
             store.put_file(str(path), root)
 
 
 def _store(url: str) -> tuple[Any, str]:
     if holds_credentials(url):
         raise InputError(
-            "a URL with a password or a signature in it, which would end up in logs and records",
+            "a URL with a password or a signature, which would be written to logs and records",
             path=url,
             remedy=f"leave it out, and {_remedy(url)}",
         )
-    with refuse_broken(partial(_refusal, url)):
+    with _reported(url):
         from fsspec.core import url_to_fs
 
         store, root = url_to_fs(url)
@@ -303,34 +225,32 @@ def _store(url: str) -> tuple[Any, str]:
 
 
 def _remedy(url: str) -> str:
-    otherwise = "give what its file system takes in fsspec's configuration, ~/.config/fsspec"
-    return CREDENTIALS.get(_scheme(url), otherwise)
-
-
-def _scheme(url: str) -> str:
     scheme = url.partition("://")[0]
-    return {"s3a": "s3", "gcs": "gs"}.get(scheme, scheme)
+    otherwise = "set the options of its file system in fsspec's configuration, ~/.config/fsspec"
+    return CREDENTIALS.get({"s3a": "s3", "gcs": "gs"}.get(scheme, scheme), otherwise)
 
 
 def _missing(url: str) -> InputError:
-    return InputError("no such bucket, folder or file", path=url, remedy="look for a typing error, and at the endpoint")
+    return InputError("no such bucket, folder or file", path=url, remedy="check the URL and the endpoint")
 
 
-def _refusal(url: str, error: BaseException) -> Exception:
-    """Return our error for one that fsspec or a library below it has raised."""
-    names = [kind.__name__ for each in (error, error.__cause__) for kind in type(each).__mro__]
-    if isinstance(error, OSError) and error.errno in LOCAL_FAILURES:
-        return error
-    if isinstance(error, ImportError) and _scheme(url) == "s3":
-        return MissingExtraError("s3://", "remote")
-    if isinstance(error, ImportError):
-        return InputError(first_line(error), path=url)
-    if isinstance(error, FileNotFoundError):
-        return _missing(url)
-    if isinstance(error, PermissionError):
-        return InputError("access denied", path=url, remedy=f"see whose credentials these are: {_remedy(url)}")
-    if any(name.endswith(NO_CREDENTIALS) for name in names):
-        return InputError("no credentials were found", path=url, remedy=_remedy(url))
-    if any(name.endswith(NO_CONNECTION) for name in names):
-        return InputError("the store cannot be reached", path=url, remedy="look at the network, and at the endpoint")
-    return InputError(f"the store said: {first_line(error)}", path=url, remedy="see whether the URL is right")
+def _reported(url: str) -> AbstractContextManager[None]:
+    """Turn errors of fsspec and of the libraries below it into ours."""
+
+    def refusal(error: BaseException) -> Exception:
+        names = [kind.__name__ for each in (error, error.__cause__) for kind in type(each).__mro__]
+        if isinstance(error, OSError) and error.errno in LOCAL_FAILURES:
+            return error
+        if isinstance(error, ImportError):
+            return MissingExtraError("s3://", "remote") if url[:2] == "s3" else InputError(first_line(error), path=url)
+        if isinstance(error, FileNotFoundError):
+            return _missing(url)
+        if isinstance(error, PermissionError):
+            return InputError("access denied", path=url, remedy=f"check the credentials: {_remedy(url)}")
+        if any(name.endswith(NO_CREDENTIALS) for name in names):
+            return InputError("no credentials were found", path=url, remedy=_remedy(url))
+        if any(name.endswith(NO_CONNECTION) for name in names):
+            return InputError("the store cannot be reached", path=url, remedy="check the network and the endpoint")
+        return InputError(f"the store reports: {first_line(error)}", path=url, remedy="check the URL")
+
+    return refuse_broken(refusal)

@@ -1,7 +1,7 @@
 """URLs of object stores, as text and as paths.
 
-pathlib makes one slash of the two in ``s3://bucket/data``, and from that the URL can be read back: so a path may carry
-one from the command line or the settings to whoever opens it, and need not be of another type on the way.
+pathlib turns the two slashes of ``s3://bucket/data`` into one, from which the URL can be restored. So settings and
+commands carry URLs as paths, and only the code that opens files tells them apart.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["COPIES", "as_written", "holds_credentials", "url_of"]
-
 COPIES: dict[str, str] = {}
-"""What this process has on this machine for something in an object store, a copy or a lock, each with that URL."""
-
+"""The copies and locks that this process keeps in the cache for things in object stores, each with its URL."""
 URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # one letter before a colon is a drive
 PASSWORD = re.compile(r"[^/:@]*:(?!\d*(/|$))")
-"""The beginning of what stands behind ``//`` if there is more than a host, or a host and its port."""
+"""Matches behind ``//`` if there is more than a host, or a host and its port."""
 SIGNED = re.compile(r"https?://[^?]*\?")
 
 
@@ -35,17 +32,12 @@ def url_of(place: str | Path) -> str | None:
 
 
 def holds_credentials(url: str) -> bool:
-    """Tell whether a URL has a password in it, or the query of a signed link.
-
-    Example:
-        >>> [holds_credentials(url) for url in ("s3://id:secret@bucket/data", "sftp://me@host:22/data")]
-        [True, False]
-    """
+    """Tell whether a URL has a password in it, or the query of a signed link."""
     return bool(PASSWORD.match(url.partition("://")[2]) or SIGNED.match(url))
 
 
 def as_written(place: str | Path) -> str:
-    """Return a path or a URL as people write it, without what must not be shown to others; of a copy, its original.
+    """Return a path or a URL as people write it, without secrets; of a copy in the cache, its URL.
 
     Example:
         >>> as_written(Path("s3://bucket/data")), as_written("s3://id:secret@bucket/data")
@@ -54,10 +46,8 @@ def as_written(place: str | Path) -> str:
     url = url_of(place)
     if url is None:
         text = str(place)
-        originals = (
-            url + text[len(copy) :] for copy, url in COPIES.items() if f"{text}{os.sep}".startswith(copy + os.sep)
-        )
-        return next(originals, text)
+        owners = (copy for copy in COPIES if f"{text}{os.sep}".startswith(copy + os.sep))
+        return next((COPIES[copy] + text[len(copy) :] for copy in owners), text)
     if not holds_credentials(url):
         return url
     scheme, _, rest = url.partition("://")

@@ -15,14 +15,15 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray.cluster_utils import Cluster
 
-from hgclr.bulk import inputs, on_ray, predict_files
+from hgclr.bulk import files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.engine import BulkJob
-from hgclr.bulk.inputs import read_chunks
+from hgclr.bulk.run import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
 from support.ray_cluster import ray_cluster
+
+pytestmark = pytest.mark.slow
 
 ROWS = 1000
 FILES = 4
@@ -34,11 +35,9 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.slow
-def test_other_formats_bad_rows_and_errors_on_nodes(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def test_results_and_errors_are_those_of_the_local_engine(
+    cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """What the other engine does, too, in one test because a cluster takes long to start."""
     model = write_model(tmp_path / "model")
     rows = [text_of(number) for number in range(5)] + [None, "a\ud800"]
     lines = [json.dumps({"text": text, "kept": [place]}) for place, text in enumerate(rows)]
@@ -53,29 +52,23 @@ def test_other_formats_bad_rows_and_errors_on_nodes(
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
     assert len(read_lines(tmp_path / "ray" / "a.jsonl")) == 8
 
-    ray.init(cluster.address, log_to_driver=False)  # one connection for the rest: with each come other processes
+    ray.init(cluster.address, log_to_driver=False)  # one connection for the rest: each has its own processes
     request.addfinalizer(ray.shutdown)
-    with pytest.raises(InputError, match=r"a\.jsonl:6: column 'text': expected a text"):
+    with pytest.raises(InputError) as refused:
         predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
-
-    monkeypatch.setattr(on_ray, "read_chunks", lambda *_: read_chunks(names[0], "text"))  # in this process all is well
-    for elsewhere in (
-        BulkJob(str(tmp_path / "no model"), [names[0]]),
-        BulkJob(str(model), [tmp_path / "no.csv"]),
+    assert (refused.value.path, refused.value.line) == (names[0], 6)
+    elsewhere = BulkJob(str(tmp_path / "no model"), [names[0]])
+    with (
+        pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no model"),
+        on_ray.on_ray(elsewhere, workers=None, address=cluster.address) as label,
     ):
-        with (
-            pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no(\.csv| model).*every node needs hgclr"),
-            on_ray.on_ray(elsewhere, workers=None, address=cluster.address) as label,
-        ):
-            list(label(elsewhere.files[0]))
+        list(label(names[0]))
 
 
-@pytest.mark.slow
 def test_a_node_dies_and_every_row_is_there_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "ROWS", 64)
-    monkeypatch.setattr(on_ray, "BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(files, "ROWS", 64)
     monkeypatch.setattr(running, "BulkJob", SlowJob)
     ray.cloudpickle.register_pickle_by_value(bulk_cases)
     model = write_model(tmp_path / "model")
@@ -83,7 +76,7 @@ def test_a_node_dies_and_every_row_is_there_once(
     source.mkdir()
     for part in range(FILES):
         write_lines(source / f"part-{part}.jsonl", ROWS * part, ROWS)
-    before: list[dict[str, object]] = []  # blocks labelled when a node was killed
+    before: list[dict[str, object]] = []  # chunks labelled when a node was killed
 
     def kill(progress: running.Progress) -> None:
         if not before and progress.rows >= ROWS // 2:
@@ -96,40 +89,11 @@ def test_a_node_dies_and_every_row_is_there_once(
     assert (result.rows, result.bad_rows, len(result.written)) == (ROWS * FILES, 0, FILES)
     for part in range(FILES):
         check_lines(tmp_path / "out" / f"part-{part}.jsonl", ROWS * part, ROWS)
-    # That it was a node at work, in the middle of the work, can be told from where the blocks were labelled.
+    # That both nodes were at work, in the middle of the run, can be told from where the chunks were labelled.
     assert len({block["node"] for block in before}) == 2
     assert sum(block["texts"] for block in before) < ROWS * FILES * 0.9
     after = read_lines(tmp_path / "blocks.jsonl")[len(before) :]
     assert len({block["node"] for block in after[-10:]}) == 1
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        ([(0, 1), (0, 3)], r"answer to row 3 of file 1 where that to row 2 of file 1"),  # one is missing
-        ([(0, 1), (0, 1)], r"answer to row 1 of file 1 where that to row 2 of file 1"),  # one comes twice
-        ([(0, 1)], r"returned no answer where that to row 2 of file 1"),
-        ([(0, 1), (0, 2), (0, 2)], r"answer to row 2 of .*texts.jsonl that nobody waits for"),
-    ],
-)
-def test_answers_that_are_not_one_for_each_row_stop_the_run(
-    found: list[tuple[int, int]], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_lines(tmp_path / "texts.jsonl", 0, 2)
-    monkeypatch.setattr(on_ray, "_answers", lambda *_: ((*place, {"predictions": []}) for place in found))
-    monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    with (
-        pytest.raises(HGCLRError, match=message),
-        on_ray.on_ray(BulkJob("model", [path]), workers=None, address=None) as label,
-    ):
-        list(label(path))
-
-
-def test_gpus_are_used_by_models_that_can() -> None:
-    torch, onnx = BulkJob("a/hub-name"), BulkJob("a/hub-name", onnx=True)
-    assert on_ray._resources(torch, {"CPU": 8.0, "GPU": 2.0})["num_gpus"] == 1
-    assert on_ray._resources(onnx, {"CPU": 8.0, "GPU": 2.0}) == {"num_cpus": 1}
-    assert on_ray._resources(torch, {"CPU": 8.0}) == {"num_cpus": 1}
 
 
 def test_no_cluster_is_one_line(tmp_path: Path) -> None:

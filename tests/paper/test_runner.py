@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hgclr.paper.runner import reproduce
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.paper import runner
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.runner import reproduce
 from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.training import RunConfig
 from support.crash_points import run_forked

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hgclr.paper.corpora_table import PRINTED as CORPORA_PRINTED
 
 from hgclr.config import PRESETS, method_settings
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
-from hgclr.paper.corpora_table import PRINTED as CORPORA_PRINTED
 from hgclr.paper.experiment import Budget, Experiment, NotYetError, record
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, TABLES
 from hgclr.training import RunConfig

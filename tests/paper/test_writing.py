@@ -8,11 +8,11 @@ import statistics
 from pathlib import Path
 
 import pytest
+from hgclr.paper.runner import reproduce
+from hgclr.paper.summary import Spread
 
 from hgclr.paper import runner
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.runner import reproduce
-from hgclr.paper.summary import Spread
 from hgclr.paper.systems import TABLES
 from hgclr.provenance import command_line, portable
 from support.pretended_training import MACHINE, TUNED, PretendedTraining

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from hgclr.bulk.engine import BulkJob
+from hgclr.bulk.run import BulkJob
 
 PARENTS = {"science": None, "physics": "science", "law": None, "courts": "law"}
 WORDS = {"atom": "physics", "experiment": "science", "judge": "courts", "statute": "law"}
@@ -30,8 +30,13 @@ def path_to(label: str) -> list[str]:
     return [*([] if parent is None else path_to(parent)), label]
 
 
+def prediction(text: str, **more: object) -> dict[str, object]:
+    """Return the prediction for a text in its JSON form."""
+    return {"labels": expected(text), "abstained": [], "truncated": False} | more
+
+
 def expected(text: str) -> list[dict[str, object]]:
-    """Return the predictions for a text, by counting its words."""
+    """Return the labels of a text, by counting its words."""
     counts = {label: sum(label in path_to(WORDS[word]) for word in text.split() if word in WORDS) for label in IDS}
     given = sorted((label for label in IDS if NOTHING + EACH * counts[label] > 0), key=path_to)
     return [
@@ -84,6 +89,7 @@ def write_model(folder: Path, *, each: float = EACH, ids: dict[str, str] | None 
         "label_names": IDS,
         "pad_token_id": 0,
         "max_length": 16,
+        "cut_length": None,
         "threshold": 0.5,
     }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -135,8 +141,5 @@ def check_lines(path: Path, first: int, count: int) -> None:
     rows = read_lines(path)
     assert [row["number"] for row in rows] == list(range(first, first + count))
     for row in rows:
-        assert row == {
-            "number": row["number"],
-            "text": text_of(row["number"]),
-            "predictions": expected(text_of(row["number"])),
-        }
+        text = text_of(row["number"])
+        assert row == {"number": row["number"], "text": text, "prediction": prediction(text)}

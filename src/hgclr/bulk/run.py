@@ -1,56 +1,69 @@
-"""Label many files: find them, leave out what is finished, and write the results one file at a time.
-
-What is finished stands in the record of the run, ``.hgclr-bulk.jsonl`` in the folder of results."""
+"""Label many files: leave out the finished ones, label the others on all cores, write one result per file."""
 
 from __future__ import annotations
 
 import glob
 import json
 import logging
+import multiprocessing
 import os
+import signal
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from hgclr.bulk.engine import BulkJob, Label, choose_workers, in_process, in_processes
-from hgclr.bulk.inputs import FileFormat, find_inputs, format_of, pair_with_targets, read_chunks, stop_at, survey
-from hgclr.bulk.outputs import SEPARATOR, TABLES, AddedColumns, open_writer
+from hgclr.bulk.files import (
+    SEPARATOR,
+    Answer,
+    Chunk,
+    Columns,
+    Format,
+    format_of,
+    open_writer,
+    pair_with_targets,
+    read_chunks,
+)
 from hgclr.decisions.decoding import Rule
-from hgclr.errors import InputError
+from hgclr.errors import HGCLRError, InputError
 from hgclr.files import locked
-from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.loading import find_model, is_onnx
+from hgclr.hardware import chosen_threads, usable_cores
+from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.loading import find_model, is_onnx, trained_text_column
 from hgclr.model_files import fingerprint
-from hgclr.remote import exists, facts, is_file, lock_file, new_file, open_file
+from hgclr.remote import kind_of, lock_file, new_file, open_file, version_of
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written, url_of
 
-__all__ = ["FILE", "BulkResult", "Progress", "RunRecord", "places_named", "predict_files", "refuse_separators"]
-
 logger = logging.getLogger(__name__)
-FILE = ".hgclr-bulk.jsonl"
-LOCK = ".hgclr-bulk.lock"
-"""Held while a run writes: a second one would take its unfinished files for leftovers."""
-ANEW = "give another folder as --output, or label everything anew with --overwrite"
+RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
+"""In the folder of results: which files are finished, and a lock that is held while a run writes."""
+AGAIN = "give another folder as --output, or label everything again with --overwrite"
+CHUNKS_AHEAD = 2
+"""Chunks per worker that are read ahead, so that none waits for work."""
+BYTES_PER_WORKER = 2**18
+"""Bytes of input that justify one more worker: some seconds of work, which is what its start takes with torch."""
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Of a worker: one thread, and no progress bars beside ours."""
+Work = tuple[Path, Chunk | InputError | None, Callable[[], list[Answer]] | None]
+"""A chunk of a file and the function that waits for its answers; or the end of the file, or what is wrong with it."""
+Labelled = Iterator[tuple[Chunk, list[Answer]]]
+Label = Callable[[Path], Labelled]
+"""Yields the rows of a file with their answers, in order. It is called for the files of a job in their order."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
-
-    Args:
-        rows: labelled so far, in this run.
-        expected: rows in all, as far as can be told from the sizes of files not yet read.
-        file: the file that is being labelled.
-        number: its number, from 1.
-        files: how many there are to label.
-    """
+    """Rows labelled so far in this run, the rows expected by the sizes of finished files, and the current file."""
 
     rows: int
-    expected: int
+    expected: int | None
     file: Path
     number: int
     files: int
@@ -58,21 +71,44 @@ class Progress:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """What a run did.
+    """Outcome of a run.
 
     Args:
         written: the results that it wrote: paths, or URLs as texts.
         kept: those that an earlier run had finished.
-        rows: in what it wrote.
-        bad_rows: how many of them have no labels because they could not be labelled.
-        blank_rows: how many of them have no labels because their text is empty or blank.
+        rows: rows in the written results.
+        bad_rows: rows without labels because they have no usable text.
+        blank_rows: rows without labels because their text is empty or blank.
     """
 
     written: list[Path | str]
     kept: list[Path | str]
-    rows: int
-    bad_rows: int
+    rows: int = 0
+    bad_rows: int = 0
     blank_rows: int = 0
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """Work for an engine; it is sent to workers, which load the model themselves.
+
+    Args:
+        model: its folder, or the hub name or URL with which nodes of a cluster find it.
+        files: the files to label.
+        text_columns: the text is in the first of these columns that a row has.
+        changes: arguments of :meth:`hgclr.decisions.settings.Decisions.changed`.
+        onnx: whether the model runs on onnxruntime.
+    """
+
+    model: str
+    files: Sequence[Path] = ()
+    text_columns: Sequence[str] = ("text",)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    onnx: bool = False
+
+    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
+        decisions = classifier.decisions.changed(**self.changes)
+        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
 
 def predict_files(
@@ -80,8 +116,8 @@ def predict_files(
     inputs: Sequence[str | Path],
     output: str | Path,
     *,
-    text_column: str = "text",
-    file_format: FileFormat | None = None,
+    text_column: str | None = None,
+    file_format: Literal["jsonl", "csv", "parquet"] | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     ray_address: str | None = None,
@@ -95,259 +131,284 @@ def predict_files(
     overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> BulkResult:
-    """Label files: each becomes a file of the same name in a folder, with the same rows and columns and the labels.
+    """Label files: each becomes a file of the same name in a folder, with its rows, its columns and the predictions.
 
-    A result is there whole or not at all. A run that was stopped goes on where it was when it is started again: what is
-    finished is left alone, unless its input has changed. The rows are streamed, so that memory does not grow with them.
-
-    Where more than one process labels, each imports the program that called this: keep the call behind
-    ``if __name__ == "__main__":``.
+    A result appears whole or not at all. A run that was stopped continues when it is started again: finished files are
+    kept unless their input has changed. Memory does not grow with the number of rows. Workers import the program that
+    calls this, so keep the call behind ``if __name__ == "__main__":``.
 
     Args:
         model: folder, URL of one in an object store, or hub name.
-        inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.inputs.find_inputs`.
+        inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.files.find_inputs`.
         output: the folder of results, or its URL.
-        text_column: the column with the text.
+        text_column: the column with the text; by default ``text``, or the column that the model was trained on.
         file_format: of the results; by default each has that of its input.
-        engine: ``local``, or ``ray`` for Ray Data, whose nodes must see the same files, or reach the store.
-        workers: how many processes label; by default one for each core, or GPU, of the machine or the cluster.
+        engine: ``local``, or ``ray``, whose nodes must be able to load the model.
+        workers: processes that label; by default one per core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
         threshold, rule, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         leaf_paths: tables get a column ``paths``, the names down to the deepest labels of each text.
-        skip_bad_rows: rows without a usable text get no labels, and the reason in a column ``error``; by default the
-            first one stops the run.
-        raw: leave cells of tables as they are that a spreadsheet would run as formulas; by default they become texts.
-        overwrite: label everything anew, in the place of whatever an earlier run has left.
+        skip_bad_rows: rows without a usable text get an error instead of labels; by default the first one stops.
+        raw: keep cells of tables that a spreadsheet would run as formulas; by default they become texts.
+        overwrite: label everything again, and replace whatever an earlier run has left.
         progress: called whenever some more rows are labelled.
 
     Raises:
-        InputError: if a file is missing, broken or has a bad row, or all are empty; if input and results would mix; if
-            the folder has results of another model or of other settings.
-        MissingExtraError: if what a format or the engine needs is not installed.
+        InputError: if a file is missing, broken or has a bad row; if inputs and results would be in one folder; if the
+            folder has results of another model or of other settings.
+        MissingExtraError: if a package that a format or the engine needs is not installed.
     """
     folder = Path(output)
-    pairs = pair_with_targets(inputs, find_inputs(inputs), folder, file_format)
+    pairs = pair_with_targets(inputs, folder, file_format)
     found = find_model(model).absolute()
     classifier = HierarchicalClassifier.load(found, device="cpu" if engine == "ray" else None)
-    changes = {"rule": rule, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
-    decisions = classifier.decisions.changed(**changes)  # type: ignore[arg-type]
+    changes: dict[str, Any] = {"rule": rule, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
+    decisions = classifier.decisions.changed(**changes)
     for _, target in pairs:
-        refuse_separators(classifier.taxonomy, format_of(target).name, target, leaf_paths=leaf_paths)
+        refuse_separators(classifier.taxonomy, format_of(target), target, leaf_paths=leaf_paths)
+    text_columns = text_columns_of(found, text_column)
+    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
     settings = {
         "model": fingerprint(found),
         "way to decide (--rule, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
-        "--text-column": text_column,
-        "choice of --skip-bad-rows": skip_bad_rows,
-        "choice of --leaf-paths": leaf_paths,
-        "choice of --raw": raw,
+        "--text-column": text_columns,
+        "choice of --leaf-paths, --skip-bad-rows or --raw": [leaf_paths, skip_bad_rows, raw],
     }
-    if not any(next(read_chunks(source, text_column), None) for source, _ in pairs):
-        raise InputError("no rows to label", path=pairs[0][0] if len(pairs) == 1 else None)
     with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
         left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
-        sources, targets = [source for source, _ in left], {target for _, target in left}
-        kept = [target for _, target in pairs if target not in targets]
-        if kept:
-            logger.info("%d of %d files are finished already", len(kept), len(pairs))
+        kept = [_shown(target) for _, target in pairs if target not in {target for _, target in left}]
         if not left:
-            return BulkResult([], _named(kept), 0, 0)
-        # Nodes of a cluster need not have the hub's copy in the same place: they look the name up themselves.
+            return BulkResult([], kept)
+        # Nodes of a cluster need not have the copy of the hub or the store in the same place.
         place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
-        job = BulkJob(place, sources, text_column, changes, is_onnx(found))
-        added = AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw, leaf_paths=leaf_paths)
-        run = _Run(record, added, text_column, sources, progress)
-        labelling: AbstractContextManager[Label]
-        if engine == "ray":
-            from hgclr.bulk.on_ray import on_ray
-
-            labelling = on_ray(job, workers=workers, address=ray_address)
-        elif (count := choose_workers(classifier, sources, workers)) > 1:
-            labelling = in_processes(job, count)
-        else:
-            labelling = in_process(job, classifier)
-        with labelling as label:
-            for number, (source, target) in enumerate(left, 1):
-                run.file(number, source, target, label)
-        written = _named([target for _, target in left])
-        return BulkResult(written, _named(kept), run.rows, run.bad_rows, run.blank_rows)
-
-
-def _named(targets: Sequence[Path]) -> list[Path | str]:
-    return [target if url_of(target) is None else as_written(target) for target in targets]
+        job = BulkJob(place, [source for source, _ in left], text_columns, changes, is_onnx(found))
+        sizes = [version_of(source)[0] for source in job.files]
+        rows = bad = blank = 0
+        with _engine(engine, job, classifier, workers, ray_address) as label:
+            for number, (source, target) in enumerate(left):
+                before = identity(source)
+                expected = rows * sum(sizes) // sum(sizes[:number]) if rows else None
+                record.begin(target)
+                labelled = _checked(label(source), source, before)
+                for chunk, answers in write_file(labelled, target, format_of(target), added):
+                    rows += len(chunk.numbers)
+                    bad += len(chunk.numbers) - len(chunk.usable_texts)
+                    blank += sum("note" in answer for answer in answers)
+                    if progress is not None:
+                        progress(Progress(rows, expected, source, number + 1, len(left)))
+                record.finish(target, before)
+        return BulkResult([_shown(target) for _, target in left], kept, rows, bad, blank)
 
 
-def refuse_separators(taxonomy: Taxonomy, kind: str, target: Path | None, *, leaf_paths: bool) -> None:
-    """Refuse to write labels into a table that could not be told apart there."""
-    if kind not in TABLES:
-        return
-    written = chain(taxonomy.ids, taxonomy.names if leaf_paths else ())
+def _checked(labelled: Labelled, source: Path, before: Mapping[str, Any]) -> Labelled:
+    """Yield the labelled rows of a file, and refuse them if the file has changed meanwhile."""
+    yield from labelled
+    if identity(source) != before:
+        raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
+
+
+def _shown(target: Path) -> Path | str:
+    return target if url_of(target) is None else as_written(target)
+
+
+def text_columns_of(model: Path, chosen: str | None) -> list[str]:
+    """Return the columns in which texts are looked for: the chosen one, or ``text`` and the one of the training."""
+    trained = trained_text_column(model)
+    return [chosen] if chosen is not None else list(dict.fromkeys(["text", trained or "text"]))
+
+
+def refuse_separators(taxonomy: Taxonomy, kind: Format, target: Path | None, *, leaf_paths: bool) -> None:
+    """Refuse to write labels into a cell of a table if they contain the separator."""
+    written = chain(taxonomy.ids, taxonomy.names if leaf_paths else ()) if kind in ("csv", "tsv") else ()
     if (unclear := next((label for label in written if SEPARATOR in label), None)) is not None:
         raise InputError(
-            f"the label {unclear!r} has the {SEPARATOR!r} in it that stands between labels in a table",
+            f"the label {unclear!r} contains {SEPARATOR!r}, which separates labels in a table",
             path=target,
             remedy="write the results with --format jsonl or --format parquet",
         )
 
 
-class _Run:
-    """The files of one run, one after the other."""
-
-    def __init__(
-        self,
-        record: RunRecord,
-        added: AddedColumns,
-        text_column: str,
-        sources: Sequence[Path],
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self._record, self._added, self._text_column, self._progress = record, added, text_column, progress
-        self._sizes = [facts(source)[0] for source in sources]
-        self._known = 0  # rows in the files begun so far
-        self.rows = self.bad_rows = self.blank_rows = 0
-
-    def file(self, number: int, source: Path, target: Path, label: Label) -> None:
-        before = identity(source, fresh=True)
-        strict, types = not self._added.error, format_of(target).name == "parquet"
-        with places_named(source, target):
-            found = survey(source, self._text_column, strict=strict, types=types)
-            self._known += found.rows
-            self._record.begin(target)
-            rows = bad = blank = 0
-            with open_writer(target, found, self._added) as write:
-                for chunk, answers in label(source):
-                    problems = [problem for problem in chunk.problems if problem is not None]
-                    if problems and strict:
-                        raise stop_at(problems[0])
-                    write(chunk, answers)
-                    rows, bad = rows + len(chunk.numbers), bad + len(problems)
-                    blank += sum("note" in answer for answer in answers)
-                    self._tell(number, source, self.rows + rows)
-                if rows != found.rows or identity(source, fresh=True) != before:
-                    raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
-            self._record.finish(target, before, rows, bad)
-        self.rows, self.bad_rows, self.blank_rows = self.rows + rows, self.bad_rows + bad, self.blank_rows + blank
-
-    def _tell(self, number: int, source: Path, rows: int) -> None:
-        """Report progress; files not yet read are taken to have as many rows for their size as those that are."""
-        if self._progress is not None:
-            ahead = sum(self._sizes[number:]) / max(sum(self._sizes[:number]), 1)
-            expected = self._known + round(self._known * ahead)
-            self._progress(Progress(rows, expected, source, number, len(self._sizes)))
-
-
-@contextmanager
-def places_named(source: Path, target: Path | None) -> Iterator[None]:
-    """Give errors the name of the file they are about."""
+def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Columns) -> Labelled:
+    """Write rows with their answers, and yield them; without a column for errors, a bad row stops."""
+    first = next(labelled, None)
     try:
-        yield
+        with open_writer(target, kind, None if first is None else first[0], added) as write:
+            for chunk, answers in labelled if first is None else chain([first], labelled):
+                if (bad := next(filter(None, chunk.problems), None)) is not None and not added.error:
+                    raise bad.error()
+                write(chunk, answers)
+                yield chunk, answers
     except InputError as error:
-        if error.path is not None:
-            raise
-        raise InputError(error.what, path=source, remedy=error.remedy) from None
+        place = error.path or (None if first is None else first[0].path)
+        raise InputError(error.what, path=place, line=error.line, remedy=error.remedy) from None
     except BrokenPipeError:  # the reader of standard output wants no more
         raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=target) from None
 
 
-class RunRecord:
-    """Know which files need not be labelled again.
+def _engine(
+    engine: str, job: BulkJob, classifier: HierarchicalClassifier, workers: int | None, ray_address: str | None
+) -> AbstractContextManager[Label]:
+    if engine == "ray":
+        from hgclr.bulk.on_ray import on_ray
 
-    ``settings`` are all that decides what the results are, in plain Python types, under names that a message can use;
+        return on_ray(job, workers=workers, address=ray_address)
+    device = getattr(classifier.backend, "device", None)
+    if workers is None and device is not None and device.type != "cpu":
+        workers = 1  # an accelerator is shared badly
+    if workers is None:
+        size = sum(version_of(path)[0] for path in job.files)
+        workers = min(chosen_threads() or usable_cores(), 1 + size // BYTES_PER_WORKER)
+    return in_processes(job, workers) if workers > 1 else in_process(job, classifier)
+
+
+@contextmanager
+def in_process(job: BulkJob, classifier: HierarchicalClassifier) -> Iterator[Label]:
+    """Label in this process, with all the threads that the model's backend takes."""
+
+    def label(path: Path) -> Labelled:
+        for chunk in read_chunks(path, job.text_columns):
+            yield chunk, chunk.answers(job.answers(classifier, chunk.usable_texts))
+
+    yield label
+
+
+@contextmanager
+def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
+    """Label in worker processes of one thread each, which are faster than one process with as many threads."""
+    # Forking a process that has threads, as torch and onnxruntime start them, may leave its child waiting for a lock.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))
+
+    def submit(texts: list[str]) -> Callable[[], list[Answer]]:
+        future: Future[list[Answer]] = pool.submit(_answers, texts)
+        return future.result
+
+    try:
+        yield read_ahead(job, submit, CHUNKS_AHEAD * workers)
+    except BrokenProcessPool as error:
+        remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
+        raise HGCLRError(f"a worker process was killed; {remedy}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def read_ahead(job: BulkJob, submit: Callable[[list[str]], Callable[[], list[Answer]]], ahead: int) -> Label:
+    """Return a function that labels files in turn, while the next chunks, also of the next files, are submitted."""
+
+    def read() -> Iterator[Work]:
+        for path in job.files:
+            try:
+                for chunk in read_chunks(path, job.text_columns):
+                    yield path, chunk, submit(chunk.usable_texts)
+                yield path, None, None
+            except InputError as error:  # raised when it is this file's turn
+                yield path, error, None
+
+    reading, waiting = read(), deque[Work]()
+
+    def label(path: Path) -> Labelled:
+        while True:
+            while len(waiting) <= ahead and (more := next(reading, None)) is not None:
+                waiting.append(more)
+            expected, chunk, answers = waiting.popleft()
+            if expected != path:
+                raise RuntimeError(f"{expected} comes before {path}")
+            if isinstance(chunk, InputError):
+                raise chunk
+            if chunk is None or answers is None:
+                return
+            yield chunk, chunk.answers(answers())
+
+    return label
+
+
+_opened: tuple[BulkJob, HierarchicalClassifier] | None = None
+"""In a worker process: its job and its model."""
+
+
+def _start(job: BulkJob) -> None:
+    """Load the model in a worker process."""
+    global _opened
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
+    os.environ |= ENVIRONMENT
+    if (parent := multiprocessing.parent_process()) is not None:
+
+        def leave() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
+    _opened = job, HierarchicalClassifier.load(job.model, device="cpu")
+
+
+def _answers(texts: list[str]) -> list[Answer]:
+    assert _opened is not None
+    job, classifier = _opened
+    return job.answers(classifier, texts)
+
+
+class RunRecord:
+    """The finished files of a folder of results.
+
+    ``settings`` are all choices that the results depend on, as plain values under names that a message can use;
     ``overwrite`` forgets an earlier run.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        self.path = folder / FILE
+        self.path = folder / RECORD
         self._overwrite = overwrite
-        self._begun: set[str] = set()
-        self._done: dict[str, dict[str, Any]] = {}
-        self._written = json.dumps({"settings": settings}) + "\n"
-        if is_file(self.path) and not overwrite:
-            self._read(json.loads(json.dumps(settings)))
-        else:
+        self._content: dict[str, Any] = {"settings": json.loads(json.dumps(settings)), "begun": None, "finished": {}}
+        if kind_of(self.path) is None or overwrite:
             self._write()
+            return
+        try:
+            with open_file(self.path) as file:
+                earlier = json.loads(file.read().decode())
+            other = [name for name in settings if earlier["settings"].get(name) != self._content["settings"][name]]
+            self._content |= {"begun": earlier["begun"], "finished": dict(earlier["finished"])}
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=AGAIN) from None
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            raise InputError("the record of the run is broken", path=self.path, remedy=AGAIN) from None
+        if other:
+            what = f"the results in this folder were made with another {' and another '.join(other)}"
+            raise InputError(what, path=folder, remedy=AGAIN)
 
     def is_finished(self, source: Path, target: Path) -> bool:
-        """Tell whether a result is there, and its input has not changed since; refuse files of others in its place."""
-        if not exists(target):
+        """Tell whether a result exists and its input has not changed since; refuse files of others in its place."""
+        if kind_of(target) is None:
             return False
-        noted = self._done.get(target.name)
-        if noted is None and target.name not in self._begun and not self._overwrite:
-            raise InputError("is there already, and no result of this run", path=target, remedy=ANEW)
+        noted = self._content["finished"].get(target.name)
+        if noted is None and target.name != self._content["begun"] and not self._overwrite:
+            raise InputError("exists already, and is no result of this run", path=target, remedy=AGAIN)
         return noted is not None and noted == identity(source)
 
     def begin(self, target: Path) -> None:
-        """Note that a result is about to be written, and clear away what an attempt that was killed has left."""
+        """Note that a result will be written, and delete what a killed attempt has left."""
         if url_of(target) is None:
             for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
                 leftover.unlink(missing_ok=True)
-        self._done.pop(target.name, None)
-        self._append({"begun": target.name})
+        self._content["finished"].pop(target.name, None)
+        self._content["begun"] = target.name
+        self._write()
 
-    def finish(self, target: Path, identity: Mapping[str, Any], rows: int, bad_rows: int) -> None:
+    def finish(self, target: Path, identity: Mapping[str, Any]) -> None:
         """Note that a result is in place, with the identity of its input before it was read."""
-        self._append({"finished": target.name, "input": identity, "rows": rows, "bad_rows": bad_rows})
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        self._written += json.dumps(line) + "\n"
-        if url_of(self.path) is not None:  # nothing can be added to an object
-            self._write()
-            return
-        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._content["finished"][target.name] = identity
+        self._write()
 
     def _write(self) -> None:
-        with _writing(self.path), new_file(self.path) as path:
-            path.write_text(self._written, encoding="utf-8")
-
-    def _read(self, settings: Mapping[str, Any]) -> None:
         try:
-            with open_file(self.path) as file:
-                content = file.read().decode()
-        except UnicodeDecodeError:
-            raise InputError("the record of the run is broken", path=self.path, remedy=ANEW) from None
+            with new_file(self.path) as path:
+                path.write_text(json.dumps(self._content), encoding="utf-8")
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=ANEW) from None
-        whole, _, torn = content.rpartition("\n")  # the machine may have stopped in the middle of a line
-        for number, line in enumerate(whole.split("\n"), 1):
-            try:
-                event = json.loads(line)
-                if number == 1:
-                    self._compare(event["settings"], settings)
-                elif "begun" in event:
-                    self._begun.add(event["begun"])
-                    self._done.pop(event["begun"], None)
-                else:
-                    self._done[event["finished"]] = event["input"]
-            except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
-                raise InputError("the record of the run is broken", path=self.path, line=number, remedy=ANEW) from None
-        self._written = whole + "\n"
-        if torn:
-            self._write()
-
-    def _compare(self, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        if other := [name for name in settings if earlier.get(name, False) != settings[name]]:
-            raise InputError(
-                f"the results in this folder were made with another {' and another '.join(other)}",
-                path=self.path.parent,
-                remedy=ANEW,
-            )
+            raise InputError(f"cannot be written: {error.strerror}", path=self.path) from None
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn an error of the file system into one that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=path) from None
-
-
-def identity(source: Path, *, fresh: bool = False) -> dict[str, Any]:
-    """Return what tells whether a file is still the same: its name, size and time of change, or what a store says."""
-    size, changed = facts(source, fresh=fresh)
+def identity(source: Path) -> dict[str, Any]:
+    """Return values that change whenever a file does: its name, size, and time of change or version in a store."""
+    size, changed = version_of(source)
     return {"name": source.name, "size": size, "changed": changed}

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from hgclr.cli import data, evaluate, export, machine, predict, prepare, serve, taxonomy, train, tune
-from hgclr.cli.console import show_fetching, show_log, standard_error
+from hgclr.cli.console import show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 from hgclr.registry import merged, resolve
 
@@ -101,10 +101,7 @@ def main(
 
     Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
     """
-    from hgclr import remote
-
     show_log(verbose)
-    remote.show_progress = show_fetching
 
 
 def _add(panel: str, **commands: Callable[..., None] | typer.Typer) -> None:

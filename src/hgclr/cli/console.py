@@ -131,20 +131,6 @@ def share_done(what: str, size: int = 1) -> Iterator[Callable[[int, int | None],
         yield lambda done, total: bar.update(task, completed=done // size, total=total and total // size)
 
 
-@contextmanager
-def show_fetching(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how much of a model or a data folder has come from an object store, in megabytes."""
-    with progress_bar() as bar:
-        task, done = bar.add_task(f"fetching {description} (MB)", total=-(-total // 10**6)), 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            bar.update(task, completed=done // 10**6)
-
-        yield advance
-
-
 def clock(seconds: float) -> str:
     """Return a time as minutes and seconds, from an hour on with hours.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,12 +20,11 @@ from hgclr.cli.console import (
     write_result,
 )
 from hgclr.cli.options import Deciding, Engine, JsonFile, Model, Raw, deciding_options, file, option, ray_address_option
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import InputError
 from hgclr.files import write_files
 
 if TYPE_CHECKING:
-    from hgclr.bulk import BulkResult, Progress
-    from hgclr.bulk.inputs import Chunk, FileFormat, Survey
+    from hgclr.bulk.files import Chunk, Format
     from hgclr.inference import HierarchicalClassifier
 
 
@@ -75,7 +73,7 @@ def predict(
     skip_bad_rows: Annotated[
         bool,
         option(
-            "Do not stop at rows without a usable text: they get no labels, and the reason in a column 'error'.",
+            "Do not stop at rows without a usable text: they get an error instead of labels.",
             "--skip-bad-rows",
         ),
     ] = False,
@@ -86,7 +84,7 @@ def predict(
     ] = "auto",
     engine: Annotated[
         Engine | None,
-        option("local: all cores of this machine; ray: Ray Data, here or on a cluster.", rich_help_panel=BULK),
+        option("local: all cores of this machine; ray: Ray, here or on a cluster.", rich_help_panel=BULK),
     ] = None,
     workers: Annotated[
         int | None,
@@ -124,204 +122,152 @@ def predict(
 
     Next: **hgclr explain** shows why a text got its labels.
     """
-    if texts and sources:
+    names = sources or []
+    if texts and names:
         raise InputError(
             "texts are given both as arguments and by --input",
             remedy="give one of them; a pattern of several files must be in quotes: --input 'part-*.parquet'",
         )
-    _check_sources(sources or [])
-    text_column = text_column or _text_column(model, sources or [])
+    how: dict[str, Any] = {"leaf_paths": leaf_paths, "skip_bad_rows": skip_bad_rows, "raw": raw}
     for_bulk = {"engine": engine, "workers": workers, "ray_address": ray_address, "overwrite": overwrite}
-    how: dict[str, Any] = {"file_format": file_format, "leaf_paths": leaf_paths}
-    how |= {"skip_bad_rows": skip_bad_rows, "raw": raw}
-    if is_bulk(sources or [], output, engine):
-        if show == "tree":
-            raise InputError("bulk prediction shows no trees", remedy="leave out --show tree")
-        for_bulk["engine"] = engine or "local"
-        options = vars(deciding) | how | for_bulk
-        _predict_in_bulk(model, sources or [], output, text_column=text_column, **options)
+    if _is_bulk(names, output, engine):
+        if output is None or "-" in names or show == "tree":
+            remedy = "give files as --input, a folder as --output, and no --show tree"
+            raise InputError("bulk prediction reads files and writes files", remedy=remedy)
+        if ray_address is not None and engine != "ray":
+            raise InputError("--ray-address is for the engine ray", remedy="add --engine ray")
+        how |= vars(deciding) | for_bulk | {"engine": engine or "local"}
+        _predict_in_bulk(model, names, output, text_column=text_column, file_format=file_format, **how)
         return
     if unused := next((name for name, value in for_bulk.items() if value), None):
         name = f"--{unused.replace('_', '-')}"
         raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
-    show_tree = show == "tree" or (show == "auto" and output is None and file_format is None and sys.stdout.isatty())
+    in_tree = show == "tree" or (show == "auto" and output is None and file_format is None and sys.stdout.isatty())
     _predict_one(
         model,
         texts or [],
-        Path(sources[0]) if sources and sources != ["-"] else None,
-        "text" if texts else text_column,
+        Path(names[0]) if names and names != ["-"] else None,
         None if output is None else Path(output),
         deciding,
-        show_tree=show_tree,
+        text_column=text_column,
+        file_format=file_format,
+        in_tree=in_tree,
         **how,
     )
+
+
+def _is_bulk(names: Sequence[str], output: str | None, engine: str | None) -> bool:
+    """Tell whether several files are meant, or at least a folder of results."""
+    from hgclr.bulk.files import is_pattern
+    from hgclr.remote import kind_of
+
+    if not names or list(names) == ["-"]:
+        return False
+    if len(names) > 1 or engine is not None:
+        return True
+    into_folder = output is not None and (output.endswith(("/", "\\")) or kind_of(output) == "folder")
+    return into_folder or kind_of(names[0]) == "folder" or is_pattern(names[0])
 
 
 def _predict_one(
     model: str,
     texts: Sequence[str],
     source: Path | None,
-    text_column: str,
     output: Path | None,
     deciding: Deciding,
     *,
-    file_format: FileFormat | None,
+    text_column: str | None,
+    file_format: Format | None,
+    in_tree: bool,
     leaf_paths: bool,
     skip_bad_rows: bool,
     raw: bool,
-    show_tree: bool,
 ) -> None:
     """Label texts, a file or standard input, into one file, to standard output or on the terminal."""
-    from hgclr.bulk.engine import spread
-    from hgclr.bulk.inputs import output_format, stop_at
-    from hgclr.bulk.outputs import AddedColumns, open_writer
-    from hgclr.bulk.run import places_named, refuse_separators
+    from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks
+    from hgclr.bulk.run import refuse_separators, text_columns_of, write_file
     from hgclr.cli.tables import prediction_tree
+    from hgclr.data.readers import limited_lines
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.backends import windows
+    from hgclr.remote import kind_of
 
-    kind = output_format(output, file_format)
+    kind = file_format or ("jsonl" if output is None or not output.suffix else format_of(output))
+    if kind == "parquet" and output is None:
+        raise InputError("Parquet is not written to standard output", remedy="name a file with --output")
     place = source or Path("standard input")
-    facts, chunks = _read(texts, source, text_column, strict=not skip_bad_rows, types=kind.name == "parquet")
-    if (first := next(chunks, None)) is None:
+    if source is not None and kind_of(source) is None:
+        raise InputError("no such file", path=source)
+    folder = find_folder(model)
+    columns = ["text"] if texts else text_columns_of(folder, text_column)
+    if source is not None:
+        chunks = read_chunks(source, columns)
+    else:
+        if not texts and sys.stdin.isatty():
+            sys.stderr.write("one text a line; end with Ctrl-D\n")
+        rows = line_rows(texts or limited_lines(sys.stdin.buffer, place), place, columns[0])
+        chunks = (make_chunk(some, place, columns) for some in windows(rows, ROWS))
+    first = next(chunks, None)
+    if first is None or not first.numbers:
         raise InputError("no text to label: the input is empty", path=place)
-    classifier = open_classifier(model)
+    classifier = HierarchicalClassifier.load(folder)
     decisions = deciding.changed(classifier.decisions)
-    console, blank, bad = Console(), 0, 0
-    with ExitStack() as stack:
-        stack.enter_context(places_named(place, output))
-        write = None
-        if not show_tree:
-            refuse_separators(classifier.taxonomy, kind.name, output, leaf_paths=leaf_paths)
-            added = AddedColumns(bool(decisions.abstain_below), skip_bad_rows, raw=raw, leaf_paths=leaf_paths)
-            write = stack.enter_context(open_writer(output, facts, added, kind))
-        bar = stack.enter_context(progress_bar())
-        bar.disable = bar.disable or show_tree or (output is None and sys.stdout.isatty())
-        task = bar.add_task("texts", total=facts.rows or None)
+    refuse_separators(classifier.taxonomy, kind, output, leaf_paths=leaf_paths)
+    bad = blank = 0
+    if in_tree:
         for chunk in chain([first], chunks):
-            problems = [problem for problem in chunk.problems if problem is not None]
-            if problems and not skip_bad_rows:
-                raise stop_at(problems[0])
-            predictions = list(classifier.stream(chunk.usable_texts, decisions))
-            if write is not None:
-                write(chunk, spread(chunk, [prediction.to_json() for prediction in predictions]))
-            else:
-                for text, prediction in zip(chunk.usable_texts, predictions, strict=True):
-                    console.print(prediction_tree(text, prediction))
-            blank += sum(prediction.note is not None for prediction in predictions)
-            bad += len(problems)
+            for problem in filter(None, chunk.problems if not skip_bad_rows else ()):
+                raise problem.error()
+            for text, prediction in zip(
+                chunk.usable_texts, classifier.stream(chunk.usable_texts, decisions), strict=True
+            ):
+                Console().print(prediction_tree(text, prediction))
+        return
+
+    def labelled() -> Iterator[tuple[Chunk, list[dict[str, Any]]]]:
+        for chunk in chain([first], chunks):
+            predictions = classifier.stream(chunk.usable_texts, decisions)
+            yield chunk, chunk.answers(prediction.to_json() for prediction in predictions)
+
+    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
+    with progress_bar() as bar:
+        bar.disable = bar.disable or (output is None and sys.stdout.isatty())
+        task = bar.add_task("texts", total=None)
+        for chunk, answers in write_file(labelled(), output, kind, added):
+            bad += len(chunk.numbers) - len(chunk.usable_texts)
+            blank += sum("note" in answer for answer in answers)
             bar.advance(task, len(chunk.numbers))
-    if (notes := _unlabelled(bad, blank)) and not show_tree:
+    if notes := _unlabelled(bad, blank):
         standard_error().say("; ".join(notes))
 
 
-def _check_sources(sources: Sequence[str]) -> None:
-    """Refuse files that are not there, before the seconds that loading a model takes."""
-    from hgclr.bulk.inputs import is_pattern
-    from hgclr.remote import exists
+def _predict_in_bulk(model: str, names: Sequence[str], output: str, **options: Any) -> None:
+    from hgclr.bulk import Progress, predict_files
 
-    for name in sources:
-        if name != "-" and not is_pattern(name) and not exists(name):
-            raise InputError("no such file or folder", path=name)
-
-
-def _text_column(model: str, sources: Sequence[str]) -> str:
-    """Return the text column of the first table: text, or, with a word, the one that the model's documents had."""
-    from hgclr.bulk.inputs import find_inputs
-    from hgclr.data.readers import SUFFIXES, read_rows
-    from hgclr.data.rows import BadRow
-    from hgclr.inference.loading import find_model, trained_text_column
-
-    for path in find_inputs([name for name in sources if name != "-"])[:1]:
-        if path.name.lower().endswith(SUFFIXES) and (known := trained_text_column(find_model(model))):
-            row = next(iter(read_rows(path, (), all_columns=True)), None)
-            if row is not None and not isinstance(row, BadRow) and "text" not in row.values and known in row.values:
-                standard_error().say(f"text column: {known!r}, as in training")
-                return known
-    return "text"
-
-
-def _read(
-    texts: Sequence[str], source: Path | None, text_column: str, *, strict: bool, types: bool
-) -> tuple[Survey, Iterator[Chunk]]:
-    """Return what is known of the texts to label, and the texts."""
-    from hgclr.bulk.inputs import Survey, line_chunks, read_chunks, survey
-    from hgclr.data.readers import SUFFIXES, limited_lines
-    from hgclr.remote import open_file
-
-    if source is not None and source.name.lower().endswith(SUFFIXES):
-        return survey(source, text_column, strict=strict, types=types), read_chunks(source, text_column)
-    schema = None
-    if types:
-        require_extra("pyarrow", extra="parquet", capability="Parquet")
-        import pyarrow
-
-        schema = pyarrow.schema([(text_column, pyarrow.string())])
-    lines: Iterable[str] | Iterable[bytes] = texts
-    if source is not None:
-        try:
-            lines = limited_lines(open_file(source), source)
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=source) from None
-    elif not texts:
-        lines = limited_lines(sys.stdin.buffer, Path("standard input"))
-        if sys.stdin.isatty():
-            sys.stderr.write("one text a line; end with Ctrl-D\n")
-    return Survey([text_column], 0, schema), line_chunks(lines, source or Path("standard input"), text_column)
-
-
-def is_bulk(sources: Sequence[str], output: str | None, engine: str | None) -> bool:
-    """Tell whether many files are meant, or at least a folder of results."""
-    from hgclr.bulk.inputs import is_pattern
-    from hgclr.remote import is_dir
-
-    if not sources or list(sources) == ["-"]:
-        return False
-    if len(sources) > 1 or engine is not None:
-        return True
-    into_folder = output is not None and (output.endswith(("/", "\\")) or is_dir(output))
-    return into_folder or is_dir(sources[0]) or is_pattern(sources[0])
-
-
-def _predict_in_bulk(model: str, sources: Sequence[str], output: str | None, **options: Any) -> None:
-    from hgclr.bulk import predict_files
-
-    if output is None:
-        raise InputError("the results of bulk prediction go to a folder", remedy="name one with --output")
-    if "-" in sources:
-        raise InputError("standard input is no file", remedy="give files, folders or patterns as --input")
-    if options["ray_address"] is not None and options["engine"] != "ray":
-        raise InputError("--ray-address is for the engine ray", remedy="add --engine ray")
-    folder = find_folder(model)
+    # The nodes of a cluster need not have the folder: they look the name up themselves.
+    place = model if options["engine"] == "ray" else find_folder(model)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
 
         def show(progress: Progress) -> None:
             place = f"{progress.file.name} ({progress.number} of {progress.files})"
-            bar.update(task, completed=progress.rows, total=max(progress.rows, progress.expected), description=place)
+            total = progress.expected and max(progress.rows, progress.expected)
+            bar.update(task, completed=progress.rows, total=total, description=place)
 
-        # The nodes of a cluster need not have the folder: they look the name up themselves.
-        place = folder if options["engine"] == "local" else model
-        result = predict_files(place, sources, output, progress=show, **options)
-    standard_error().say(_summary(result, output))
-
-
-def _summary(result: BulkResult, output: str) -> str:
-    parts = [f"{result.rows:,} row{'s' * (result.rows != 1)} of {_files(len(result.written))} labelled into {output}"]
+        result = predict_files(place, names, output, progress=show, **options)
+    parts = [f"{_counted(result.rows, 'row')} of {_counted(len(result.written), 'file')} labelled into {output}"]
     if result.kept:
-        parts.append(f"{_files(len(result.kept))} had been finished before")
-    return "; ".join(parts + _unlabelled(result.bad_rows, result.blank_rows))
+        parts.append(f"{_counted(len(result.kept), 'file')} had been finished before")
+    standard_error().say("; ".join(parts + _unlabelled(result.bad_rows, result.blank_rows)))
 
 
 def _unlabelled(bad: int, blank: int) -> list[str]:
-    said = []
-    if bad:
-        said.append(f"{bad:,} row{'s' * (bad != 1)} without a usable text, see the column 'error'")
-    if blank:
-        said.append(f"{blank:,} empty or blank text{'s' * (blank != 1)} without a label")
-    return said
+    notes = [f"{_counted(bad, 'row')} without a usable text, see 'error'"] if bad else []
+    return notes + ([f"{_counted(blank, 'empty or blank text')} without a label"] if blank else [])
 
 
-def _files(count: int) -> str:
-    return f"{count:,} file{'s' * (count != 1)}"
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 @deciding_options

@@ -1,4 +1,4 @@
-"""Rows as they come out of a file: good ones, bad ones with the reason and their record, and how cells are read."""
+"""Rows of files: good ones, bad ones with the reason, and how texts and labels are read from their cells."""
 
 from __future__ import annotations
 
@@ -18,34 +18,16 @@ from hgclr.files import atomic_file
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written
 
-__all__ = [
-    "BadRow",
-    "BadRowLog",
-    "LabelReader",
-    "Reading",
-    "Row",
-    "RowForm",
-    "RowProblem",
-    "check_text",
-    "check_unicode",
-    "is_blank",
-    "is_unicode",
-    "read_text",
-    "require_columns",
-    "stable_hash",
-    "text_hash",
-]
-
 logger = logging.getLogger(__name__)
 SHOWN = 3
-"""How many bad rows the warning spells out; the side file has all of them."""
+"""Bad rows that the warning shows; the side file has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row with its cells by column, of which it has all that were asked for.
+    """A row with its cells by column.
 
-    Its number is the line it starts on in a text file (a table's header is line 1), its place from 1 otherwise.
+    Its number is the line on which it starts in a text file (a table's header is line 1), its place from 1 otherwise.
     """
 
     number: int
@@ -54,10 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be used: what is wrong with it, and the row as far as it can be read.
-
-    The remedy is what the user can do about it, apart from skipping it.
-    """
+    """A row that cannot be used: the reason, the row as far as it can be read, and a remedy other than skipping it."""
 
     path: Path
     number: int
@@ -67,28 +46,21 @@ class BadRow:
 
     def error(self) -> InputError:
         """Return the error that stops a reader which must not skip rows."""
-        skip = "--skip-bad-rows (skip_bad_rows=True) drops such rows and records them"
-        remedy = f"{self.remedy}; {skip}" if self.remedy else f"mend the row; {skip}"
+        remedy = f"{self.remedy or 'correct the row'}; or skip such rows with --skip-bad-rows (skip_bad_rows=True)"
         return InputError(self.reason, path=self.path, line=self.number, remedy=remedy)
 
     def to_json(self) -> str:
         """Return the row as one line of the side file."""
-        record = {
-            "file": as_written(self.path),
-            "row": self.number,
-            "reason": self.reason,
-            "content": self.content,
-            "remedy": self.remedy,
-        }
+        record = {"file": as_written(self.path), "row": self.number, "reason": self.reason}
+        record |= {"content": self.content, "remedy": self.remedy}
         # ASCII output can hold everything, lone surrogates included; ``str`` covers dates, bytes and the like.
         return json.dumps(record, default=str)
 
 
 class BadRowLog(AbstractContextManager["BadRowLog"]):
-    """Record bad rows, one JSON line each, in a side file if there is a target; count them, and warn of the first.
+    """Count bad rows, and record them as JSON lines in a side file if there is a target.
 
-    The side file appears when the block ends, whole. If no row was bad there is none, and one of an older run is
-    removed; a block that fails leaves it as it was.
+    The side file appears, whole, when the block succeeds. Without a bad row, an older side file is deleted.
     """
 
     def __init__(self, target: Path | None) -> None:
@@ -124,13 +96,18 @@ class BadRowLog(AbstractContextManager["BadRowLog"]):
             logger.warning("skipped %d bad row%s: %s%s%s", self.count, "s"[: self.count > 1], shown, more, kept)
 
 
-def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None) -> None:
-    """Refuse a table in which a wanted column is absent or stands twice; ``line`` is that of the header, if any."""
-    for column in wanted:
+def require_columns(
+    found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None, all_columns: bool = False
+) -> None:
+    """Refuse a table that lacks a wanted column or has two of that name; ``line`` is that of the header, if any.
+
+    With ``all_columns``, all names but the empty one must be different.
+    """
+    for column in [*wanted, *filter(None, found if all_columns else ())]:
         times = found.count(column)
         if times == 1:
             continue
-        what = f"column {column!r} stands {times} times in the header" if times else f"missing column {column!r}"
+        what = f"column {column!r} is {times} times in the header" if times else f"missing column {column!r}"
         raise InputError(
             f"{what} (the table has: {', '.join(map(repr, found)) or 'none'})",
             path=path,
@@ -140,7 +117,7 @@ def require_columns(found: Sequence[str], wanted: Sequence[str], *, path: Path, 
 
 
 class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becomes a BadRow or an InputError
-    """What is wrong with one row, naming the offending value, and what the user can do about it."""
+    """The fault of one row, naming the offending value, and a remedy."""
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason)
@@ -148,10 +125,7 @@ class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becom
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether nothing of a text can be seen: it is no document, and is given no label, wherever it comes from.
-
-    Zero-width and control characters, which a tokenizer drops, are no more of a text than spaces.
-    """
+    """Tell whether a text has no visible character; zero-width and control characters count as spaces."""
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
@@ -172,7 +146,7 @@ def check_text(text: object) -> None:
 
 
 def check_unicode(text: str, what: str) -> str:
-    """Return a text, or raise a `RowProblem` over half of a surrogate pair: JSON can spell it, UTF-8 cannot hold it."""
+    """Return a text, or raise a `RowProblem` for a lone surrogate, which JSON can spell and UTF-8 cannot hold."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -191,11 +165,13 @@ def is_unicode(text: str) -> bool:
 
 def read_text(cell: object) -> str:
     """Return the text in a cell, or raise a `RowProblem`."""
-    if cell is not None and not isinstance(cell, str):
-        raise RowProblem(f"wrong type: the text is {cell!r}, not a string")
-    if cell is None or is_blank(cell):
+    if cell is None or (isinstance(cell, str) and is_blank(cell)):
         raise RowProblem("empty text")
-    return check_unicode(cell, "the text")
+    try:
+        check_text(cell)
+    except InputError as error:
+        raise RowProblem(error.what) from None
+    return str(cell)
 
 
 def text_hash(text: str) -> int:
@@ -217,10 +193,9 @@ class RowForm:
     Args:
         text_column: the column with the text.
         label_column: the column with the labels: a list of strings, or one string.
-        label_separator: what stands between labels where they are one string, as in CSV.
-        path_separator: what stands between the names of a label given as a path.
-        add_ancestors: add the ancestors of every label; without it, a label whose parent is not given is an
-            error.
+        label_separator: separates labels where they are one string, as in CSV.
+        path_separator: separates the names of a label given as a path.
+        add_ancestors: add the ancestors of every label; without it, a label without its parent is an error.
     """
 
     text_column: str = "text"
@@ -231,7 +206,7 @@ class RowForm:
 
 
 class Reading(TypedDict, total=False):
-    """What may be told about how rows are read, see `RowForm`; None is the same as nothing."""
+    """Choices for `RowForm`; None is the default."""
 
     text_column: str | None
     label_column: str | None
@@ -243,8 +218,7 @@ class Reading(TypedDict, total=False):
 class LabelReader:
     """Read label cells: lists of labels, or one string with labels between separators.
 
-    Each label is a node id, an unambiguous name, or a path of names; a path of two or more names stands for
-    its node and all the node's ancestors.
+    Each label is an id, an unambiguous name, or a path of names; a path means its last label and all above it.
     """
 
     def __init__(self, taxonomy: Taxonomy, form: RowForm) -> None:
@@ -292,10 +266,5 @@ class LabelReader:
             index = self._taxonomy.resolve(label, self._form.path_separator)
         except InputError as error:
             raise RowProblem(error.what, error.remedy) from None
-        if self._form.add_ancestors or self._is_path(label, index):
-            return tuple(self._taxonomy.closure([index]).tolist())
-        return (index,)
-
-    def _is_path(self, label: str, index: int) -> bool:
-        """Tell whether ``label`` spells out the path to a node, of at least two names."""
-        return self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._form.path_separator)
+        is_path = self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._form.path_separator)
+        return tuple(self._taxonomy.closure([index]).tolist()) if self._form.add_ancestors or is_path else (index,)

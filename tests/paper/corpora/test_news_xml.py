@@ -4,10 +4,9 @@ import unicodedata
 from xml.sax.saxutils import escape
 
 import pytest
+from hgclr.paper.corpora.news_xml import BrokenXml, paragraphs, parse, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from hgclr.paper.corpora.news_xml import BrokenXml, paragraphs, parse, text_of
 
 NITF = '<!DOCTYPE nitf SYSTEM "http://www.nitf.org/IPTC/NITF/3.3/specification/dtd/nitf-3-3.dtd">'
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hgclr.paper.corpora.news_xml import parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.paper.corpora import nyt
-from hgclr.paper.corpora.news_xml import parse
 from hgclr.paper.corpora.nyt import build_nyt, literature_text, read_label_list
 from hgclr.taxonomy import Taxonomy
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hgclr.paper.models.words import minimum_frequency, read_word_vectors, word_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from hgclr.errors import InputError
-from hgclr.paper.models.words import minimum_frequency, read_word_vectors, word_tokenizer
 
 TEXTS = ["The cat sat.", "the Dog sat!", "THE bird, the dog"]
 

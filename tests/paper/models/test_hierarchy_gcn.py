@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hgclr.paper.models.structure_encoders import HierarchyGCN
 from torch import Tensor
 
 from hgclr.nn import objective
 from hgclr.nn.objective import recursive_regularisation
-from hgclr.paper.models.structure_encoders import HierarchyGCN
 from hgclr.taxonomy import Taxonomy
 from support.toy import check_every_parameter_gets_a_gradient, random_tree
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hgclr.paper.models.words import word_tokenizer
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import AutoModel
@@ -21,7 +22,6 @@ from hgclr.models.base import save
 from hgclr.models.pretrained import position_count
 from hgclr.nn.attention import CPUDropout
 from hgclr.paper.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
-from hgclr.paper.models.words import word_tokenizer
 from hgclr.training.core import count_parameters
 from hgclr.training.trainer import accelerate_on_cpu
 

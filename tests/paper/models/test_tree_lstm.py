@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hgclr.paper.models.structure_encoders import BiTreeLSTM
 from torch import Tensor
 
 from hgclr.errors import InputError
-from hgclr.paper.models.structure_encoders import BiTreeLSTM
 from hgclr.taxonomy import Taxonomy
 from support.toy import check_every_parameter_gets_a_gradient, random_tree
 

@@ -1,19 +1,18 @@
-"""Copies of what lies in a store: whole, only as much fetched as has changed, nobody's secrets told."""
+"""Copies of folders in a store: whole, fetched once, never changed; and URLs as paths, without their secrets."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from hgclr import remote
-from hgclr.errors import HGCLRError, InputError
-from hgclr.files import atomic_file, atomic_folder, cache_dir, check_output, locked
+from hgclr.errors import InputError, MissingExtraError
+from hgclr.files import atomic_file, atomic_folder, check_output, locked
 from hgclr.remote import local
 from hgclr.urls import as_written, holds_credentials, url_of
 
@@ -51,7 +50,9 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    """Return the files of a copy, without the file in which fsspec keeps what it has fetched."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name != "cache")
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize("place", [URL, f"{URL}/", Path(URL)])
@@ -59,29 +60,26 @@ def test_a_folder_is_fetched_once(memory: MemoryFileSystem, fetched: list[str], 
     folder = local(place)
     assert content(folder) == FILES
     assert folder.name == "my-data"
+    assert as_written(folder / "train.jsonl") == f"{URL}/train.jsonl"
     assert sorted(fetched) == sorted(FILES)
     assert local(place) == folder
     assert len(fetched) == len(FILES)
 
 
-def test_only_what_has_changed_is_fetched(memory: MemoryFileSystem, fetched: list[str]) -> None:
+def test_a_new_version_gets_a_new_copy(memory: MemoryFileSystem) -> None:
     first = local(URL)
     memory.pipe("/a-bucket/my-data/train.jsonl", b"One")  # as long as before
     memory.rm("/a-bucket/my-data/taxonomy.tsv")
-    memory.pipe("/a-bucket/my-data/test.jsonl", b"four")
-    fetched.clear()
     second = local(URL)
-    assert sorted(fetched) == ["test.jsonl", "train.jsonl"]
-    assert content(second) == {"train.jsonl": b"One", "sub/dev.jsonl": b"two", "test.jsonl": b"four"}
-    assert content(first) == FILES  # whoever reads it is not disturbed
+    assert content(second) == {"train.jsonl": b"One", "sub/dev.jsonl": b"two"}
+    assert content(first) == FILES  # a process may still read it
     memory.pipe("/a-bucket/my-data/train.jsonl", b"oNe")
-    third = local(URL)
+    assert local(URL).exists()
     assert second.exists()
-    assert third.exists()
     assert not first.exists()
 
 
-def test_a_file_and_some_files(memory: MemoryFileSystem, fetched: list[str]) -> None:
+def test_a_file_and_some_files(memory: MemoryFileSystem) -> None:
     file = local(f"{URL}/train.jsonl")
     assert (file.name, file.read_bytes()) == ("train.jsonl", b"one")
     assert content(local(URL, ["*.jsonl"])).keys() == {"train.jsonl", "sub/dev.jsonl"}
@@ -89,50 +87,53 @@ def test_a_file_and_some_files(memory: MemoryFileSystem, fetched: list[str]) -> 
 
 
 def test_what_changes_while_it_is_fetched_is_not_kept(
-    memory: MemoryFileSystem, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get = MemoryFileSystem.get
+    get_file = MemoryFileSystem.get_file
 
     def overtaken(self, *arguments, **options):
-        get(self, *arguments, **options)
+        get_file(self, *arguments, **options)
         memory.pipe("/a-bucket/my-data/train.jsonl", b"new")
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "get", overtaken)
-        with pytest.raises(InputError, match=rf"^{URL}: changed while it was being fetched; start again$"):
+        patch.setattr(MemoryFileSystem, "get_file", overtaken)
+        with pytest.raises(InputError) as refused:
             local(URL)
-    assert not [path for path in cache_dir().rglob("*") if path.is_file()]
+    assert (refused.value.path, refused.value.remedy) == (URL, "start again")
     assert content(local(URL))["train.jsonl"] == b"new"
 
 
-def test_of_two_who_want_it_one_fetches(
-    memory: MemoryFileSystem, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_fetch_that_was_cut_short_is_made_up_for(
+    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, fetched: list[str]
 ) -> None:
-    both, listing = threading.Barrier(2), remote._listing
+    get_file = MemoryFileSystem.get_file
 
-    def seen(*arguments):
-        found = listing(*arguments)
-        if threading.current_thread() is not threading.main_thread() and not fetched:
-            both.wait(10)  # both know what is there before one of them fetches it
-        return found
+    def cut(self, rpath, lpath, **options):
+        if rpath.endswith("train.jsonl"):
+            Path(lpath).write_bytes(b"o")
+            raise KeyboardInterrupt
+        return get_file(self, rpath, lpath, **options)
 
-    monkeypatch.setattr(remote, "_listing", seen)
-    folders: list[Path] = []
-    threads = [threading.Thread(target=lambda: folders.append(local(URL))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "get_file", cut)
+        with pytest.raises(KeyboardInterrupt):
+            local(URL)
+    assert content(local(URL)) == FILES
+
+
+def test_of_two_who_want_it_one_fetches(memory: MemoryFileSystem, fetched: list[str]) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        folders = list(threads.map(local, [URL, URL]))
     assert len(set(folders)) == 1
-    assert len(folders) == 2
     assert sorted(fetched) == sorted(FILES)
 
 
 def test_what_is_not_there(memory: MemoryFileSystem) -> None:
-    with pytest.raises(InputError, match=r"^memory://a-bucket/other: no such bucket, folder or file; look for"):
-        local("memory://a-bucket/other")
-    with pytest.raises(InputError, match=r"no such bucket, folder or file"):
-        local(URL, ["*.safetensors"])
+    for arguments in (("memory://a-bucket/other",), (URL, ["*.safetensors"])):
+        with pytest.raises(InputError) as refused:
+            local(*arguments)
+        assert refused.value.path == arguments[0]
+        assert refused.value.remedy
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "a\\evil", "./evil"])
@@ -141,30 +142,30 @@ def test_names_that_lead_elsewhere_are_refused(
 ) -> None:
     info = {"size": 1, "type": "file", "created": "now"}
     monkeypatch.setattr(MemoryFileSystem, "find", lambda *_, **__: {f"/a-bucket/my-data/{name}": info})
-    with pytest.raises(InputError, match=r"my-data: .* is no name for a file; rename it in the store"):
+    with pytest.raises(InputError, match="cannot be the name of a file"):
         local(URL)
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "what"),
     [
-        (PermissionError("Forbidden"), r"access denied; see whose credentials these are: set HF_TOKEN"),
-        (ConnectionResetError("peer"), r"the store cannot be reached; look at the network"),
-        (TimeoutError(), r"the store cannot be reached; look at the network"),
-        (ValueError("no good\nat all"), r"the store said: no good; see whether the URL is right"),
+        (PermissionError("Forbidden"), "access denied"),
+        (ConnectionResetError("peer"), "the store cannot be reached"),
+        (TimeoutError(), "the store cannot be reached"),
+        (ValueError("no good\nat all"), "the store reports: no good"),
     ],
 )
 def test_what_stores_refuse(
-    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
 ) -> None:
-    monkeypatch.setitem(remote.CREDENTIALS, "memory", remote.CREDENTIALS["hf"])
-
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(MemoryFileSystem, "find", fail)
-    with pytest.raises(InputError, match=rf"^{URL}: {message}[^\n]*$"):
+    with pytest.raises(InputError) as refused:
         local(URL)
+    assert (refused.value.what, refused.value.path) == (what, URL)
+    assert refused.value.remedy
 
 
 def test_a_full_disk_is_not_the_fault_of_the_store(memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,29 +182,29 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     for known in ("s3", "s3a", "gs"):
         monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, known, raising=False)
-    with pytest.raises(HGCLRError, match=r"^s3:// needs an optional part: pip install 'hgclr\[remote\]'$"):
+    with pytest.raises(MissingExtraError):
         local("s3://a-bucket/my-data")
-    with pytest.raises(InputError, match=r"^gs://a-bucket/my-data: Please install gcsfs"):
-        local("gs://a-bucket/my-data")
-    with pytest.raises(InputError, match=r"^nowhere://a/b: the store said: Protocol not known: nowhere"):
-        local("nowhere://a/b")
+    for url in ("gs://a-bucket/my-data", "nowhere://a/b"):
+        with pytest.raises(InputError) as refused:
+            local(url)
+        assert refused.value.path == url
 
 
-SECRETS = [
-    ("s3://an-id:a-secret@a-bucket/data", "s3://***@a-bucket/data"),
-    ("s3://an-id:a-se/cret@a-bucket/data", "s3://***@a-bucket/data"),
-    ("s3://an-id:a-secret/a-bucket", "s3://***"),
-    ("https://host/table.csv?X-Amz-Signature=a-secret", "https://host/table.csv"),
-]
-
-
-@pytest.mark.parametrize(("url", "shown"), SECRETS)
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://an-id:a-secret@a-bucket/data", "s3://***@a-bucket/data"),
+        ("s3://an-id:a-se/cret@a-bucket/data", "s3://***@a-bucket/data"),
+        ("s3://an-id:a-secret/a-bucket", "s3://***"),
+        ("https://host/table.csv?X-Amz-Signature=a-secret", "https://host/table.csv"),
+    ],
+)
 def test_secrets_are_refused_and_not_shown(url: str, shown: str) -> None:
     assert holds_credentials(url)
     for place in (url, Path(url)):
         with pytest.raises(InputError) as refused:
             local(place)
-        assert str(refused.value).startswith(f"{shown}: a URL with a password or a signature")
+        assert str(refused.value).startswith(f"{shown}: ")
         assert "secret" not in str(refused.value)
         assert as_written(place) == shown
 
@@ -224,15 +225,12 @@ def test_urls_survive_pathlib(url: str) -> None:
     assert not holds_credentials(url)
 
 
-def test_nothing_else_is_written_to_a_store_or_to_a_folder_named_like_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_bulk_prediction_writes_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     output = Path("s3://a-bucket/out")
-    refusal = r"^s3://a-bucket/out.*: only what hgclr predict labels is written to an object store; give a folder here"
-    with pytest.raises(InputError, match=refusal):
+    with pytest.raises(InputError):
         check_output(output)
     for write in (atomic_file, atomic_folder, lambda place: locked(place / "lock", "training", remedy="wait")):
-        with pytest.raises(InputError, match=refusal), write(output):
+        with pytest.raises(InputError), write(output):
             pass
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,329 @@
+"""Inputs and results of bulk prediction: every format from every format, all columns, all rows, in order."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from hgclr.bulk import files, predict_files
+from hgclr.bulk.files import find_inputs, pair_with_targets
+from hgclr.errors import InputError
+from support.bulk_cases import expected, prediction, read_lines, text_of, write_model
+
+TEXTS = [text_of(number) for number in range(20)]
+NOTES = ['plain, "quoted"', "two\nlines", "", "schön ☃"] * 5
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("bulk") / "model")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.csv", "a.jsonl", "c.parquet", "d.tsv.gz", "notes.txt", ".hidden.jsonl", "below/e.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def names(paths: list[Path], folder: Path) -> list[str]:
+    return [str(path.relative_to(folder.resolve())) for path in paths]
+
+
+def test_folders_patterns_and_files_come_once_and_in_order(folder: Path) -> None:
+    assert names(find_inputs([folder]), folder) == ["a.jsonl", "b.csv", "c.parquet", "d.tsv.gz"]
+    for number in (10, 2, 1):
+        (folder / f"part-{number:02}.jsonl").touch()
+    found = find_inputs([folder / "part-*.jsonl", folder / "b.csv", folder / "part-01.jsonl"])
+    assert names(found, folder) == ["part-01.jsonl", "part-02.jsonl", "part-10.jsonl", "b.csv"]
+    assert "below/e.jsonl" in names(find_inputs([f"{folder}/**/*.jsonl"]), folder)
+    (folder / "[ab].csv").touch()  # a file whose name looks like a pattern
+    assert names(find_inputs([folder / "[ab].csv"]), folder) == ["[ab].csv"]
+
+
+@pytest.mark.parametrize("name", ["missing.csv", "x*.csv", "none"])
+def test_nothing_to_label_is_an_error(name: str, folder: Path) -> None:
+    (folder / "none").mkdir()
+    with pytest.raises(InputError) as refused:
+        find_inputs([folder / name])
+    assert refused.value.path == folder / name
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "result"),
+    [
+        ("a.jsonl", None, "a.jsonl"),
+        ("a.TSV.gz", None, "a.TSV.gz"),
+        ("a.b.csv", "jsonl", "a.b.jsonl"),
+        ("a.csv.gz", "jsonl", "a.jsonl.gz"),
+        ("a.csv.gz", "csv", "a.csv.gz"),
+        ("a.jsonl.gz", "parquet", "a.parquet"),
+    ],
+)
+def test_a_result_has_the_name_of_its_input(name: str, wanted, result: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    ((_, target),) = pair_with_targets([tmp_path / name], Path("out"), wanted)
+    assert target == Path("out") / result
+
+
+def test_inputs_and_results_that_would_mix_are_refused(folder: Path) -> None:
+    (folder / "below" / "a.jsonl").touch()
+    (folder / "a.csv").touch()
+    cases = [
+        (["notes.txt"], "out", None),  # of an unknown format
+        (["a.jsonl", "below/a.jsonl"], "out", None),  # two results of one name
+        (["a.jsonl", "a.csv"], "out", "parquet"),
+        (["."], "labelled", None),  # the results within the folder of inputs
+        (["a.jsonl"], ".", None),  # an input within the folder of results
+        (["**/*.jsonl"], "below", None),
+        (["a.jsonl"], "b.csv", None),  # a file where the folder would be
+    ]
+    for given, output, wanted in cases:
+        with pytest.raises(InputError):
+            pair_with_targets([folder / name for name in given], folder / output, wanted)
+    assert len(pair_with_targets([folder / "*.csv"], folder / "labelled")) == 2
+
+
+def write_table(path: Path, delimiter: str) -> Path:
+    stream = io.StringIO()
+    table = csv.writer(stream, delimiter=delimiter)
+    table.writerow(("Größe, cm", "text", "note"))
+    table.writerows((f"{number:03}", TEXTS[number], NOTES[number]) for number in range(20))
+    path.write_bytes(gzip.compress(stream.getvalue().encode()) if path.suffix == ".gz" else stream.getvalue().encode())
+    return path
+
+
+def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return list(csv.DictReader(io.StringIO(content.decode(), newline=""), delimiter=delimiter))
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.csv.gz", ","), ("t.tsv", "\t")])
+def test_tables_keep_cells_order_and_quoting(name: str, delimiter: str, model: Path, tmp_path: Path) -> None:
+    predict_files(model, [write_table(tmp_path / name, delimiter)], tmp_path / "out")
+    assert read_table(tmp_path / "out" / name, delimiter) == [
+        {
+            "Größe, cm": f"{number:03}",
+            "text": TEXTS[number],
+            "note": NOTES[number],
+            "labels": ";".join(label["id"] for label in expected(TEXTS[number])),
+            "probabilities": ";".join(str(label["probability"]) for label in expected(TEXTS[number])),
+        }
+        for number in range(20)
+    ]
+
+
+def test_cells_that_a_spreadsheet_would_run_become_texts_unless_asked_for_raw(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,more\n=1+1,-5\n")
+    for raw, text in ((False, "'=1+1"), (True, "=1+1")):
+        predict_files(model, [tmp_path / "t.csv"], tmp_path / str(raw), raw=raw)
+        (row,) = read_table(tmp_path / str(raw) / "t.csv")
+        assert (row["text"], row["more"]) == (text, "-5")
+
+
+def test_json_lines_keep_all_that_json_can_say(model: Path, tmp_path: Path) -> None:
+    rows = [
+        {"größe": 2**70, "text": "atom", "nested": {"a": [1, None, {"b": 1.5}]}, "half": "\ud800"},
+        {"text": "judge", "only here": True},
+        {"text": "of"},
+    ]
+    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress("\n\n".join(json.dumps(row) for row in rows).encode()))
+    predict_files(model, [tmp_path / "t.jsonl.gz"], tmp_path / "out")
+    lines = gzip.decompress((tmp_path / "out" / "t.jsonl.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(line) for line in lines] == [row | {"prediction": prediction(row["text"])} for row in rows]
+    assert list(json.loads(lines[0])) == [*rows[0], "prediction"]
+
+
+def nested_table() -> pyarrow.Table:
+    return pyarrow.table(
+        {
+            "größe": pyarrow.array(range(20), pyarrow.uint8()),
+            "text": pyarrow.array(TEXTS, pyarrow.large_string()),
+            "nested": pyarrow.array(
+                [None if n == 3 else {"tags": ["a", None], "weight": n / 2} for n in range(20)],
+                pyarrow.struct([("tags", pyarrow.list_(pyarrow.string())), ("weight", pyarrow.float32())]),
+            ),
+            "map": pyarrow.array([[("k", n)] for n in range(20)], pyarrow.map_(pyarrow.string(), pyarrow.int16())),
+            "bytes": pyarrow.array([bytes([n, 255]) for n in range(20)]),
+            "when": pyarrow.array([datetime.datetime(2020, 1, 1 + n) for n in range(20)], pyarrow.timestamp("us")),
+            "price": pyarrow.array([decimal.Decimal(n) / 4 for n in range(20)], pyarrow.decimal128(9, 2)),
+            "kind": pyarrow.array(["x", "y"] * 10).dictionary_encode(),
+        }
+    ).replace_schema_metadata({"origin": "a test"})
+
+
+def test_parquet_keeps_types_and_metadata(model: Path, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(nested_table(), tmp_path / "t.parquet", row_group_size=7)
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet")  # as the file has it
+    predict_files(model, [tmp_path / "t.parquet"], tmp_path / "out")
+    result = pyarrow.parquet.read_table(tmp_path / "out" / "t.parquet")
+    assert result.drop_columns(["prediction"]).equals(table, check_metadata=True)
+    wanted = [prediction(text, note=None, error=None) for text in TEXTS]
+    assert result.column("prediction").to_pylist() == wanted
+
+
+def test_parquet_to_json_lines_and_tables(model: Path, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(nested_table().drop_columns(["bytes", "map"]), tmp_path / "t.parquet")
+    predict_files(model, [tmp_path / "t.parquet"], tmp_path / "json", file_format="jsonl")
+    rows = read_lines(tmp_path / "json" / "t.jsonl")
+    assert rows[5] == {
+        "größe": 5,
+        "text": TEXTS[5],
+        "nested": {"tags": ["a", None], "weight": 2.5},
+        "when": "2020-01-06T00:00:00",
+        "price": "1.25",
+        "kind": "y",
+        "prediction": prediction(TEXTS[5]),
+    }
+    predict_files(model, [tmp_path / "t.parquet"], tmp_path / "csv", file_format="csv")
+    cells = read_table(tmp_path / "csv" / "t.csv")
+    assert cells[5]["nested"] == '{"tags": ["a", null], "weight": 2.5}'
+    assert [cells[5][name] for name in ("größe", "when", "price", "kind")] == ["5", "2020-01-06T00:00:00", "1.25", "y"]
+    assert cells[3]["nested"] == ""
+
+
+def test_json_lines_and_tables_to_parquet(model: Path, tmp_path: Path) -> None:
+    rows = [{"text": "atom", "a": 1}, {"text": "judge", "a": 1.5, "b": {"c": None}}, {"text": "", "b": {"c": ["d"]}}]
+    (tmp_path / "j.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    sources = [tmp_path / "j.jsonl", write_table(tmp_path / "t.csv", ",")]
+    predict_files(model, sources, tmp_path / "out", file_format="parquet")
+    result = pyarrow.parquet.read_table(tmp_path / "out" / "j.parquet")
+    assert result.column("a").to_pylist() == [1.0, 1.5, None]
+    assert result.column("b").to_pylist() == [None, {"c": None}, {"c": ["d"]}]
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "t.parquet")
+    assert table.column("note").to_pylist() == NOTES
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ([{"text": "a"}] * 4 + [{"text": "b", "late": 1}], "csv"),
+        ([{"text": "a"}] * 4 + [{"text": "b", "late": 1}], "parquet"),
+        ([{"text": "a"}] * 4 + [{"text": "b", "prediction": 1}], "jsonl"),
+        ([{"text": "a", "b": 1}, {"text": "a", "b": "x"}], "parquet"),
+        ([{"text": "a", "b": 2**70}], "parquet"),
+        ([{"text": "a", "b": "\ud800"}], "csv"),
+    ],
+)
+def test_rows_that_a_format_cannot_hold_are_an_error(
+    rows: list[dict], wanted, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ROWS", 4)
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        predict_files(model, [tmp_path / "t.jsonl"], tmp_path / "out", file_format=wanted)
+    assert refused.value.path == tmp_path / "t.jsonl"
+    assert refused.value.remedy
+    assert not (tmp_path / "out" / f"t.{wanted}").exists()
+
+
+def test_bytes_are_only_for_parquet(model: Path, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(nested_table(), tmp_path / "t.parquet")
+    with pytest.raises(InputError) as refused:
+        predict_files(model, [tmp_path / "t.parquet"], tmp_path / "out", file_format="jsonl")
+    assert (refused.value.path, "--format parquet" in refused.value.remedy) == (tmp_path / "t.parquet", True)
+
+
+def test_empty_files_become_empty_files(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "e.jsonl").touch()
+    (tmp_path / "e.tsv.gz").write_bytes(gzip.compress(b"id\ttext\n"))
+    schema = pyarrow.schema([("id", pyarrow.int8()), ("text", pyarrow.string())])
+    pyarrow.parquet.write_table(schema.empty_table(), tmp_path / "e.parquet")
+    assert predict_files(model, [tmp_path / "e.*"], tmp_path / "out").rows == 0
+    assert (tmp_path / "out" / "e.jsonl").read_bytes() == b""
+    assert read_table(tmp_path / "out" / "e.tsv.gz", "\t") == []
+    assert pyarrow.parquet.read_table(tmp_path / "out" / "e.parquet").schema.names == ["id", "text", "prediction"]
+
+
+def test_abstained_labels(model: Path, tmp_path: Path) -> None:
+    # One word: sigmoid(2) = 0.8808, two: sigmoid(7) = 0.9991.
+    (tmp_path / "t.csv").write_text("text\natom\natom atom\n", encoding="utf-8")
+    predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", abstain_below=0.9)
+    rows = read_table(tmp_path / "out" / "t.csv")
+    assert [(row["labels"], row["abstained"]) for row in rows] == [("", "science;physics"), ("science;physics", "")]
+    predict_files(model, [tmp_path / "t.csv"], tmp_path / "parquet", abstain_below=0.9, file_format="parquet")
+    found = pyarrow.parquet.read_table(tmp_path / "parquet" / "t.parquet").column("prediction").to_pylist()
+    assert [label["id"] for label in found[0]["abstained"]] == ["science", "physics"]
+
+
+def test_columns_of_the_same_name_stay(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,labels,labels_2\natom,gold,x\n", encoding="utf-8")
+    (tmp_path / "t.jsonl").write_text('{"text": "atom"}\n{"text": "", "prediction": 1}\n', encoding="utf-8")
+    predict_files(model, [tmp_path / "t.csv", tmp_path / "t.jsonl"], tmp_path / "out")
+    (row,) = read_table(tmp_path / "out" / "t.csv")
+    assert (row["labels"], row["labels_2"], row["labels_3"]) == ("gold", "x", "science;physics")
+    first, second = read_lines(tmp_path / "out" / "t.jsonl")
+    assert first == {"text": "atom", "prediction_2": prediction("atom")}
+    assert second["prediction"] == 1
+    assert second["prediction_2"]["note"]
+    (tmp_path / "t.csv").write_text("text,a,a\natom,1,2\n", encoding="utf-8")
+    with pytest.raises(InputError):
+        predict_files(model, [tmp_path / "t.csv"], tmp_path / "twice")
+
+
+def test_the_text_column(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("body\natom\n", encoding="utf-8")
+    (tmp_path / "t.jsonl").write_text('{"body": "atom"}\n', encoding="utf-8")
+    pyarrow.parquet.write_table(pyarrow.table({"body": ["atom"]}), tmp_path / "t.parquet")
+    trained = write_model(tmp_path / "trained")
+    config = json.loads((trained / "config.json").read_text())
+    (trained / "config.json").write_text(json.dumps(config | {"text_column": "body"}))
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        with pytest.raises(InputError) as refused:
+            predict_files(model, [tmp_path / name], tmp_path / "out")
+        assert refused.value.path == tmp_path / name
+        assert "--text-column" in refused.value.remedy
+        assert predict_files(model, [tmp_path / name], tmp_path / f"out-{name}", text_column="body").rows == 1
+        assert predict_files(trained, [tmp_path / name], tmp_path / f"trained-{name}").rows == 1
+
+
+def test_bad_rows_can_be_left_without_labels(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "atom"}\n{"text": 3, "id": 7}\nnonsense\n{"id": 8}\n', encoding="utf-8")
+    (tmp_path / "t.csv").write_text("text,id\natom,1\njudge\njudge,3\n", encoding="utf-8")
+    broken = pyarrow.array([b"judge", b"\xff"]).cast(pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"text": broken}), tmp_path / "t.parquet")
+    sources = [tmp_path / name for name in ("t.jsonl", "t.csv", "t.parquet")]
+    result = predict_files(model, sources, tmp_path / "out", skip_bad_rows=True)
+    assert (result.rows, result.bad_rows) == (9, 5)
+    rows = read_lines(tmp_path / "out" / "t.jsonl")
+    assert rows[0] == {"text": "atom", "prediction": prediction("atom")}
+    assert (rows[1]["text"], rows[1]["id"], rows[3]["id"]) == (3, 7, 8)
+    assert [row["prediction"].get("error", "")[:5] for row in rows] == ["", "row 2", "row 3", "row 4"]
+    cells = read_table(tmp_path / "out" / "t.csv")
+    assert [(row["text"], row["labels"], row["error"][:5]) for row in cells] == [
+        ("atom", "science;physics", ""),
+        ("", "", "row 3"),
+        ("judge", "law;courts", ""),
+    ]
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "t.parquet")
+    assert [found["error"] for found in table.column("prediction").to_pylist()] == [None, "row 2: not UTF-8"]
+    assert table.column("text").cast(pyarrow.binary()).to_pylist() == [b"judge", b"\xff"]
+
+
+def test_damaged_files_are_named(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(b'{"text": "atom"}\n' * 1000)[:-20])
+    (tmp_path / "t.csv").write_text('text\n"atom\n', encoding="utf-8")
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 no more")
+    for name in ("t.jsonl.gz", "t.csv", "t.parquet"):
+        with pytest.raises(InputError) as refused:
+            predict_files(model, [tmp_path / name], tmp_path / "out", skip_bad_rows=True)
+        assert refused.value.path == tmp_path / name
+
+
+def test_labels_that_a_table_could_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", ids={"law": "law; order"})
+    write_table(tmp_path / "t.csv", ",")
+    with pytest.raises(InputError) as refused:
+        predict_files(model, [tmp_path / "t.csv"], tmp_path / "out")
+    assert "--format jsonl" in refused.value.remedy
+    assert predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", file_format="jsonl").rows == 20
