@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
-from hgclr.decisions.calibration import METHODS, fit, sigmoid
 from hgclr.decisions.decoding import RULES, Rule
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import METHODS, Decisions, fit_calibration, sigmoid
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.inference import HierarchicalClassifier
@@ -68,7 +67,7 @@ def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, 
     for metric in METRICS:
         tuner = ThresholdTuner(taxonomy, TUNED, metric)
         for scope in SCOPES:
-            thresholds = tuner.tune(scope, known, dev.gold)
+            thresholds = tuner.tune([scope], known, dev.gold)[scope]
             given = Decisions(taxonomy, TUNED, thresholds).decide(unknown).predicted
             found[f"{scope}, for {metric}"] = scored(given, test.gold, taxonomy)
     return found
@@ -77,7 +76,7 @@ def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, 
 def of_calibrations(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
     """Return how far probabilities are from frequencies, in points, and the Brier score, times a thousand."""
     ways = {"none": sigmoid(test.logits.copy())}
-    ways |= {method: fit(method, dev.logits, dev.gold, taxonomy)(test.logits) for method in METHODS}
+    ways |= {method: fit_calibration(method, dev.logits, dev.gold, taxonomy)(test.logits) for method in METHODS}
     found = {}
     for name, probabilities in ways.items():
         scores = CalibrationScores(taxonomy)

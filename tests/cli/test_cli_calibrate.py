@@ -21,9 +21,8 @@ from hgclr.cli.tables import prediction_tree
 from hgclr.cli.tune import calibrate
 from hgclr.data import DataFolder
 from hgclr.decisions import tuning
-from hgclr.decisions.calibration import METHODS
 from hgclr.decisions.decoding import RULES
-from hgclr.decisions.settings import FILE, Decisions
+from hgclr.decisions.settings import FILE, METHODS, Decisions
 from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs
 from hgclr.evaluation.folds import deal
@@ -242,14 +241,8 @@ def test_the_choices_are_those_of_the_library() -> None:
     assert get_args(hints["metric"]) == METRICS
 
 
-def test_a_rule_by_its_former_name_is_taken_with_a_notice(model: Path, toy_data: Path) -> None:
-    result = run("calibrate", model, toy_data, "--rule", "top-down", "--thresholds", "none", "--method", "none")
-    assert result.exit_code == 0, result.output
-    assert "top-down is now called drop-orphans" in " ".join(result.stderr.split())
-    assert json.loads((model / FILE).read_text())["rule"] == "drop-orphans"
-    result = run("predict", model, "atom", "--rule", "drop-orphens")
-    assert result.exit_code == 2
-    assert "'drop-orphens' is not one of 'threshold', 'closure'" in " ".join(result.stderr.split()).replace("│ ", "")
+def test_an_unknown_rule_is_refused(model: Path) -> None:
+    assert run("predict", model, "atom", "--rule", "drop-orphens").exit_code == 2
 
 
 def drawn(prediction: Prediction, *, colours: bool = False) -> str:

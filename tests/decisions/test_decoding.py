@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -117,37 +116,6 @@ def test_a_text_gets_no_more_paths_than_the_tree_has() -> None:
         assert label_sets(Decoder(tree, "top-k-paths", paths=paths)(probabilities)) == expected
 
 
-@REPEATABLE
-@given(cases())
-def test_top_down_is_drop_orphans(case: Case) -> None:
-    np.testing.assert_array_equal(decode(case, "top-down"), decode(case, "drop-orphans"))
-
-
-def test_a_former_name_becomes_the_present_one_with_a_notice(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    tree = Taxonomy(["a", "a1"], [-1, 0])
-    assert Decoder(tree, "top-down").rule == "drop-orphans"
-    assert Decisions(tree, "top-down").rule == Decisions(tree).changed(rule="top-down").rule == "drop-orphans"
-    fields = Decisions(tree, "drop-orphans").to_json() | {"rule": "top-down"}
-    (tmp_path / "decisions.json").write_text(json.dumps(fields))
-    caplog.clear()
-    assert Decisions.read(tmp_path / "decisions.json", tree).rule == "drop-orphans"
-    notice = "the decoding rule top-down is now called drop-orphans, which gives the same labels"
-    assert caplog.messages == [notice]
-
-
-@REPEATABLE
-@given(cases(one_threshold=True))
-def test_min_parent_is_drop_orphans_with_one_threshold(case: Case) -> None:
-    np.testing.assert_array_equal(decode(case, "min-parent"), decode(case, "drop-orphans"))
-
-
-def test_min_parent_is_not_drop_orphans_with_several_thresholds() -> None:
-    tree = Taxonomy(["a", "a1"], [-1, 0])
-    row = np.array([[0.4, 0.9]], dtype=np.float32)
-    assert Decoder(tree, "drop-orphans", [0.3, 0.6])(row).tolist() == [[True, True]]
-    assert Decoder(tree, "min-parent", [0.3, 0.6])(row).tolist() == [[True, False]]
-
-
 @pytest.mark.parametrize("rule", RULES)
 @REPEATABLE
 @given(case=cases(), data=st.data())
@@ -174,9 +142,8 @@ def test_shown_probabilities_fit_the_tree(case: Case) -> None:
         shown = Decoder(case.taxonomy, rule, case.thresholds).shown(case.probabilities)
         assert shown.dtype == np.float32
         for row, values in zip(shown.tolist(), case.probabilities.tolist(), strict=True):
-            lowest = [min(values[above] for above in paths[label]) for label in range(len(row))]
             highest = [max(values[k] for k in range(len(row)) if label in paths[k]) for label in range(len(row))]
-            assert row == (lowest if rule == "min-parent" else highest if rule == "closure" else values)
+            assert row == (highest if rule == "closure" else values)
 
 
 @REPEATABLE
@@ -191,33 +158,20 @@ def test_no_documents_give_no_rows(taxonomy: Taxonomy) -> None:
 
 def test_double_precision_is_read_as_single(taxonomy: Taxonomy) -> None:
     probabilities = np.full((1, len(taxonomy)), 0.7)  # in float32 it is a little less
-    for rule in ("threshold", "closure", "drop-orphans", "min-parent"):
+    for rule in ("threshold", "closure", "drop-orphans"):
         assert not Decoder(taxonomy, rule, 0.7)(probabilities).any()
     assert monotone(probabilities, taxonomy).dtype == np.float64
 
 
-@pytest.mark.parametrize("shape", [(9,), (2, 8), (2, 10), (1, 2, 9)])
-def test_other_shapes_are_refused(taxonomy: Taxonomy, shape: tuple[int, ...]) -> None:
-    for rule in RULES:
-        decoder = Decoder(taxonomy, rule)
-        for work in (decoder, decoder.shown):
-            with pytest.raises(ValueError, match=r"expected probabilities \(N, 9\), got"):
-                work(np.zeros(shape, dtype=np.float32))
-
-
 @pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"rule": "magic"}, "unknown decoding rule 'magic'; choose one of threshold, closure"),
-        ({"thresholds": 1.5}, "a threshold is not between 0 and 1"),
-        ({"thresholds": float("nan")}, "a threshold is not between 0 and 1"),
-        ({"thresholds": [0.5, 0.5]}, r"thresholds have the shape \(2,\); give one, or 9"),
-        ({"paths": 0}, "0 paths cannot be given; give a number of paths from 1"),
-    ],
+    "choices",
+    [{"rule": "magic"}, {"thresholds": 1.5}, {"thresholds": float("nan")}, {"thresholds": [0.5]}, {"paths": 0}],
 )
-def test_unfit_choices_are_refused(taxonomy: Taxonomy, choices: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_unfit_choices_are_refused(taxonomy: Taxonomy, choices: dict) -> None:
+    with pytest.raises(InputError):
         Decoder(taxonomy, **choices)
+    with pytest.raises(ValueError, match="got"):
+        Decoder(taxonomy)(np.zeros((2, 3), dtype=np.float32))
 
 
 def test_the_example_of_the_docs() -> None:
@@ -233,4 +187,3 @@ def test_the_example_of_the_docs() -> None:
         (chosen,) = Decoder(tree, rule, 0.5, paths=int(paths or 1))(probabilities)
         assert [tree.ids[label] for label in np.flatnonzero(chosen)] == labels.split(", ")
     assert Decoder(tree, "closure").shown(probabilities)[0, 0] == np.float32(0.8)
-    assert Decoder(tree, "min-parent").shown(probabilities)[0, 1:3].tolist() == [np.float32(0.45)] * 2

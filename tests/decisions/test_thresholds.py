@@ -1,4 +1,4 @@
-"""Thresholds against exhaustive search, and what happens to labels that documents say little or nothing about."""
+"""Thresholds against exhaustive search and against decoding; labels with few or no documents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from hgclr.decisions.decoding import RULES, Decoder
-from hgclr.decisions.thresholds import METRICS, STEPS, ThresholdTuner, f1, scopes_of
+from hgclr.decisions.decoding import RULES, Decoder, Rule
+from hgclr.decisions.thresholds import (
+    METRICS,
+    STEPS,
+    BestPathSweep,
+    DecodedSweep,
+    RuleSweep,
+    ThresholdTuner,
+    f1,
+    scopes_of,
+)
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, forests
 
 Problem = tuple[Taxonomy, np.ndarray, np.ndarray]
+BY_LABEL: list[Rule] = ["threshold", "closure", "drop-orphans"]
 
 
 @st.composite
@@ -43,6 +53,10 @@ def all_cuts(column: np.ndarray) -> list[float]:
     return [*values, 1.0]
 
 
+def tuned(tuner: ThresholdTuner, scope: str, probabilities: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    return tuner.tune([scope], probabilities, gold)[scope]
+
+
 @REPEATABLE
 @given(problems())
 def test_f1_is_that_of_scikit_learn(problem: Problem) -> None:
@@ -63,7 +77,7 @@ def test_f1_is_that_of_scikit_learn(problem: Problem) -> None:
 def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str, metric: str) -> None:
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage=0)
-    found = tuner.tune("global", probabilities, gold)
+    found = tuned(tuner, "global", probabilities, gold)
     assert (found == found[0]).all()
     grid = np.arange(1, STEPS) if rule not in ("best-path", "top-k-paths") else np.arange(4, STEPS, 4)
     scores = [f1(Decoder(taxonomy, rule, value)(probabilities), gold, metric) for value in grid / STEPS]
@@ -79,15 +93,16 @@ def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
 ) -> None:
     """A level that is drawn towards one half may be; a label's own threshold is still compared with its level's."""
     taxonomy, probabilities, gold = problem
+    assume(all(gold[:, level].any() for level in taxonomy.levels))  # a level without documents has 0.5
     tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage)
-    found = tuner.tune_all(scopes_of(rule), probabilities, gold)
+    found = tuner.tune(scopes_of(rule), probabilities, gold)
     scores = [tuner.score(thresholds, probabilities, gold) for thresholds in found.values()][shrinkage > 0 :]
     assert all(more >= less - 1e-9 for less, more in itertools.pairwise(scores))
     for level in taxonomy.levels:
         assert len(set(found["level"][level].tolist())) == 1
     assert all(((thresholds >= 0) & (thresholds <= 1)).all() for thresholds in found.values())
     for scope, thresholds in found.items():
-        np.testing.assert_array_equal(thresholds, tuner.tune(scope, probabilities, gold))
+        np.testing.assert_array_equal(thresholds, tuned(tuner, scope, probabilities, gold))
 
 
 @REPEATABLE
@@ -95,7 +110,7 @@ def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
 def test_macro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> None:
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, "threshold", "macro", shrinkage=0)
-    found = tuner.tune("label", probabilities, gold)
+    found = tuned(tuner, "label", probabilities, gold)
     for label in range(len(taxonomy)):
         column, right = probabilities[:, [label]], gold[:, [label]]
         best = max(f1(column > np.float32(value), right, "macro") for value in all_cuts(column))
@@ -107,7 +122,7 @@ def test_macro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> 
 def test_micro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> None:
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, "threshold", "micro", shrinkage=0)
-    found = tuner.tune("label", probabilities, gold)
+    found = tuned(tuner, "label", probabilities, gold)
     # A label that no document has keeps its level's threshold, whatever would be best.
     cuts = [all_cuts(probabilities[:, k]) if gold[:, k].any() else [found[k]] for k in range(len(taxonomy))]
     scores = (f1(probabilities > np.float32(values), gold, "micro") for values in itertools.product(*cuts))
@@ -120,7 +135,7 @@ def test_no_label_could_do_better_for_both(problem: Problem) -> None:
     """The mean of Micro- and Macro-F1 is no sum over labels; but no other threshold of any one label would raise it."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage=0)
-    found = tuner.tune("label", probabilities, gold)
+    found = tuned(tuner, "label", probabilities, gold)
     reached = tuner.score(found, probabilities, gold)
     for label in np.flatnonzero(gold.any(axis=0)):
         for value in all_cuts(probabilities[:, label]):
@@ -129,28 +144,14 @@ def test_no_label_could_do_better_for_both(problem: Problem) -> None:
             assert f1(probabilities > other, gold, "both") <= reached + 1e-9
 
 
-def test_both_is_the_best_of_all_where_labels_pull_apart() -> None:
-    """A rare label that is hard to tell: Macro-F1 wants it, Micro-F1 does not, their mean depends on the price."""
-    random = np.random.default_rng(3)
-    for rare in (1, 2, 4):
-        gold = np.zeros((30, 2), dtype=bool)
-        gold[:15, 0], gold[:rare, 1] = True, True
-        probabilities = (0.3 * gold + 0.7 * random.random(gold.shape)).astype(np.float32)
-        cuts = [all_cuts(probabilities[:, label]) for label in range(2)]
-        for metric in METRICS:
-            found = ThresholdTuner(flat(2), "threshold", metric, shrinkage=0).tune("label", probabilities, gold)
-            best = max(f1(probabilities > np.float32(pair), gold, metric) for pair in itertools.product(*cuts))
-            assert f1(probabilities > found, gold, metric) == pytest.approx(best)
-
-
 @REPEATABLE
 @given(problems(st.just(Taxonomy(["b", "a"], [1, -1])), documents=5), st.sampled_from(["closure", "drop-orphans"]))
 def test_macro_thresholds_know_what_the_rule_does(problem: Problem, rule: str) -> None:
     """With the first of two labels decided, the second has the best threshold that the rule leaves it."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, rule, "macro", shrinkage=0)
-    found = tuner.tune("label", probabilities, gold)
-    assume((found != tuner.tune("level", probabilities, gold)).any())  # those per level were no better
+    found = tuned(tuner, "label", probabilities, gold)
+    assume((found != tuned(tuner, "level", probabilities, gold)).any())  # those per level were no better
     last = 1 if rule == "closure" else 0
     reached = tuner.score(found, probabilities, gold)
     for value in all_cuts(probabilities[:, last]):
@@ -164,7 +165,7 @@ def test_a_threshold_lies_between_neighbouring_numbers() -> None:
     low = np.float32(0.7)
     high = np.nextafter(low, np.float32(1))
     probabilities, gold = np.array([[high], [low]]), np.array([[True], [False]])
-    found = ThresholdTuner(flat(1), shrinkage=0).tune("label", probabilities, gold)
+    found = tuned(ThresholdTuner(flat(1), shrinkage=0), "label", probabilities, gold)
     assert (probabilities > found).tolist() == gold.tolist()
 
 
@@ -175,8 +176,8 @@ def test_few_documents_move_a_threshold_little(shrinkage: float) -> None:
     present[0, 1], present[1:, 1] = True, False
     probabilities = np.where(present, [0.3, 0.9], [0.1, 0.7]).astype(np.float32)
     tuner = ThresholdTuner(flat(2), "threshold", "macro", shrinkage)
-    (of_level,) = set(tuner.tune("level", probabilities, present).tolist())
-    found = tuner.tune("label", probabilities, present)
+    (of_level,) = set(tuned(tuner, "level", probabilities, present).tolist())
+    found = tuned(tuner, "label", probabilities, present)
     for threshold, own, number in zip(found, (0.2, 0.8), (12, 1), strict=True):
         odds = [math.log(value / (1 - value)) for value in (own, of_level)]
         mixed = (number * odds[0] + shrinkage * odds[1]) / (number + shrinkage)
@@ -190,11 +191,11 @@ def test_few_documents_keep_a_level_near_one_half(shrinkage: float) -> None:
     gold = np.array([[row < 20, row < 2] for row in range(40)])
     probabilities = np.where(gold, [0.2578125, 0.1328125], [0.25, 0.125]).astype(np.float32)
     tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage)
-    found = tuner.tune("level", probabilities, gold)
+    found = tuned(tuner, "level", probabilities, gold)
     for threshold, own, number in zip(found, (0.25, 0.125), (20, 2), strict=True):
         odds = number * math.log(own / (1 - own)) / (number + shrinkage)
         assert threshold == pytest.approx(1 / (1 + math.exp(-odds)), rel=1e-5)
-    one = ThresholdTuner(flat(1), "threshold", "both", shrinkage).tune("global", probabilities[:, :1], gold[:, :1])
+    one = tuned(ThresholdTuner(flat(1), "threshold", "both", shrinkage), "global", probabilities[:, :1], gold[:, :1])
     assert one == pytest.approx(found[0])
 
 
@@ -203,36 +204,84 @@ def test_a_label_without_documents_takes_its_levels_threshold() -> None:
     random = np.random.default_rng(0)
     gold = taxonomy.close(random.random((40, 4)) < [0.3, 0.3, 0.0, 0.3])
     probabilities = np.clip(0.4 * gold + 0.5 * random.random(gold.shape), 0, 1).astype(np.float32)
-    for rule in ("threshold", "closure", "drop-orphans", "min-parent"):
+    for rule in ("threshold", "closure", "drop-orphans"):
         tuner = ThresholdTuner(taxonomy, rule, shrinkage=0)
-        per_level, per_label = (tuner.tune(scope, probabilities, gold) for scope in ("level", "label"))
+        per_level, per_label = (tuned(tuner, scope, probabilities, gold) for scope in ("level", "label"))
         assert per_label[2] == per_level[2]
         assert per_label[1] != per_level[1]
 
 
-def test_a_label_that_is_always_wrong_is_given_to_none() -> None:
-    """In Micro-F1 it may be best never to give a label, however sure the model is of it."""
-    gold = np.zeros((20, 2), dtype=bool)
-    gold[:10, 0], gold[19, 1] = True, True
-    probabilities = np.where(gold, [1.0, 0.1], [0.0, 0.99999]).astype(np.float32)
-    found = ThresholdTuner(flat(2), "threshold", "micro", shrinkage=0).tune("label", probabilities, gold)
-    assert (probabilities > found).tolist() == (gold & [True, False]).tolist()
-
-
-def test_a_label_on_every_document_is_given_to_all() -> None:
-    gold = np.ones((5, 1), dtype=bool)
-    probabilities = np.array([[0.04], [0.2], [0.5], [0.9], [1.0]], dtype=np.float32)
-    assert (probabilities > ThresholdTuner(flat(1), shrinkage=0).tune("label", probabilities, gold)).all()
-
-
 def test_what_cannot_be_tuned_is_refused() -> None:
     gold, probabilities = np.zeros((3, 2), dtype=bool), np.full((3, 2), 0.5, dtype=np.float32)
-    with pytest.raises(InputError, match="no document has a label, so that no threshold can be tuned"):
-        ThresholdTuner(flat(2)).tune("global", probabilities, gold)
+    with pytest.raises(InputError):
+        tuned(ThresholdTuner(flat(2)), "global", probabilities, gold)
     gold[0] = True
-    with pytest.raises(InputError, match="threshold has no thresholds per 'word'; choose one of global, level, label"):
-        ThresholdTuner(flat(2)).tune("word", probabilities, gold)
-    for rule in ("best-path", "top-k-paths"):
-        assert scopes_of(rule) == ("global", "level")
-        with pytest.raises(InputError, match=f"{rule} has no thresholds per 'label'; choose one of global, level"):
-            ThresholdTuner(flat(2), rule).tune("label", probabilities, gold)
+    for rule, scope in (("threshold", "word"), ("best-path", "label"), ("top-k-paths", "label")):
+        with pytest.raises(InputError) as caught:
+            tuned(ThresholdTuner(flat(2), rule), scope, probabilities, gold)
+        assert caught.value.remedy
+
+
+def sweep_problem(taxonomy: Taxonomy, seed: int, fineness: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities, many of them on the grid itself, closed gold labels, and thresholds one for each level."""
+    random = np.random.default_rng(seed)
+    gold = taxonomy.close(random.random((7, len(taxonomy))) < 0.3)
+    probabilities = (random.integers(0, fineness + 1, gold.shape) / fineness).astype(np.float32)
+    of_level = random.integers(1, STEPS, taxonomy.depth) / STEPS
+    return probabilities, gold, of_level[taxonomy.depths - 1].astype(np.float32)
+
+
+def by_decoding(sweep, taxonomy, rule, probabilities, gold, thresholds, labels, **choices) -> list[list[float]]:
+    """The counts of every fifth step."""
+    rows = []
+    for step in sweep.steps[::5]:
+        changed = thresholds.copy()
+        changed[labels] = step / STEPS
+        predicted = Decoder(taxonomy, rule, changed, **choices)(probabilities)
+        scores = [
+            2 * (predicted[:, k] & gold[:, k]).sum() / max(1, predicted[:, k].sum() + gold[:, k].sum())
+            for k in range(len(taxonomy))
+        ]
+        rows.append([(predicted & gold).sum(), predicted.sum(), sum(scores)])
+    return rows
+
+
+@pytest.mark.slow
+@REPEATABLE
+@given(forests(), st.integers(0, 2**32 - 1), st.sampled_from([4, 128, 1000]), st.sampled_from(BY_LABEL))
+def test_a_sweep_counts_what_rules_decode(taxonomy: Taxonomy, seed: int, fineness: int, rule: Rule) -> None:
+    probabilities, gold, thresholds = sweep_problem(taxonomy, seed, fineness)
+    sweep = RuleSweep(taxonomy, rule, probabilities, gold)
+    for labels in (np.arange(len(taxonomy)), *taxonomy.levels, np.array([seed % len(taxonomy)])):
+        expected = by_decoding(sweep, taxonomy, rule, probabilities, gold, thresholds, labels)
+        np.testing.assert_allclose(np.transpose(sweep(thresholds, labels))[::5], expected)
+
+
+@pytest.mark.slow
+@REPEATABLE
+@given(forests(), st.integers(0, 2**32 - 1), st.booleans())
+def test_a_sweep_counts_the_best_paths(taxonomy: Taxonomy, seed: int, allow_inner_nodes: bool) -> None:
+    """Random numbers, so that no two paths are equally good but for the rounding of a sum."""
+    _, gold, thresholds = sweep_problem(taxonomy, seed, 1)
+    probabilities = np.random.default_rng(seed).random(gold.shape, dtype=np.float32)
+    sweep = BestPathSweep(taxonomy, probabilities, gold, allow_inner_nodes)
+    for labels in (np.arange(len(taxonomy)), *taxonomy.levels):
+        expected = by_decoding(
+            sweep, taxonomy, "best-path", probabilities, gold, thresholds, labels, allow_inner_nodes=allow_inner_nodes
+        )
+        np.testing.assert_allclose(np.transpose(sweep(thresholds, labels))[::5], expected)
+
+
+@pytest.mark.parametrize("paths", [1, 2])
+def test_a_sweep_counts_several_paths(paths: int) -> None:
+    taxonomy = Taxonomy(["a", "b", "a1", "a2"], [-1, -1, 0, 0])
+    probabilities, gold, thresholds = sweep_problem(taxonomy, 5, 1000)
+
+    def decoder(values: np.ndarray) -> Decoder:
+        return Decoder(taxonomy, "top-k-paths", values, paths=paths)
+
+    sweep = DecodedSweep(decoder, probabilities, gold)
+    expected = by_decoding(
+        sweep, taxonomy, "top-k-paths", probabilities, gold, thresholds, taxonomy.levels[1], paths=paths
+    )
+    np.testing.assert_allclose(np.transpose(sweep(thresholds, taxonomy.levels[1]))[::5], expected)

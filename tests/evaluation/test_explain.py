@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgclr.decisions.calibration import Temperatures
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import Decisions, Temperatures
 from hgclr.errors import InputError
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, explain
 from hgclr.evaluation.relevance import AttentionRelevance, Word

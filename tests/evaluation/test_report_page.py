@@ -135,7 +135,7 @@ def test_what_cannot_be_said_is_left_out(taxonomy) -> None:
 
 @pytest.mark.slow
 def test_thresholds_sureness_and_calibration_are_told(taxonomy, plots: Any) -> None:
-    from hgclr.decisions.calibration import Temperatures
+    from hgclr.decisions.settings import Temperatures
 
     scored = score(taxonomy, 30)
     content = scored.content(

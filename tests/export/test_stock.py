@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgclr.decisions.calibration import Isotonic, Temperatures
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import Decisions, Isotonic, Temperatures
 from hgclr.errors import InputError
 from hgclr.export import stock as exporting
 from hgclr.export.onnx import export_onnx

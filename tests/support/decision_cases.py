@@ -48,13 +48,13 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, one_threshold: bool = False) -> Case:
+def cases(draw: st.DrawFn) -> Case:
     taxonomy = draw(forests())
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (draw(st.integers(0, 8)), len(taxonomy))
     steps = draw(st.sampled_from([1, 4, 1000]))
     probabilities = (random.integers(0, steps + 1, shape) / steps).astype(np.float32)
-    if one_threshold or draw(st.booleans()):
+    if draw(st.booleans()):
         return Case(taxonomy, probabilities, draw(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])))
     return Case(taxonomy, probabilities, (random.integers(0, 21, len(taxonomy)) / 20).astype(np.float32))
 
@@ -86,24 +86,6 @@ def by_dropping(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -
     return {label for label in above if set(path(taxonomy, label)) <= above}
 
 
-def from_the_top(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
-    found: set[int] = set()
-
-    def visit(label: int) -> None:
-        for child in taxonomy.children(label).tolist():
-            if row[child] > thresholds[child]:
-                found.add(child)
-                visit(child)
-
-    visit(-1)
-    return found
-
-
-def by_least_parent(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
-    lowered = [min(row[above] for above in path(taxonomy, label)) for label in range(len(taxonomy))]
-    return by_dropping(taxonomy, lowered, thresholds)
-
-
 def log_odds(probability: float) -> float:
     inside = min(max(probability, 1e-7), 1 - 1e-7)
     return math.log(inside / (1 - inside))
@@ -127,6 +109,4 @@ LITERAL = {
     "threshold": by_threshold,
     "closure": by_closure,
     "drop-orphans": by_dropping,
-    "top-down": from_the_top,
-    "min-parent": by_least_parent,
 }

@@ -36,10 +36,10 @@ class Decoder:
     - ``best-path``: one path from the top, that with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels
       were independent, no other single path would be as probable to be the text's label set. Of equally good paths it
       is the shortest;
-    - ``top-k-paths``: that path, then k - 1 times the best of those that neither begin a path already chosen nor go on
-      from its end. Every text is given k paths, as long as the tree has so many.
+    - ``top-k-paths``: that path, then k - 1 times the best of those that neither begin a chosen path nor continue it.
+      Every text is given k paths, as long as the tree has so many.
 
-    A text for which every probability is 0, as an empty one's are, is given nothing by any rule.
+    A text for which every probability is 0, such as a blank one, is given nothing by any rule.
 
     Args:
         taxonomy: the label tree; column k of every array is its label k.
@@ -85,24 +85,16 @@ class Decoder:
 
     def __call__(self, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Return which labels are given, bool (N, K), from probabilities, (N, K)."""
-        self._check(probabilities)
+        if probabilities.ndim != 2 or probabilities.shape[1] != len(self.taxonomy):
+            raise ValueError(f"expected probabilities (N, {len(self.taxonomy)}), got {probabilities.shape}")
         chosen = np.empty(probabilities.shape, dtype=np.bool_)
         for rows in blocks(probabilities):
             chosen[rows] = self._decide(probabilities[rows].astype(np.float32, copy=False))
         return chosen
 
     def shown(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities that the rule stands for, (N, K).
-
-        ``closure`` gives a parent for the sake of its child: the
-        parent is at least as probable. All others leave them as they are.
-        """
-        self._check(probabilities)
+        """Return probabilities as the rule sees them, (N, K): ``closure`` raises a parent to its child."""
         return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
-
-    def _check(self, probabilities: NDArray[np.float32]) -> None:
-        if probabilities.ndim != 2 or probabilities.shape[1] != len(self.taxonomy):
-            raise ValueError(f"expected probabilities (N, {len(self.taxonomy)}), got {probabilities.shape}")
 
     def _decide(self, block: Block) -> Chosen:
         match self.rule:

@@ -1,31 +1,200 @@
-"""How a model decides: calibration, decoding rule and thresholds, in ``decisions.json`` beside its weights."""
+"""Decisions of a model: calibration, decoding rule and thresholds, in ``decisions.json`` beside its weights.
+
+Calibration makes probabilities mean what they say: of the labels with 80 %, four in five should be right. Trained
+networks are too sure, and not alike at all levels of the tree; so each level has its own correction, fitted on
+documents that were not trained on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, Temperatures, calibrated, from_json
 from hgclr.decisions.decoding import Decoder, Rule
-from hgclr.errors import InputError
+from hgclr.errors import InputError, require_extra
 from hgclr.files import read_json, write_json
 from hgclr.model_files import DECISIONS as FILE
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
-__all__ = ["FILE", "Decided", "Decisions"]
+Method = Literal["temperature", "isotonic"]
+METHODS: tuple[Method, ...] = ("temperature", "isotonic")
 
+KNOTS = 100
+"""Points of an isotonic curve that are kept."""
+LOWEST, HIGHEST = 0.05, 20.0
+"""Bounds of the search for a temperature."""
+HALVINGS = 25
+"""Steps of the search, for seven digits."""
 FAR = 100.0
 """A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"
 
 Kind = TypeVar("Kind")
+Logits = NDArray[np.float32]
+Floats = TypeVar("Floats", bound=np.floating)
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """``p = σ(z / T_d)``, with one temperature T_d for each level d (Guo et al., 2017): above 1 makes less sure."""
+
+    taxonomy: Taxonomy
+    values: tuple[float, ...]
+
+    def __call__(self, logits: Logits) -> NDArray[np.float32]:
+        return sigmoid(logits / self.of_label)
+
+    @property
+    def of_label(self) -> NDArray[np.float32]:
+        """The temperature of each label's level, (K,)."""
+        values: NDArray[np.float32] = np.array(self.values, dtype=np.float32)[self.taxonomy.depths - 1]
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        return {"method": "temperature", "levels": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Isotonic:
+    """A rising curve for each level, linear between points: places (uncalibrated probabilities) and heights.
+
+    It takes any shape, and needs more documents than temperatures.
+    """
+
+    taxonomy: Taxonomy
+    curves: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+
+    def __call__(self, logits: Logits) -> NDArray[np.float32]:
+        probabilities = sigmoid(logits.copy())
+        for level, (places, heights) in zip(self.taxonomy.levels, self.curves, strict=True):
+            probabilities[:, level] = np.interp(probabilities[:, level], places, heights)
+        return probabilities
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": "isotonic",
+            "levels": [{"from": list(places), "to": list(heights)} for places, heights in self.curves],
+        }
+
+
+Calibration = Temperatures | Isotonic
+"""What turns logits, (N, K), into probabilities, (N, K)."""
+
+
+def fit_calibration(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxonomy) -> Calibration:
+    """Fit a calibration to logits and gold labels, both (N, K), of documents that the model was not trained on.
+
+    Levels on which all labels are always absent or always present stay as they are.
+
+    Raises:
+        InputError: if there is no such method or no document.
+        MissingExtraError: for ``isotonic``, if scikit-learn is not installed.
+    """
+    if method not in METHODS:
+        raise InputError(f"unknown calibration {method!r}", remedy=f"choose one of {', '.join(METHODS)}")
+    if not len(logits):
+        raise InputError("there is no document to calibrate on")
+    levels = [(logits[:, level], gold[:, level]) for level in taxonomy.levels]
+    fitted = [depth not in silent_levels(gold, taxonomy) for depth in range(1, taxonomy.depth + 1)]
+    if method == "temperature":
+        return Temperatures(
+            taxonomy, tuple(_temperature(*level) if own else 1.0 for level, own in zip(levels, fitted, strict=True))
+        )
+    require_extra("sklearn", extra="report", capability="Isotonic calibration")
+    unchanged = ((0.0, 1.0), (0.0, 1.0))
+    return Isotonic(
+        taxonomy, tuple(_curve(*level) if own else unchanged for level, own in zip(levels, fitted, strict=True))
+    )
+
+
+def silent_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
+    """Return the depths at which all labels are always absent, or always present: nothing can be fitted to them."""
+    return [depth for depth, level in enumerate(taxonomy.levels, 1) if len(np.unique(gold[:, level])) < 2]
+
+
+def calibration_from_json(fields: Mapping[str, Any], taxonomy: Taxonomy) -> Calibration:
+    """Return the calibration that ``to_json`` described.
+
+    Raises:
+        InputError: if the description does not fit.
+    """
+    try:
+        method, levels = fields["method"], fields["levels"]
+        if method not in METHODS:
+            raise InputError(f"unknown calibration {method!r}")
+        if len(levels) != taxonomy.depth:
+            raise InputError(f"a calibration of {len(levels)} levels for a tree of {taxonomy.depth}")
+        if method == "isotonic":
+            curves = tuple((_rising(level["from"]), _rising(level["to"])) for level in levels)
+            if any(len(places) != len(heights) for places, heights in curves):
+                raise ValueError("a curve has not one height for each of its places")
+            return Isotonic(taxonomy, curves)
+        if strange := [value for value in levels if not 0 < float(value) < np.inf]:
+            raise ValueError(f"a temperature is {strange[0]}")
+        return Temperatures(taxonomy, tuple(map(float, levels)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the calibration cannot be read: {error!r}") from None
+
+
+def calibrated(logits: Logits, calibration: Calibration | None) -> NDArray[np.float32]:
+    """Return probabilities, (N, K), of logits, (N, K): their sigmoids where there is no calibration."""
+    return sigmoid(logits.copy()) if calibration is None else calibration(logits)
+
+
+def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
+    """Return the sigmoid of logits, computed in place: a window of them may be large."""
+    np.negative(logits, out=logits)
+    np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
+    np.exp(logits, out=logits)
+    logits += 1
+    np.reciprocal(logits, out=logits)
+    return logits
+
+
+def _temperature(logits: Logits, gold: NDArray[np.bool_]) -> float:
+    """Return the temperature with the least cross-entropy.
+
+    In s = 1/T it is convex, with the derivative ``∑ (σ(s z) - y) z``, which is 0 at one place. Instead of 1 and 0, y is
+    ``(n + 1) / (n + 2)`` for the n labels that are present and ``1 / (m + 2)`` for the m that are not (Platt, 1999):
+    else a level that a small dev has all right would be made infinitely sure.
+    """
+    values, present = logits.astype(np.float64).ravel(), gold.ravel()
+    number = int(present.sum())
+    right = np.where(present, (number + 1) / (number + 2), 1 / (len(present) - number + 2))
+    low, high = np.log(1 / HIGHEST), np.log(1 / LOWEST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        slope = float(np.dot(sigmoid(np.exp(middle) * values) - right, values))
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    return float(np.exp(-(low + high) / 2))
+
+
+def _curve(logits: Logits, gold: NDArray[np.bool_]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the points of the best rising curve; none is quite 0 or 1, because documents are finitely many."""
+    from sklearn.isotonic import IsotonicRegression
+
+    margin = 1 / (gold.size + 2)
+    regression = IsotonicRegression(y_min=margin, y_max=1 - margin, out_of_bounds="clip")
+    regression.fit(sigmoid(logits.astype(np.float64)).ravel(), gold.ravel())
+    places, heights = regression.X_thresholds_, regression.y_thresholds_
+    if len(places) > KNOTS:
+        kept = np.unique(np.linspace(0, len(places) - 1, KNOTS).round().astype(int))
+        places, heights = places[kept], heights[kept]
+    return tuple(places.tolist()), tuple(heights.tolist())
+
+
+def _rising(values: Sequence[float]) -> tuple[float, ...]:
+    points = np.array(values, dtype=np.float64)
+    if points.ndim != 1 or not points.size or not (np.diff(points, prepend=0, append=1) >= 0).all():
+        raise ValueError("a curve does not rise between 0 and 1")
+    return tuple(points.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +205,11 @@ class Decisions:
         taxonomy: the label tree.
         rule: the decoding rule.
         thresholds: one for all labels, or one for each, (K,).
-        calibration: what makes probabilities of logits, where it is not the sigmoid.
-        paths: see :class:`~hgclr.decisions.decoding.Decoder`.
-        allow_inner_nodes: see there.
+        calibration: turns logits into probabilities; None is the sigmoid.
+        paths, allow_inner_nodes: see :class:`~hgclr.decisions.decoding.Decoder`.
         abstain_below: stop at the parent of a label that is less probable than this: leave that label out, and all
             below it. 0 leaves nothing out, as None does.
-        provenance: how all this was found: data, metric, scores.
+        provenance: how these values were found: data, metric, scores.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.
@@ -63,7 +231,6 @@ class Decisions:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """The decoder that applies rule and thresholds."""
         return Decoder(
             self.taxonomy, self.rule, self.thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes
         )
@@ -96,9 +263,9 @@ class Decisions:
     def logit_shift(self) -> NDArray[np.float32]:
         """Return what to add to each logit, (K,), so that it is above 0 just where its label passes its threshold.
 
-        ``σ(z / T) > t`` is ``z - T logit(t) > 0``; without calibration T is 1. Added to the bias of a linear head it
-        makes one half the right threshold for all labels. What a rule does with labels that pass is not in it.
-        Thresholds of 0 and 1 give a shift that no logit outweighs.
+        ``σ(z / T) > t`` is ``z - T logit(t) > 0``; without calibration T is 1. Added to the bias of a linear head, the
+        shift makes 0.5 the threshold of all labels. It leaves out the decoding rule. Thresholds of 0 and 1 give a shift
+        that no logit outweighs.
 
         Raises:
             InputError: if probabilities are calibrated in another way than by temperatures.
@@ -128,7 +295,7 @@ class Decisions:
         return "decoding: " + ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything in plain Python types."""
+        """Return the content of ``decisions.json``."""
         values = [float(str(value)) for value in self.decoder.thresholds]  # the shortest that is the same float32
         one_for_all = np.ndim(self.thresholds) == 0
         return {
@@ -159,7 +326,7 @@ class Decisions:
                 taxonomy,
                 rule=fields["rule"],
                 thresholds=_thresholds(fields["thresholds"], taxonomy),
-                calibration=None if calibration is None else from_json(calibration, taxonomy),
+                calibration=None if calibration is None else calibration_from_json(calibration, taxonomy),
                 paths=_of_type(int, fields["paths"]),
                 allow_inner_nodes=_of_type(bool, fields["allow_inner_nodes"]),
                 abstain_below=None if fields["abstain_below"] is None else _number(fields["abstain_below"]),
@@ -175,13 +342,7 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Decided:
-    """What was decided about documents.
-
-    Args:
-        predicted: the labels of each, bool (N, K).
-        abstained: the labels that the rule gives and that are less probable than ``abstain_below``, bool (N, K).
-        probabilities: of every label, (N, K), as the rule sees them.
-    """
+    """The predicted and the abstained labels of documents, and probabilities as the rule sees them, (N, K) each."""
 
     predicted: NDArray[np.bool_]
     abstained: NDArray[np.bool_]
@@ -191,11 +352,9 @@ class Decided:
 def _thresholds(value: object, taxonomy: Taxonomy) -> float | NDArray[np.float32]:
     if not isinstance(value, dict):
         return _number(value)
-    if missing := [identifier for identifier in taxonomy.ids if identifier not in value]:
-        raise InputError(f"no threshold for {len(missing)} labels of the model, such as {missing[0]!r}")
-    if strange := sorted(value.keys() - set(taxonomy.ids)):
-        raise InputError(f"thresholds for {len(strange)} labels that the model does not have, such as {strange[0]!r}")
-    return np.array([_number(value[identifier]) for identifier in taxonomy.ids], dtype=np.float32)
+    if odd := sorted(value.keys() ^ set(taxonomy.ids)):
+        raise InputError(f"{len(odd)} labels have a threshold or are in the model, but not both, such as {odd[0]!r}")
+    return np.array([_number(value[label]) for label in taxonomy.ids], dtype=np.float32)
 
 
 def _number(value: object) -> float:
@@ -203,6 +362,6 @@ def _number(value: object) -> float:
 
 
 def _of_type(kind: type[Kind], value: object) -> Kind:
-    if type(value) is not kind:  # a truth value is no number
+    if type(value) is not kind:  # a bool is not a number
         raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
     return value

@@ -15,20 +15,18 @@ from hgclr.metrics.scores import f1_of, score_group
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import blocks
 
-__all__ = ["METRICS", "SCOPES", "Metric", "Scope", "ThresholdTuner", "f1", "scopes_of", "weighed"]
-
 Scope = Literal["global", "level", "label"]
 Metric = Literal["both", "micro", "macro"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
 ROUNDS = 2
-"""How often all levels are gone through at most, and how often all labels are where Micro-F1 counts."""
+"""Passes over all levels at most, and over all labels where Micro-F1 counts."""
 BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 STEPS = 128
-"""A grid is made of multiples of 1/128, which float32 has exactly: what is counted is what the rule decides."""
+"""Thresholds of the grid are multiples of 1/128, which float32 holds exactly."""
 ALWAYS, NEVER = np.float32(2), np.float32(-1)
-"""In the place of a probability, for a decision that the threshold has no say in."""
+"""Instead of a probability, where the threshold does not decide."""
 BLOCK = 2**18
 """Documents times labels that are counted at once."""
 
@@ -48,9 +46,9 @@ class Swept(NamedTuple):
 
 
 class DecodedSweep:
-    """Count what the thresholds ``steps / STEPS`` of some labels give, those of all others as they are.
+    """Count the labels that thresholds ``steps / STEPS`` give, by decoding all documents for each step.
 
-    This works for any rule, which ``decoder`` makes from thresholds, (K,), by decoding all documents for each step.
+    Calling it takes the thresholds of all labels, (K,), and the labels that get the threshold of each step.
     """
 
     steps = np.arange(4, STEPS, 4)
@@ -59,7 +57,6 @@ class DecodedSweep:
         self._decoder, self._probabilities, self._gold = decoder, probabilities, gold
 
     def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
-        """Return the counts of each step, from the thresholds of all labels, (K,), and the labels that are swept."""
         rows = []
         for step in self.steps.tolist():
             changed = thresholds.copy()
@@ -73,10 +70,10 @@ class DecodedSweep:
 
 
 class BestPathSweep(DecodedSweep):
-    """Sweep for ``best-path`` with thresholds that are the same for all labels of a level.
+    """Sweep ``best-path`` with one threshold for each level.
 
-    Which of the paths that end at a level is the best one does not depend on them: they only choose among the best of
-    each level. Gold labels are taken to come with their parents.
+    The best of the paths that end at a level does not depend on thresholds: they only choose among the best of each
+    level. Gold labels come with their parents.
     """
 
     def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, allow_inner_nodes: bool) -> None:
@@ -105,23 +102,18 @@ class BestPathSweep(DecodedSweep):
         take_log_odds(odds)
         length = (self._sums - np.cumsum(odds)).argmax(axis=1)  # the first of equally good ones, as the rule does
         every = np.arange(len(self._ends))
-        right = self._right[every, length]
-        return self._on_paths(right[right >= 0]), self._on_paths(self._ends[every, length]), self._gold_counts
-
-    def _on_paths(self, ends: NDArray[np.int64]) -> Counts:
-        """Return how many of the paths to some places go through each place."""
-        counts = np.bincount(ends, minlength=len(self._gold_counts))[None]
-        self._tree.carry_up(counts, np.add)
-        passing: Counts = counts[0]
-        return passing
+        ends, right = self._ends[every, length], self._right[every, length]
+        counts = np.stack([np.bincount(part, minlength=len(self._gold_counts)) for part in (right[right >= 0], ends)])
+        self._tree.carry_up(counts, np.add)  # how many of the paths go through each place
+        return counts[0], counts[1], self._gold_counts
 
 
 class RuleSweep:
-    """Do the same at once for rules under which a lower threshold never takes a label away: all but those of paths.
+    """Sweep all steps at once, for rules under which a lower threshold never takes a label away: all but paths.
 
-    Each decision then has one critical value, below which the threshold must lie. For a label on its own it is its
-    probability; ``closure`` gives a label for the sake of any below it, so that it is the largest of these; where the
-    parent is needed it is the least of all above.
+    Each decision has one critical value, and the label is given if the threshold is below it: its probability; with
+    ``closure``, the largest probability of the label and those below it; with ``drop-orphans``, the least of the label
+    and those above it.
     """
 
     steps = np.arange(1, STEPS)
@@ -188,14 +180,13 @@ def scopes_of(rule: Rule) -> tuple[Scope, ...]:
 class ThresholdTuner:
     """Find the thresholds with the best F1 on documents that were not trained on.
 
-    What a handful of documents say is mostly chance, so each threshold is drawn towards another: with n documents, in
-    log odds, it is ``(n t_own + m t_other) / (n + m)``. For a label, the other is that of its level, and n counts the
-    documents that have the label; for a level, and for all labels, it is one half, and n counts the documents that
-    have a label there.
+    Few documents say little, so each threshold is shrunk towards another: with n documents, in log odds, it is
+    ``(n t_own + m t_other) / (n + m)``. For a label, the other is that of its level, and n counts the documents that
+    have the label; for a level, and for all labels, it is 0.5, and n counts the documents that have a label there.
 
     Args:
         taxonomy: the label tree.
-        rule: the decoding rule that will be used with them.
+        rule: the decoding rule that will be used with the thresholds.
         metric: ``micro``- or ``macro``-F1, or the mean of ``both``.
         shrinkage: m.
         paths, allow_inner_nodes: of the decoding rule.
@@ -208,30 +199,26 @@ class ThresholdTuner:
     paths: int = 1
     allow_inner_nodes: bool = True
 
-    def tune(self, scope: Scope, probabilities: Probabilities, gold: Gold) -> Thresholds:
-        """Return a threshold for each label, (K,).
+    def tune(self, scopes: Collection[Scope], probabilities: Probabilities, gold: Gold) -> dict[Scope, Thresholds]:
+        """Return a threshold for each label, (K,), by scope: one ``global``, one per ``level``, or one per ``label``.
 
         Without shrinkage, thresholds per level score at least as well on these documents as one for all, and those per
-        label at least as well as those per level. A label that no document has takes its level's threshold.
+        label at least as well as those per level. A label without a document takes its level's threshold, a level
+        without one takes 0.5.
 
         Args:
-            scope: one ``global`` threshold, one per ``level``, or one per ``label``; see :func:`scopes_of`.
+            scopes: some of those of :func:`scopes_of`.
             probabilities: (N, K).
             gold: (N, K), every label with its parent.
 
         Raises:
             InputError: if the rule has no such thresholds, or no document has a label.
         """
-        return self.tune_all((scope,), probabilities, gold)[scope]
-
-    def tune_all(self, scopes: Collection[Scope], probabilities: Probabilities, gold: Gold) -> dict[Scope, Thresholds]:
-        """Return the thresholds of several scopes, in less time than one after the other; see :meth:`tune`."""
-        for scope in scopes:
-            if scope not in scopes_of(self.rule):
-                remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
-                raise InputError(f"{self.rule} has no thresholds per {scope!r}", remedy=remedy)
+        if unfit := [scope for scope in scopes if scope not in scopes_of(self.rule)]:
+            remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
+            raise InputError(f"{self.rule} has no thresholds per {unfit[0]!r}", remedy=remedy)
         if not gold.any():
-            raise InputError("no document has a label, so that no threshold can be tuned")
+            raise InputError("no document has a label, so no threshold can be tuned")
         if not scopes:
             return {}
         sweep, every = self._sweep(probabilities, gold), np.arange(len(self.taxonomy))
@@ -239,7 +226,12 @@ class ThresholdTuner:
         best = self._searched(sweep, np.full(len(every), 0.5, dtype=np.float32), every, total)
         tuned: dict[Scope, Thresholds] = {"global": self._towards_half(best, [every], gold)}
         if not {"level", "label"}.isdisjoint(scopes):
-            best = self._per_level(sweep, best, total)
+            for _ in range(ROUNDS if self.taxonomy.depth > 1 else 0):
+                before = best
+                for level in self.taxonomy.levels:
+                    best = self._searched(sweep, best, level, total)
+                if np.array_equal(best, before):
+                    break
             tuned["level"] = self._towards_half(best, self.taxonomy.levels, gold)
         if "label" in scopes:
             tuned["label"] = self._per_label(tuned["level"], probabilities, gold)
@@ -261,9 +253,9 @@ class ThresholdTuner:
     def _searched(
         self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int
     ) -> Thresholds:
-        """Return thresholds in which some labels have the best of one threshold for all of them.
+        """Return thresholds in which some labels share the best one: of equally good ones the nearest to their own.
 
-        Of equally good ones it is that next to the threshold that they have; ``total`` counts all gold labels.
+        ``total`` counts all gold labels.
         """
         true, predicted, scores = sweep(thresholds, labels)
         values = weighed(self.metric, 2 * true / (predicted + total), scores / len(self.taxonomy))
@@ -273,18 +265,8 @@ class ThresholdTuner:
         changed[labels] = grid[near[values[near].argmax()]]
         return changed
 
-    def _per_level(self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, total: int) -> Thresholds:
-        """Change one level's threshold at a time, as long as the score of all labels grows."""
-        for _ in range(ROUNDS if self.taxonomy.depth > 1 else 0):
-            before = thresholds
-            for level in self.taxonomy.levels:
-                thresholds = self._searched(sweep, thresholds, level, total)
-            if np.array_equal(thresholds, before):
-                break
-        return thresholds
-
     def _towards_half(self, best: Thresholds, groups: Collection[NDArray[np.int64]], gold: Gold) -> Thresholds:
-        """Draw the one threshold of each group of labels towards one half."""
+        """Shrink the one threshold of each group of labels towards 0.5."""
         drawn = best.copy()
         for labels in groups:
             documents = int(np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1)))
@@ -298,10 +280,9 @@ class ThresholdTuner:
         return float(1 / (1 + np.exp(-odds)))
 
     def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
-        """Return each label's own threshold, unless its level's are better.
+        """Return each label's own threshold, unless those of the levels are better.
 
-        For Macro-F1 one label after the other is enough. Micro-F1 depends on what all others give, so that a second
-        round knows better.
+        For Macro-F1 one pass is enough. Micro-F1 depends on all labels, so a second pass can improve on the first.
         """
         best, reached = of_level, self.score(of_level, probabilities, gold)
         for _ in range(1 if self.metric == "macro" else ROUNDS):
@@ -315,10 +296,10 @@ class ThresholdTuner:
     def _own_thresholds(
         self, of_level: Thresholds, start: Thresholds, probabilities: Probabilities, gold: Gold
     ) -> Thresholds:
-        """Find each label's own best threshold, and draw it towards its level's; counts start from those of ``start``.
+        """Find each label's best threshold, shrunk towards its level's; counts start from those of ``start``.
 
-        The rule decides where a label's threshold matters: only below a parent that is given, so that parents come
-        first; or, with ``closure``, only where no child is given, so that children do.
+        With ``drop-orphans`` a threshold matters only below a parent that is given, so parents come first; with
+        ``closure`` only where no child is given, so children come first.
         """
         taxonomy = self.taxonomy
         columns, right = np.ascontiguousarray(probabilities.T), np.ascontiguousarray(gold.T)

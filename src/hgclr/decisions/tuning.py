@@ -1,7 +1,7 @@
-"""Find out on dev how to decide: calibration, decoding rule, thresholds.
+"""Tune decisions on dev: calibration, decoding rule, thresholds.
 
-What is fitted to documents looks better on them than on others. So dev is cut into folds, every way to decide is fitted
-to all folds but one and scored on that one; what wins is then fitted to the whole. It wins only if it does no harm.
+Scores on the documents that decisions were fitted to are optimistic. So dev is cut into folds, every way to decide is
+fitted to all folds but one and scored on that one. The best one is then fitted to the whole dev set.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.decisions.calibration import Calibration, Method, Temperatures, calibrated, fit, silent_levels
 from hgclr.decisions.decoding import Rule
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import (
+    Calibration,
+    Decisions,
+    Method,
+    Temperatures,
+    calibrated,
+    fit_calibration,
+    silent_levels,
+)
 from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
 from hgclr.metrics.calibration import CalibrationScores
@@ -24,25 +31,23 @@ from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
-__all__ = ["ENTRIES", "Calibrated", "Outputs", "Quality", "calibrate"]
-
 logger = logging.getLogger(__name__)
 
 Thresholds = Literal["none", Scope]
 SIMPLEST_FIRST: tuple[Thresholds, ...] = ("none", "global", "level", "label")
 
 ENTRIES = 2**23
-"""Documents times labels: to tune on more would take minutes and tell little more."""
+"""Documents times labels to tune on: more would take minutes and change little."""
 FOLDS = 5
 MANY = 2**21
-"""Documents times labels from which on two folds are enough: five would take longer and tell little more."""
+"""Documents times labels from which two folds are enough."""
 Way = tuple[Rule, Thresholds]
 NOISE = 0.001
-"""Differences of F1 below this are taken for chance: the simpler way is chosen."""
+"""Differences of F1 below this count as chance: the simpler way is chosen."""
 EXACT = 0.05
-"""Another way is named beside the chosen one if it gives so much larger a share of documents exactly their labels."""
+"""Another way is reported if its share of documents with exactly their labels is larger by this."""
 HARDLY = 0.1
-"""A level whose predicted labels are fewer than this share of its gold ones is warned of."""
+"""A level with fewer predicted labels than this share of its gold ones gets a warning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +65,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Quality:
-    """How good label sets are: F1 over all labels, precision and recall of one pool, share of documents all right."""
+    """F1 over all labels, Micro-precision and -recall, and the share of documents with exactly their labels."""
 
     micro_f1: float
     macro_f1: float
@@ -74,13 +79,12 @@ class Quality:
         return cls(micro.f1, scores.macro().f1, micro.precision, micro.recall, scores.subset_accuracy())
 
     def by(self, metric: Metric) -> float:
-        """Return the F1 to maximise under a metric."""
         return weighed(metric, self.micro_f1, self.macro_f1)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to decide, and how good it is on documents that it was not fitted to."""
+    """One way to decide, and its scores on documents that it was not fitted to."""
 
     rule: Rule
     thresholds: Thresholds
@@ -89,16 +93,14 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """What was found.
+    """Tuned decisions and the comparison behind them.
 
     Args:
-        decisions: how to decide; how it was found is in ``decisions.provenance``.
-        before: how good decisions were until now.
-        after: how good they are, on documents that they were not fitted to.
-        candidates: all that were compared.
-        best: the one of them that ``decisions`` are; None if they stay as they were.
-        calibration_before, calibration_after: how far probabilities are from frequencies, without calibration and with
-            it, on documents that it was not fitted to.
+        decisions: how to decide; ``decisions.provenance`` says how they were found.
+        before, after: scores of the decisions until now, and of these, on documents that they were not fitted to.
+        candidates: all ways that were compared.
+        best: the chosen one; None if decisions stay as they were.
+        calibration_before, calibration_after: calibration error without calibration and with it, held out likewise.
     """
 
     decisions: Decisions
@@ -111,7 +113,7 @@ class Calibrated:
 
     @property
     def most_exact(self) -> Candidate | None:
-        """The candidate that gives by far more documents exactly their labels, if F1 has decided for another one."""
+        """The candidate with by far the most documents exactly right, if F1 chose another one."""
         most = max(self.candidates, key=lambda candidate: candidate.held_out.exact)
         return most if most.held_out.exact >= self.after.exact + EXACT else None
 
@@ -132,21 +134,20 @@ def calibrate(
 ) -> Calibrated:
     """Find the best decisions on documents that the model was not trained on.
 
-    Every rule is compared with every kind of thresholds. Of those that are as good as the best, but for chance, the one
-    with the fewest thresholds is taken. Decisions stay as they are if nothing is better by ``metric``, or if ``metric``
-    is ``both`` and everything better loses more than ``max_loss`` of Micro- or of Macro-F1; but a rule that was asked
-    for is taken whatever it loses. What the documents cannot tell, and what was not accepted, is said in the log.
+    Every rule is compared with every kind of thresholds. Of those within chance of the best, the one with the fewest
+    thresholds wins. Decisions stay as they are if nothing is better by ``metric``, or if ``metric`` is ``both`` and
+    everything better loses more than ``max_loss`` of Micro- or Macro-F1; a rule that you ask for is taken in any case.
 
     Args:
-        outputs: what a model says of the documents; any model, as long as sigmoids of its logits are probabilities.
-        today: how it decides until now; ``Decisions(taxonomy)`` for a new one.
-        method: calibration of probabilities, see :mod:`hgclr.decisions.calibration`.
+        outputs: logits of any model whose sigmoids are probabilities, and gold labels.
+        today: the decisions until now; ``Decisions(taxonomy)`` for a new model.
+        method: calibration of probabilities.
         rule: decoding rule; ``auto`` compares those that never give a child without its parent.
-        scope: thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that a rule
-            has, ``none`` leaves them at one half. Where a rule has none per label, those per level are taken.
-        metric: what to compare by: the mean of Micro- and Macro-F1 (``both``), or one of them alone.
+        scope: kind of thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that a
+            rule has, ``none`` leaves them at 0.5. Rules without thresholds per label take those per level.
+        metric: the mean of Micro- and Macro-F1 (``both``), or one of them.
         paths: k of ``top-k-paths``.
-        risk: choose how sure a label must be so that at most this share of the given labels is wrong.
+        risk: choose ``abstain_below`` so that at most this share of the predicted labels is wrong.
         shrinkage: see :class:`~hgclr.decisions.thresholds.ThresholdTuner`.
         max_loss: how much Micro-F1 may fall for the sake of Macro-F1, and the other way round.
         seed: decides which documents are in which fold.
@@ -159,10 +160,13 @@ def calibrate(
         raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
     search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
-    ways = _ways(rule, scope, gold, taxonomy)
+    rules = _rules_worth_comparing(gold, taxonomy) if rule == "auto" else [rule]
+    ways: list[Way] = []
+    for each in rules:
+        scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
+        ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
     scored, probabilities = search.held_out(ways, _folds(gold, seed))
     candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
-    plain = calibrated(outputs.logits, None)
     past = MultiLabelScores(taxonomy)
     past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
     before = Quality.of(past)
@@ -179,12 +183,16 @@ def calibrate(
     elif decisions.calibration is not None:
         for depth in silent_levels(gold, taxonomy):
             logger.warning("level %d is not calibrated: all its labels are always absent, or always present", depth)
-    _warn_of_lost_levels(past if best is None else scored[best.rule, best.thresholds], taxonomy)
+    counts = (past if best is None else scored[best.rule, best.thresholds]).per_label()
+    for depth, level in enumerate(taxonomy.levels, 1):
+        predicted, present = int(counts.predicted[level].sum()), int(counts.gold[level].sum())
+        if predicted < HARDLY * present:
+            logger.warning("level %d is rarely predicted: %d labels for %d gold labels", depth, predicted, present)
     if risk is not None:
         decisions = replace(decisions, abstain_below=_sure_enough(decisions, probabilities, gold, risk))
 
     calibration = {"before": CalibrationScores(taxonomy), "after": CalibrationScores(taxonomy)}
-    calibration["before"].update(plain, gold)
+    calibration["before"].update(calibrated(outputs.logits, None), gold)
     calibration["after"].update(probabilities, gold)
     after = before if best is None else best.held_out
     provenance = {
@@ -219,7 +227,7 @@ class _Search:
     def held_out(
         self, ways: Sequence[Way], folds: Sequence[NDArray[np.int64]]
     ) -> tuple[dict[Way, MultiLabelScores], NDArray[np.float32]]:
-        """Return the scores of each way, and probabilities, (N, K), each fold's from what was fitted to the others."""
+        """Return the scores of each way, and probabilities, (N, K), each fold's as fitted to the others."""
         scored = {way: MultiLabelScores(self.taxonomy) for way in ways}
         probabilities = np.empty_like(self.outputs.logits)
         for fold in folds:
@@ -245,14 +253,14 @@ class _Search:
     def calibration(self, documents: NDArray[np.int64] | slice = slice(None)) -> Calibration | None:
         if self.method == "none":
             return None
-        return fit(self.method, self.outputs.logits[documents], self.outputs.gold[documents], self.taxonomy)
+        return fit_calibration(self.method, self.outputs.logits[documents], self.outputs.gold[documents], self.taxonomy)
 
     def _tuned(
         self, rule: Rule, scopes: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
     ) -> dict[Thresholds, Decisions]:
-        """Return decisions with each kind of thresholds; they take probabilities that are calibrated already."""
+        """Return decisions with each kind of thresholds, for probabilities that are calibrated already."""
         tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.allow_inner_nodes)
-        tuned = tuner.tune_all([scope for scope in scopes if scope != "none"], probabilities, gold)
+        tuned = tuner.tune([scope for scope in scopes if scope != "none"], probabilities, gold)
         plain = Decisions(self.taxonomy, rule, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
         return {
             scope: plain if scope == "none" else replace(plain, thresholds=_as_few_as_possible(tuned[scope]))
@@ -263,7 +271,7 @@ class _Search:
 def _choose(
     candidates: Sequence[Candidate], before: Quality, metric: Metric, max_loss: float, *, asked: bool
 ) -> Candidate | None:
-    """Return the simplest of the best candidates that do no harm; none if there is none, and none was asked for."""
+    """Return the simplest of the best candidates that do no harm, or the rule that was asked for, or None."""
 
     def harmless(quality: Quality) -> bool:
         loss = max(before.micro_f1 - quality.micro_f1, before.macro_f1 - quality.macro_f1)
@@ -281,15 +289,15 @@ def _choose(
         f" Macro-F1 from {100 * before.macro_f1:.2f} to {100 * best.held_out.macro_f1:.2f}"
     )
     if asked:
-        logger.warning("%s is taken because it was asked for, though it loses on dev: %s", best.rule, change)
+        logger.warning("%s is used as requested, although it loses on dev: %s", best.rule, change)
         return best
     why = f"loses more than {100 * max_loss:g} points of one F1" if better else "is worse"
-    logger.warning("decisions stay as they were, because the best way that was found %s: %s", why, change)
+    logger.warning("decisions stay as they were, because the best alternative %s: %s", why, change)
     return None
 
 
 def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
-    """Return decisions that give the same labels from calibrated probabilities, or the old ones where none can."""
+    """Return decisions that give the same labels from calibrated probabilities, or the old ones where that fails."""
     alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans")  # compare a label with its threshold
     comparable = isinstance(today.calibration, Temperatures | None) and isinstance(calibration, Temperatures)
     if not comparable or today.rule not in alone or today.abstain_below:
@@ -317,17 +325,6 @@ def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:
     return [np.sort(shuffled[fold::folds]) for fold in range(folds)]
 
 
-def _ways(
-    rule: Rule | Literal["auto"], scope: Thresholds | Literal["auto"], gold: NDArray[np.bool_], taxonomy: Taxonomy
-) -> list[Way]:
-    """Return what to compare; where a rule has no thresholds per label, those per level."""
-    ways: list[Way] = []
-    for each in _rules_worth_comparing(gold, taxonomy) if rule == "auto" else (rule,):
-        scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
-        ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
-    return ways
-
-
 def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[Rule]:
     """Return the rules that keep parents: one path at a time only where documents have one path each."""
     rules: list[Rule] = ["closure", "drop-orphans"] if taxonomy.depth > 1 else ["closure"]
@@ -336,20 +333,10 @@ def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[
     return rules
 
 
-def _warn_of_lost_levels(scores: MultiLabelScores, taxonomy: Taxonomy) -> None:
-    counts = scores.per_label()
-    for depth, level in enumerate(taxonomy.levels, 1):
-        predicted, gold = int(counts.predicted[level].sum()), int(counts.gold[level].sum())
-        if predicted < HARDLY * gold:
-            logger.warning(
-                "level %d is hardly ever predicted: %d labels where the documents have %d", depth, predicted, gold
-            )
-
-
 def _sure_enough(
     decisions: Decisions, probabilities: NDArray[np.float32], gold: NDArray[np.bool_], risk: float
 ) -> float:
-    """Return the least probability from which on at most the share ``risk`` of the given labels is wrong."""
+    """Return the least probability from which at most the share ``risk`` of the predicted labels is wrong."""
     decided = decisions.decide(probabilities)
     sureness = monotone(decided.probabilities, decisions.taxonomy)[decided.predicted]
     order = np.argsort(-sureness)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from hgclr.decisions.calibration import sigmoid
+from hgclr.decisions.settings import sigmoid
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import TorchBackend, pad, windows
