@@ -1,6 +1,10 @@
+"""``hgclr data`` as a user runs it: import, check, stats."""
+
 from __future__ import annotations
 
+import csv
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +14,8 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 
 TAXONOMY = "Root\tA\tB\nA\tA1\n"
+COLUMNS = ["--text-column", "body", "--label-column", "tags", "--label-separator", "|", "--path-separator", "/"]
+DESKS = ["Home > Garden", "Home>Kitchen", "Travel > Train", "travel > Bus"]
 
 
 @pytest.fixture
@@ -17,133 +23,191 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     path.mkdir()
     (path / "taxonomy.tsv").write_text(TAXONOMY)
-    rows = [{"text": "one two", "labels": ["A", "A1"]}, {"text": "three", "labels": ["A"]}]
-    for name in ("train", "dev"):
-        (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = {
+        "train": [("one two", ["A", "A1"]), ("three", ["A", "B"]), ("four five six", ["B"])],
+        "test": [("seven", ["A"])],
+    }
+    for name, documents in rows.items():
+        lines = [json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in documents]
+        (path / f"{name}.jsonl").write_text("".join(lines))
     return path
 
 
-def run(*arguments: object):
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["data", *map(str, arguments)])
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Semicolons, a byte order mark, a twin, a contradiction, two bad rows."""
+    rows = [[f"letter {number} about this and that", DESKS[number % 3], "web"] for number in range(60)]
+    rows += [["letter 0 about this and that", "Travel > Train", "web"], ["", "Home", "web"], ["lost", "", "mail"]]
+    rows += [[f"a bus {number} to somewhere else", DESKS[3], "mail"] for number in range(10)]
+    path = tmp_path / "letters.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["Brief", "Thema", "Kanal"], *rows])
+    return path
 
 
-def test_check_prints_a_table_and_warnings(folder: Path) -> None:
-    result = run("check", folder)
-    assert result.exit_code == 0
-    (train,) = [line.split() for line in result.stdout.splitlines() if line.startswith("train")]
-    assert train == ["train", "2", "0", "1.50", "1.5", "2", "2", "0"]
-    assert "3 labels, depth 2" in result.stdout
-    assert "warning: 2 texts are in both train and dev" in result.stdout
-    assert "warning: 1 branch of the tree has no document in any split (1 label): B" in result.stdout
-    assert "warning: 1 label is on every document of train: A" in result.stdout
-    assert "note: 4 texts have fewer than 3 words (100.0 %)" in result.stdout
-    assert result.stderr == ""
+def run(*arguments: object, columns: int = 200):
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(app, ["data", *map(str, arguments)])
+
+
+def line(output: str, start: str) -> list[str]:
+    """Return the cells of the only line that starts so."""
+    (found,) = (line.split() for line in output.splitlines() if line.split()[:1] == [start])
+    return found
+
+
+def test_check_prints_a_table_and_warnings(folder: Path, tmp_path: Path) -> None:
+    (folder / "test.jsonl").write_text(json.dumps({"text": "[red]THREE[/]", "labels": ["A"]}) + "\n")
+    with (folder / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "[red]three[/]", "labels": ["B"]}) + "\n")
+    result = run("check", folder, "--json", tmp_path / "out" / "check.json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert line(result.stdout, "train") == ["train", "4", "0", "1.50", "1.8", "3", "3", "0"]
+    assert "warning: 1 text is in both train and test" in result.stdout
+    assert "(train: B; test: A)" in result.stdout
+    assert "[red]" in result.stdout, "markup in the data is printed as it is"
+    assert json.loads((tmp_path / "out" / "check.json").read_text())["conflicting_texts"] == 1
 
 
 def test_check_lists_the_first_ten_bad_rows(folder: Path, tmp_path: Path) -> None:
     (folder / "train.jsonl").write_text('{"text": "x", "labels": ["A"]}\n' + "{broken\n" * 12)
-    (folder / "dev.jsonl").write_text('{"text": "x", "labels": ["A"]}\n{"text": "x", "labels": ["C"]}\n')
     side = tmp_path / "bad.jsonl"
-    result = run("check", folder)
+    result = run("check", folder, "--bad-rows", side)
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert [line.split(": ")[0] for line in lines[:10]] == [f"{folder / 'train.jsonl'}:{row}" for row in range(2, 12)]
-    assert all("broken JSON" in line for line in lines[:10])
-    assert lines[10:] == ["and 3 more; --bad-rows FILE writes all of them"]
-    result = run("check", folder, "--bad-rows", side)
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1] == f"and 3 more; all are in {side}"
-    assert len(side.read_text().splitlines()) == 13
+    assert lines[10:] == [f"and 2 more; all are in {side}"]
+    assert len(side.read_text().splitlines()) == 12
+    assert run("check", folder, "--skip-bad-rows").exit_code == 0
+    (folder / "test.jsonl").write_text("[]\n")
+    assert run("check", folder, "--skip-bad-rows").exit_code == 2, "an empty split"
 
 
-def test_check_may_skip_bad_rows(folder: Path, tmp_path: Path) -> None:
-    with (folder / "dev.jsonl").open("a") as file:
-        file.write("[]\n")
-    side = tmp_path / "bad.jsonl"
-    result = run("check", folder, "--skip-bad-rows", "--bad-rows", side)
-    assert result.exit_code == 0
-    (dev,) = [line.split() for line in result.stdout.splitlines() if line.startswith("dev")]
-    assert dev[1:3] == ["2", "1"]
-    assert json.loads(side.read_text())["row"] == 3
-
-
-def test_an_empty_split_fails_even_so(folder: Path) -> None:
-    (folder / "dev.jsonl").write_text("[]\n")
-    result = run("check", folder, "--skip-bad-rows")
-    assert result.exit_code == 2
-    assert f"{folder / 'dev.jsonl'}: empty split: no good row" in result.stderr
-
-
-def test_check_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "stats"])
+def test_reading_options(tmp_path: Path, command: str) -> None:
     (tmp_path / "train.csv").write_text("body,tags\nx,A/A1|B\ny,A1\n")
-    tree = tmp_path / "elsewhere.tsv"
+    tree, report = tmp_path / "elsewhere.tsv", tmp_path / "report.json"
     tree.write_text(TAXONOMY)
-    report = tmp_path / "out" / "report.json"
-    options = [
-        "--text-column",
-        "body",
-        "--label-column",
-        "tags",
-        "--label-separator",
-        "|",
-        "--path-separator",
-        "/",
-    ]
-    result = run("check", tmp_path, *options, "--taxonomy", tree)
-    assert result.exit_code == 2
-    assert "train.csv:3: label without its parent: 'A1'" in result.stderr
-    result = run("check", tmp_path, *options, "--taxonomy", tree, "--add-ancestors", "--json", report)
-    assert result.exit_code == 0
+    assert run(command, tmp_path, *COLUMNS, "--taxonomy", tree).exit_code == 2
+    options = [*COLUMNS, "--taxonomy", tree, "--add-ancestors", "--json", report]
+    assert run(command, tmp_path, *options).exit_code == 0
     assert json.loads(report.read_text())["splits"]["train"]["labels_per_document"] == (3 + 2) / 2
 
 
 @pytest.mark.slow
-def test_check_writes_a_report_also_when_it_fails(folder: Path, tmp_path: Path) -> None:
-    with (folder / "dev.jsonl").open("a") as file:
+def test_reports(folder: Path, tmp_path: Path) -> None:
+    with (folder / "test.jsonl").open("a") as file:
         file.write("[]\n")
-    result = run("check", folder, "--output", tmp_path / "report")
-    assert result.exit_code == 2
-    assert f"written: {tmp_path / 'report' / 'report.html'}" in result.stdout
-    assert "wrong type: the row is a list" in (tmp_path / "report" / "report.html").read_text()
-    assert json.loads((tmp_path / "report" / "check.json").read_text())["splits"]["dev"]["bad_rows"] == 1
+    out = tmp_path / "report"
+    result = run("check", folder, "--output", out)
+    assert result.exit_code == 2, "a report is written nevertheless"
+    assert f"written: {out / 'report.html'}" in result.stdout
+    assert json.loads((out / "stats.json").read_text())["splits"]["test"]["bad_rows"] == 1
+    assert run("stats", folder, "--skip-bad-rows", "--output", out).exit_code == 0
 
 
-def test_check_refuses_a_file_as_report_folder_before_it_reads(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "stats"])
+def test_mistakes_are_one_line(folder: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
-    result = run("check", folder, "--output", tmp_path / "file")
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "the output is a file; give a folder" in result.stderr
-
-
-def test_markup_in_the_data_is_printed_as_it_is(folder: Path) -> None:
-    (folder / "train.jsonl").write_text(json.dumps({"text": "[red]one[/]", "labels": ["A"]}) + "\n")
-    (folder / "dev.jsonl").write_text(json.dumps({"text": "[red]one[/]", "labels": ["A", "A1"]}) + "\n")
-    assert "'[red]one[/]' (train: A; dev: A, A1)" in run("check", folder).stdout
-
-
-def test_errors_are_one_line(tmp_path: Path) -> None:
-    result = run("check", tmp_path / "absent")
-    assert result.exit_code == 2
-    assert result.stderr == f"error: {tmp_path / 'absent'}: no such data folder\n"
-
-
-def test_prepare_names_its_corpora() -> None:
-    result = run("prepare", "--help")
-    assert result.exit_code == 0
-    assert "icd10cm" in result.stdout
+    for arguments in ([folder, "--output", tmp_path / "file"], [tmp_path / "absent"]):
+        result = run(command, *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "stats"])
 def test_looking_at_data_imports_no_training_stack(folder: Path, command: str) -> None:
-    import subprocess
-
     code = (
         "import sys; from hgclr.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
         "print({'torch', 'transformers', 'datasets', 'pyarrow', 'matplotlib', 'tokenizers'} & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "data", command, str(folder)], capture_output=True, text=True, check=True
-    )
+    arguments = [sys.executable, "-c", code, "data", command, str(folder)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_stats_begin_with_the_papers_row(folder: Path) -> None:
+    result = run("stats", folder)
+    assert result.exit_code == 0, result.output
+    head, _, row = (text.split() for text in result.stdout.splitlines()[:3])
+    assert head == ["|Y|", "Depth", "Avg(|y|)", "Train", "Dev", "Test"]
+    assert row == ["data", "3", "2", "1.50", "3", "—", "1"]  # (2 + 2 + 1 + 1) labels in 4 documents
+    assert line(result.stdout, "train") == ["train", "1.67", "1.33", "3", "2.0", "2", "3", "3"]
+    assert line(result.stdout, "1") == ["1", "2", "1", "2", "4", "2", "2", "2"]
+    assert line(result.stdout, "2") == ["2", "1", "1", "1", "1", "1", "1", "1"]
+    assert "75.0 % of documents have one, 25.0 % several (up to 2)" in result.stdout
+    assert max(map(len, run("stats", folder, columns=80).stdout.splitlines())) <= 80
+
+
+def test_stats_of_many_levels_are_cut(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(30)]
+    (tmp_path / "taxonomy.txt").write_text(" > ".join(names) + "\n")
+    (tmp_path / "train.jsonl").write_text(json.dumps({"text": "x", "labels": [" > ".join(names)]}) + "\n")
+    output = run("stats", tmp_path).stdout
+    assert "and 10 more levels" in output
+    assert line(output, "20")[0] == "20"
+
+
+def test_import_reports_what_it_did(table: Path, tmp_path: Path) -> None:
+    pytest.importorskip("iterstrat")
+    out, report = tmp_path / "my-data", tmp_path / "report.json"
+    result = run("import", table, "--output", out, "--json", report)
+    assert result.exit_code == 0, result.output
+    said = result.stdout
+    for part in (
+        "read 73 rows: text in 'Brief', labels in 'Thema', '>' between the names of a path",
+        "not read: 'Kanal'",
+        "7 labels on 2 levels (3, 4)",
+        "'Travel' (21) and 'travel' (10)",
+        f"{table}:63: empty text\n  {table}:64: no labels",
+        "merged 1 row into others with the same text",
+        str(out / "contradictions.jsonl"),
+        f"next: hgclr data check {out}\n      hgclr train {out}\n",
+    ):
+        assert part in said
+    assert line(said, "train")[:2] == ["train", "56"]
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert (content["rows"], content["merged"], content["contradictions"], content["levels"]) == (73, 1, 1, [3, 4])
+    assert sum(content["documents"].values()) == 70
+
+
+def test_an_imported_folder_needs_no_options(table: Path, tmp_path: Path) -> None:
+    out, again = tmp_path / "my-data", tmp_path / "again"
+    assert run("import", table, "--output", out, "--merge-twins", "--no-stratify", "--test", 0).exit_code == 0
+    for command in ("check", "stats"):
+        result = run(command, out)
+        assert result.exit_code == 0, result.output
+    result = run("import", out, "--output", again, "--no-stratify")
+    assert result.exit_code == 0, result.output
+    assert line(result.stdout, "dev")[-3:] == ["as", "it", "was"]
+    assert sorted(path.name for path in again.glob("*.gz")) == [f"{name}.jsonl.gz" for name in ("dev", "test", "train")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--text", "Letter"],
+        ["--labels", "Thema", "--levels", "Thema,Kanal"],
+        ["--dev", "half"],
+        ["--dev", "0.6", "--test", "0.5"],
+    ],
+)
+def test_mistakes_of_an_import_are_one_line(table: Path, tmp_path: Path, options: list[str]) -> None:
+    result = run("import", table, "--output", tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_path: Path, make_encoder) -> None:
+    from hgclr.cli.predict import _text_column
+    from hgclr.training.run import new_model
+    from hgclr.training.settings import RunConfig
+
+    out, model = tmp_path / "my-data", tmp_path / "model"
+    assert run("import", table, "--output", out, "--no-stratify").exit_code == 0
+    made, _, _ = new_model(RunConfig.read(out, [f"model.encoder={make_encoder('bert')}"]))
+    made.config.save_pretrained(model)
+    assert _text_column(str(model), [str(table)]) == "Brief"
+    assert _text_column(str(model), [str(out / "test.jsonl.gz")]) == "text"  # which comes first
+    assert _text_column(str(out), [str(table)]) == "text"

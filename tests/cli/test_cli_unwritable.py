@@ -61,9 +61,9 @@ def run(place: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str):
         "taxonomy diff old.json new.json --json file/out.json",
         "data check data --json file/out.json",
         "data check data --bad-rows file/out.jsonl",
-        "data split data/train.jsonl --taxonomy old.json --output file/out",
+        "data import data/train.jsonl --taxonomy old.json --output file/out",
         "data stats data --json file/out.json",
-        "data stats data --plots file/out",
+        "data stats data --output file/out",
     ],
 )
 def test_an_output_that_cannot_be_written_is_one_line(

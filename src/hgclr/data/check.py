@@ -1,37 +1,151 @@
-"""Look over a whole data folder and report what is in it and what is wrong with it."""
+"""Read every row of a data folder: describe it in numbers, and find what is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations, islice
+from math import ceil, floor
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, Document
-from hgclr.data.rows import BadRowLog
-from hgclr.data.statistics import (
-    FIRST,
-    LONG,
-    SHORT,
-    Branch,
-    SplitSurvey,
-    Statistics,
-    TextMarks,
-    survey_split,
-    unused_branches,
-)
+from hgclr.data.folder import DataFolder, Document, empty_split
+from hgclr.data.rows import BadRow, BadRowLog, text_hash
+from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written
 
-__all__ = ["CheckReport", "check", "excerpt", "findings"]
-
+FIRST = 10
+"""Bad rows of a split, and conflicting texts of a folder, that are kept to be shown."""
+SHORT, LONG = 3, 512
+"""Words: a text with fewer says hardly anything, of one with more most encoders read only a part."""
 LABELS, BRANCHES = 10, 5
-"""How many labels, and how many branches, the largest first, a sentence names."""
+"""Most labels and branches, the largest first, that a finding names."""
 EXCERPT = 60
 """Characters of a text that are shown."""
+
+
+class Histogram(Counter[int]):
+    """How often each whole number was seen; memory grows with different numbers, not with values.
+
+    Example:
+        >>> Histogram([1, 2, 2, 9]).quantile(0.5)
+        2.0
+    """
+
+    @property
+    def mean(self) -> float:
+        """The mean, 0 if nothing was counted."""
+        return sum(value * count for value, count in self.items()) / (self.total() or 1)
+
+    @property
+    def maximum(self) -> int:
+        """The largest value, 0 if nothing was counted."""
+        return max(self, default=0)
+
+    def quantile(self, share: float) -> float:
+        """Return the value below which a share of all values lies, as NumPy does; 0 if nothing was counted."""
+        if not self:
+            return 0.0
+        values = sorted(self)
+        seen = np.cumsum([self[value] for value in values])
+        place = share * (self.total() - 1)  # counted from 0; between two neighbours it is interpolated
+        low, high = (values[np.searchsorted(seen, where, side="right")] for where in (floor(place), ceil(place)))
+        return low + (high - low) * (place - floor(place))
+
+    def above(self, limit: int) -> int:
+        """Return how many values are greater than ``limit``."""
+        return sum(count for value, count in self.items() if value > limit)
+
+    def summary(self) -> dict[str, float]:
+        """Return mean, median, 95th percentile and maximum."""
+        return {"mean": self.mean, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.maximum}
+
+
+@dataclass(slots=True)
+class SplitSurvey:
+    """Counts of one split; a document takes 16 bytes: hashes of its text and of its labels.
+
+    Args:
+        path: its file or folder.
+        label_counts: (K,) documents by label.
+        labels: of each document, how many labels it has, ancestors counted.
+        paths: of each document, how many of its labels have none of the others below them.
+        depths: of each document, the depth of its deepest label.
+        words: of each text, the words between white space.
+        above_leaf: documents with a path that ends in a label with children.
+        bad_rows, first_bad_rows: rows that cannot be used: how many, and the first of them.
+        text_hashes, label_hashes: of each document, in order.
+    """
+
+    path: Path
+    label_counts: NDArray[np.int64]
+    labels: Histogram = field(default_factory=Histogram)
+    paths: Histogram = field(default_factory=Histogram)
+    depths: Histogram = field(default_factory=Histogram)
+    words: Histogram = field(default_factory=Histogram)
+    above_leaf: int = 0
+    bad_rows: int = 0
+    first_bad_rows: list[BadRow] = field(default_factory=list)
+    text_hashes: array[int] = field(default_factory=lambda: array("Q"))
+    label_hashes: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def documents(self) -> int:
+        return len(self.text_hashes)
+
+    @property
+    def labels_used(self) -> int:
+        """How many labels of the tree occur."""
+        return int(np.count_nonzero(self.label_counts))
+
+    @property
+    def repeated_texts(self) -> int:
+        """Documents whose text an earlier document of the split has."""
+        return self.documents - len(np.unique(self.text_hashes))
+
+
+class LevelStatistics(NamedTuple):
+    """One level of the tree, counted from 1 at the top.
+
+    Labels are ``used`` by a document of any split. The last three are training documents of its most frequent label,
+    of the median and of its rarest.
+    """
+
+    level: int
+    labels: int
+    leaves: int
+    used: int
+    documents: int
+    largest: int
+    median: float
+    smallest: int
+
+
+class Frequency(NamedTuple):
+    """The documents of the most frequent label, the median, and those of the rarest that has any; and rare labels.
+
+    Labels without a document, the ``unused``, are among those ``below_5`` and ``below_10``.
+    """
+
+    largest: int
+    median: float
+    smallest: int
+    unused: int
+    below_5: int
+    below_10: int
+
+
+class Branch(NamedTuple):
+    """A label, given by its id and its path of names, and how many labels its branch has, itself included."""
+
+    top: str
+    path: str
+    labels: int
 
 
 class Conflict(NamedTuple):
@@ -42,38 +156,26 @@ class Conflict(NamedTuple):
     labels: tuple[tuple[str, ...], ...]
 
     def sides(self) -> tuple[str, str]:
-        """Return where the text is and with which labels, for each of the two documents."""
+        """Return the split and the labels of each of the two documents."""
         first, second = (f"{split}: {', '.join(ids)}" for split, ids in zip(self.splits, self.labels, strict=True))
         return first, second
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """What a data folder holds, and what is suspicious about it.
+@dataclass(frozen=True)
+class Statistics:
+    """A data folder in numbers, computed from the counts of its splits.
 
-    Args:
-        statistics: the folder in numbers.
-        unused_labels: ids of the labels that no document of ``train`` has; empty if there is no ``train``.
-        unseen_labels: those of them that a document of another split has.
-        unused_branches: the largest branches of the tree that no document of any split has.
-        constant_labels: ids of the labels that every document of ``train`` has.
-        shared_texts: for each pair of splits with texts in common, how many different texts those are.
-        conflicting_texts: how many different texts have different labels in different documents.
-        first_conflicts: the first of them.
+    Conflicts are texts that have different labels in different documents: how many, and the first of them.
     """
 
-    statistics: Statistics
-    unused_labels: list[str]
-    unseen_labels: list[str]
-    unused_branches: list[Branch]
-    constant_labels: list[str]
-    shared_texts: dict[tuple[str, str], int]
-    conflicting_texts: int
-    first_conflicts: list[Conflict]
+    taxonomy: Taxonomy
+    splits: Mapping[str, SplitSurvey]
+    conflicting_texts: int = 0
+    first_conflicts: Sequence[Conflict] = ()
 
     @property
-    def splits(self) -> Mapping[str, SplitSurvey]:
-        return self.statistics.splits
+    def documents(self) -> int:
+        return sum(split.documents for split in self.splits.values())
 
     @property
     def bad_rows(self) -> int:
@@ -84,87 +186,231 @@ class CheckReport:
         """The splits without a good row."""
         return [name for name, split in self.splits.items() if not split.documents]
 
-    def to_json(self) -> dict[str, object]:
-        """Return the report, without the statistics, as plain values for a JSON file."""
+    @property
+    def labels_per_document(self) -> float:
+        """The paper's Avg(|y|): the mean number of labels of a document, ancestors counted, over all splits."""
+        return self.together("labels").mean
+
+    @property
+    def above_leaf(self) -> int:
+        """The documents with a path that ends in a label with children."""
+        return sum(split.above_leaf for split in self.splits.values())
+
+    @property
+    def reference(self) -> Literal["train", "all splits"]:
+        """Where label frequencies are counted: in train, if there is one."""
+        return "train" if "train" in self.splits else "all splits"
+
+    @property
+    def training_counts(self) -> NDArray[np.int64]:
+        """(K,) documents by label in the reference."""
+        return self.splits["train"].label_counts if self.reference == "train" else self.all_counts
+
+    @property
+    def all_counts(self) -> NDArray[np.int64]:
+        """(K,) documents by label in all splits."""
+        counts: NDArray[np.int64] = np.sum([split.label_counts for split in self.splits.values()], axis=0)
+        return counts
+
+    @property
+    def children(self) -> Histogram:
+        """Of each label with children, how many it has."""
+        inner = self.taxonomy.parents[self.taxonomy.parents >= 0]
+        return Histogram(np.unique_counts(inner).counts.tolist())
+
+    def together(self, name: Literal["labels", "paths", "depths", "words"]) -> Histogram:
+        """Return one of the histograms of `SplitSurvey` over all splits."""
+        total = Histogram()
+        for split in self.splits.values():
+            total.update(getattr(split, name))
+        return total
+
+    def levels(self) -> list[LevelStatistics]:
+        """Return the statistics of each level, top first."""
+        used, counts = self.all_counts, self.training_counts
+        depths, leaf = self.together("depths"), np.zeros(len(self.taxonomy), dtype=np.bool_)
+        leaf[self.taxonomy.leaves] = True
+        return [
+            LevelStatistics(
+                level=number,
+                labels=len(labels),
+                leaves=int(np.count_nonzero(leaf[labels])),
+                used=int(np.count_nonzero(used[labels])),
+                documents=depths.above(number - 1),  # a label brings its ancestors, so that no level is left out
+                largest=int(counts[labels].max()),
+                median=float(np.median(counts[labels])),
+                smallest=int(counts[labels].min()),
+            )
+            for number, labels in enumerate(self.taxonomy.levels, 1)
+        ]
+
+    def frequency(self) -> Frequency:
+        """Return how often labels occur in the reference."""
+        counts = self.training_counts
+        return Frequency(
+            largest=int(counts.max()),
+            median=float(np.median(counts)),
+            smallest=int(counts[counts > 0].min(initial=counts.max())),
+            unused=int(np.count_nonzero(counts == 0)),
+            below_5=int(np.count_nonzero(counts < 5)),
+            below_10=int(np.count_nonzero(counts < 10)),
+        )
+
+    def unused_branches(self) -> list[Branch]:
+        """Return the largest branches that no document of any split has, in the order of a walk through the tree."""
+        taxonomy = self.taxonomy
+        unused = np.append(self.all_counts == 0, False)  # the last entry, at -1, is the virtual root
+        tops = unused[:-1] & ~unused[taxonomy.parents]  # a label brings its ancestors: below an unused one none is used
+        return [
+            Branch(taxonomy.ids[top], taxonomy.path_name(top), int(taxonomy.branch_sizes[top]))
+            for top in taxonomy.walk[tops[taxonomy.walk]].tolist()
+        ]
+
+    def label_problems(self) -> dict[Literal["unused", "unseen", "constant"], list[str]]:
+        """Return the ids of labels that no document of train has, those of them in other splits, and those on all."""
+        if "train" not in self.splits:
+            return {"unused": [], "unseen": [], "constant": []}
+        counts, documents = self.training_counts, self.splits["train"].documents
+        chosen = {
+            "unused": counts == 0,
+            "unseen": (counts == 0) & (self.all_counts > 0),
+            "constant": (counts == documents) & (documents > 1),
+        }
+        return {name: [self.taxonomy.ids[label] for label in np.flatnonzero(which)] for name, which in chosen.items()}
+
+    def shared_texts(self) -> dict[tuple[str, str], int]:
+        """Return, for each pair of splits that share texts, the number of different texts they share."""
+        different = {name: np.unique(split.text_hashes) for name, split in self.splits.items()}
+        counts = {
+            pair: len(np.intersect1d(*(different[name] for name in pair), True)) for pair in combinations(different, 2)
+        }
+        return {pair: count for pair, count in counts.items() if count}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all statistics, what may be wrong, and how often each label occurs, as values for a JSON file."""
+        taxonomy = self.taxonomy
+        counts = {name: split.label_counts.tolist() for name, split in self.splits.items()}
         return {
-            "labels": len(self.statistics.taxonomy),
-            "depth": self.statistics.taxonomy.depth,
-            "splits": {name: _split_json(split) for name, split in self.splits.items()},
-            "unused_labels": self.unused_labels,
-            "unseen_labels": self.unseen_labels,
-            "unused_branches": [branch._asdict() for branch in self.unused_branches],
-            "constant_labels": self.constant_labels,
-            "shared_texts": [{"splits": list(pair), "texts": count} for pair, count in self.shared_texts.items()],
+            "table1": {
+                "labels": len(taxonomy),
+                "depth": taxonomy.depth,
+                "labels_per_document": self.labels_per_document,
+                "documents": {name: split.documents for name, split in self.splits.items()},
+            },
+            "tree": {
+                "top_labels": len(taxonomy.levels[0]),
+                "leaves": len(taxonomy.leaves),
+                "children": self.children.summary(),
+                "only_children": self.children[1],
+            },
+            "levels": [level._asdict() for level in self.levels()],
+            "documents": {
+                "paths": {str(number): count for number, count in sorted(self.together("paths").items())},
+                "labels": {str(number): count for number, count in sorted(self.together("labels").items())},
+                "ending_above_a_leaf": self.above_leaf,
+            },
+            "label_frequency": {"split": self.reference, **self.frequency()._asdict()},
+            "splits": {
+                name: {
+                    "path": as_written(split.path),
+                    "documents": split.documents,
+                    "bad_rows": split.bad_rows,
+                    "first_bad_rows": [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows],
+                    "labels_per_document": split.labels.mean,
+                    "paths_per_document": split.paths.mean,
+                    "labels_used": split.labels_used,
+                    "ending_above_a_leaf": split.above_leaf,
+                    "words": split.words.summary(),
+                    "short_texts": split.documents - split.words.above(SHORT - 1),
+                    "long_texts": split.words.above(LONG),
+                    "repeated_texts": split.repeated_texts,
+                }
+                for name, split in self.splits.items()
+            },
+            **{f"{name}_labels": labels for name, labels in self.label_problems().items()},
+            "unused_branches": [branch._asdict() for branch in self.unused_branches()],
+            "shared_texts": [{"splits": list(pair), "texts": count} for pair, count in self.shared_texts().items()],
             "conflicting_texts": self.conflicting_texts,
             "first_conflicts": [conflict._asdict() for conflict in self.first_conflicts],
+            "labels": [
+                {"id": identifier, "path": taxonomy.path_name(index), "level": int(taxonomy.depths[index])}
+                | {name: values[index] for name, values in counts.items()}
+                for index, identifier in enumerate(taxonomy.ids)
+            ],
         }
-
-
-def _split_json(split: SplitSurvey) -> dict[str, object]:
-    return {
-        "path": as_written(split.path),
-        "documents": split.documents,
-        "bad_rows": split.bad_rows,
-        "first_bad_rows": [{"row": row.number, "reason": row.reason} for row in split.first_bad_rows],
-        "labels_per_document": split.labels.mean,
-        "words_per_text": split.words.mean,
-        "longest_text": split.words.maximum,
-        "short_texts": split.short_texts,
-        "long_texts": split.long_texts,
-        "labels_used": split.labels_used,
-        "repeated_texts": split.repeated_texts,
-    }
 
 
 def check(
     folder: DataFolder, *, bad_rows: Path | None = None, progress: Callable[[int], None] | None = None
-) -> CheckReport:
-    """Read every row of every split and report on it; bad rows are counted, and recorded, never raised.
+) -> Statistics:
+    """Read every row of every split; bad rows are counted, and recorded in ``bad_rows``, never raised.
 
     Two texts are the same if they differ in nothing but case, white space and the composition of characters.
-    Each document is remembered by 16 bytes of hashes, so a million rows take a few tens of megabytes.
     """
-    marks = {name: TextMarks() for name in folder.splits}
     with BadRowLog(bad_rows) as log:
-        surveys = {
-            name: survey_split(folder, name, bad_row=log.add, marks=marks[name], progress=progress)
-            for name in folder.splits
-        }
-    ids, statistics = folder.taxonomy.ids, Statistics(folder.taxonomy, surveys)
-    everywhere = statistics.all_counts
-    conflicts = conflicting_texts(marks)
-    unused, unseen, constant = [], [], []
-    if (train := surveys.get("train")) is not None:
-        unused = [ids[index] for index in np.flatnonzero(train.label_counts == 0)]
-        unseen = [ids[index] for index in np.flatnonzero((train.label_counts == 0) & (everywhere > 0))]
-        if train.documents > 1:
-            constant = [ids[index] for index in np.flatnonzero(train.label_counts == train.documents)]
-    return CheckReport(
-        statistics=statistics,
-        unused_labels=unused,
-        unseen_labels=unseen,
-        unused_branches=unused_branches(folder.taxonomy, everywhere),
-        constant_labels=constant,
-        shared_texts=shared_texts(marks),
-        conflicting_texts=len(conflicts),
-        first_conflicts=first_conflicts(folder, marks, conflicts, FIRST),
-    )
+        splits = {name: survey_split(folder, name, bad_row=log.add, progress=progress) for name in folder.splits}
+    conflicts = conflicting_texts(splits.values())
+    first = first_conflicts(folder, splits, conflicts)
+    return Statistics(folder.taxonomy, splits, conflicting_texts=len(conflicts), first_conflicts=first)
 
 
-def shared_texts(marks: Mapping[str, TextMarks]) -> dict[tuple[str, str], int]:
-    """Return, for each pair of splits that share texts, the number of distinct texts they share."""
-    different = {name: np.unique(split.texts) for name, split in marks.items()}
-    shared = {}
-    for first, second in combinations(different, 2):
-        if count := len(np.intersect1d(different[first], different[second], assume_unique=True)):
-            shared[first, second] = count
-    return shared
+def describe(folder: DataFolder, *, progress: Callable[[int], None] | None = None) -> Statistics:
+    """Read every document of every split and count; stop at a bad row, unless the folder may skip it.
+
+    ``progress`` is called with 1 for each row.
+    """
+    splits = {}
+    for name in folder.splits:
+        log = BadRowLog(None)
+
+        def bad_row(row: BadRow, log: BadRowLog = log) -> None:
+            if not folder.skip_bad_rows:
+                raise row.error()
+            log.add(row)
+
+        splits[name] = survey_split(folder, name, bad_row=bad_row, progress=progress)
+        log.warn()
+        if not splits[name].documents:
+            raise empty_split(folder.split_path(name), log.count)
+    return Statistics(folder.taxonomy, splits)
 
 
-def conflicting_texts(marks: Mapping[str, TextMarks]) -> NDArray[np.uint64]:
+def survey_split(
+    folder: DataFolder,
+    split: str,
+    *,
+    bad_row: Callable[[BadRow], None],
+    progress: Callable[[int], None] | None = None,
+) -> SplitSurvey:
+    """Read every row of a split and count."""
+    taxonomy = folder.taxonomy
+    result = SplitSurvey(folder.split_path(split), np.zeros(len(taxonomy), dtype=np.int64))
+    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
+    for item in folder.scan(split):
+        if progress is not None:
+            progress(1)
+        if not isinstance(item, Document):
+            result.bad_rows += 1
+            if len(result.first_bad_rows) < FIRST:
+                result.first_bad_rows.append(item)
+            bad_row(item)
+            continue
+        ends = taxonomy.path_ends(item.labels)
+        result.label_counts[list(item.labels)] += 1
+        result.labels[len(item.labels)] += 1
+        result.paths[len(ends)] += 1
+        result.depths[max(depths[label] for label in ends)] += 1
+        result.above_leaf += taxonomy.ends_inside(ends)
+        result.words[len(item.text.split())] += 1
+        result.text_hashes.append(text_hash(item.text))
+        result.label_hashes.append(hash(item.labels))
+    return result
+
+
+def conflicting_texts(splits: Iterable[SplitSurvey]) -> NDArray[np.uint64]:
     """Return the hashes of the texts that have different labels in the folder, be it in one split or in two."""
-    texts = np.concatenate([split.texts for split in marks.values()])
-    labels = np.concatenate([split.labels for split in marks.values()])
+    texts = np.concatenate([np.frombuffer(split.text_hashes, dtype=np.uint64) for split in splits])
+    labels = np.concatenate([np.frombuffer(split.label_hashes, dtype=np.int64) for split in splits])
     order = np.lexsort((labels, texts))
     texts, labels = texts[order], labels[order]
     differs = (texts[1:] == texts[:-1]) & (labels[1:] != labels[:-1])
@@ -172,18 +418,18 @@ def conflicting_texts(marks: Mapping[str, TextMarks]) -> NDArray[np.uint64]:
 
 
 def first_conflicts(
-    folder: DataFolder, marks: Mapping[str, TextMarks], hashes: NDArray[np.uint64], count: int
+    folder: DataFolder, splits: Mapping[str, SplitSurvey], hashes: NDArray[np.uint64]
 ) -> list[Conflict]:
-    """Return the first ``count`` of the conflicting texts, each with two documents that have it.
+    """Return the first of the conflicting texts, each with two documents that have it.
 
     The texts themselves were not kept: the splits are read again, no further than need be.
     """
     places: dict[int, dict[int, tuple[str, int]]] = {}  # by text and label set: a document's split and place in it
-    for name, split in marks.items():
-        for place in np.flatnonzero(np.isin(split.texts, hashes)).tolist():
-            text = int(split.texts[place])
-            if text in places or len(places) < count:
-                places.setdefault(text, {}).setdefault(int(split.labels[place]), (name, place))
+    for name, split in splits.items():
+        for place in np.flatnonzero(np.isin(np.frombuffer(split.text_hashes, dtype=np.uint64), hashes)).tolist():
+            text = split.text_hashes[place]
+            if text in places or len(places) < FIRST:
+                places.setdefault(text, {}).setdefault(split.label_hashes[place], (name, place))
     pairs = [list(by_labels.values())[:2] for by_labels in places.values()]
     wanted = {place for pair in pairs for place in pair}
     documents: dict[tuple[str, int], Document] = {}
@@ -211,41 +457,46 @@ class DataFinding(NamedTuple):
     text: str
 
 
-def findings(report: CheckReport) -> list[DataFinding]:
-    """Return what is worth knowing about a folder, most important first, apart from bad rows and empty splits."""
+def findings(statistics: Statistics) -> list[DataFinding]:
+    """Return warnings and notes, most important first, apart from bad rows and empty splits."""
+
+    def counted(count: int, one: str, several: str) -> str:
+        return f"{count:,} {one if count == 1 else several}"
+
+    def some(names: Sequence[str], shown: int) -> str:
+        return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")
+
     warnings = [
-        f"{_count(count, 'text is', 'texts are')} in both {first} and {second}"
-        for (first, second), count in report.shared_texts.items()
+        f"{counted(count, 'text is', 'texts are')} in both {first} and {second}"
+        for (first, second), count in statistics.shared_texts().items()
     ]
-    if count := report.conflicting_texts:
-        first = report.first_conflicts[0]
+    if count := statistics.conflicting_texts:
+        first = statistics.first_conflicts[0]
+        number = counted(count, "text has", "texts have")
         example = f"{excerpt(first.text)!r} ({'; '.join(first.sides())})"
-        number = _count(count, "text has", "texts have")
-        warnings.append(
-            f"{number} different labels in different documents{', such as' if count > 1 else ':'} {example}"
-        )
-    if unseen := report.unseen_labels:
-        others = " or ".join(name for name in report.splits if name != "train")
-        number = _count(len(unseen), "label has", "labels have")
-        warnings.append(f"{number} documents in {others}, but none in train: {_some(unseen, LABELS)}")
-    if branches := sorted(report.unused_branches, key=lambda branch: -branch.labels):
-        number = _count(len(branches), "branch of the tree has", "branches of the tree have")
+        warnings.append(f"{number} different labels in different documents, such as {example}")
+    problems = statistics.label_problems()
+    if unseen := problems["unseen"]:
+        others = " or ".join(name for name in statistics.splits if name != "train")
+        number = counted(len(unseen), "label has", "labels have")
+        warnings.append(f"{number} documents in {others}, but none in train: {some(unseen, LABELS)}")
+    if branches := sorted(statistics.unused_branches(), key=lambda branch: -branch.labels):
+        number = counted(len(branches), "branch of the tree has", "branches of the tree have")
         names = [f"{one.path} ({one.labels:,} labels)" if one.labels > 1 else one.path for one in branches]
-        labels = _count(sum(one.labels for one in branches), "label", "labels")
-        warnings.append(f"{number} no document in any split ({labels}): {_some(names, BRANCHES)}")
-    if constant := report.constant_labels:
-        number = _count(len(constant), "label is", "labels are")
-        warnings.append(f"{number} on every document of train: {_some(constant, LABELS)}")
+        labels = counted(sum(one.labels for one in branches), "label", "labels")
+        warnings.append(f"{number} no document in any split ({labels}): {some(names, BRANCHES)}")
+    if constant := problems["constant"]:
+        number = counted(len(constant), "label is", "labels are")
+        warnings.append(f"{number} on every document of train: {some(constant, LABELS)}")
+    words = statistics.together("words")
     notes = []
-    short = sum(split.short_texts for split in report.splits.values())
-    long = sum(split.long_texts for split in report.splits.values())
-    for count, limit in ((short, f"fewer than {SHORT}"), (long, f"more than {LONG}")):
+    for count, limit in (
+        (words.total() - words.above(SHORT - 1), f"fewer than {SHORT}"),
+        (words.above(LONG), f"more than {LONG}"),
+    ):
         if count:
-            percent = 100 * count / report.statistics.documents
-            share = "less than 0.1 %" if percent < 0.1 else f"{percent:.1f} %"
-            notes.append(f"{_count(count, 'text has', 'texts have')} {limit} words ({share})")
-    if long:
-        notes[-1] += f"; most encoders read {LONG} tokens"
+            share = percent(count, statistics.documents)
+            notes.append(f"{counted(count, 'text has', 'texts have')} {limit} words ({share})")
     return [*(DataFinding("warning", text) for text in warnings), *(DataFinding("note", text) for text in notes)]
 
 
@@ -255,9 +506,7 @@ def excerpt(text: str) -> str:
     return line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + "…"
 
 
-def _some(names: Sequence[str], shown: int) -> str:
-    return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")
-
-
-def _count(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
+def percent(count: int, total: int) -> str:
+    """Return a share as a percentage; a share above 0 is never shown as 0."""
+    share = 100 * count / (total or 1)
+    return "< 0.1 %" if 0 < share < 0.1 else "> 99.9 %" if 99.9 < share < 100 else f"{share:.1f} %"

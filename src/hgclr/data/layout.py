@@ -1,4 +1,4 @@
-"""Where a table of one's own has its texts and labels: the columns and separators, told or found."""
+"""The columns with texts and labels of a user's table, and its separators, given or found."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from hgclr.data.rows import RowProblem
 from hgclr.errors import InputError
 from hgclr.taxonomy.tree import NamePath
 
-__all__ = ["Layout", "Raw", "find_columns", "find_separators", "split_labels", "split_names"]
-
 SURE_SIGNS = ("->", "=>", ">", "→", "»", "::")
 """Signs that set the names of a path apart and hardly occur within names."""
 SIGNS = (*SURE_SIGNS, "/", "\\", "|")
@@ -25,13 +23,13 @@ LABEL_NAMES = ("labels", "label")
 OTHER_LABEL_NAMES = ("category", "categories", "class", "classes", "path", "paths", "tag", "tags", "topic", "topics")
 NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d+)")
 LONGER = 1.5
-"""How many times as long as that of the next column the values of the text column must be to be known by that."""
+"""How many times as long as those of the next column the values of the text column must be."""
 SHARE = 0.9
 """Of the names of a level, the share that must have one parent only."""
 DIFFERENT = 0.8
 """The share of different values above which a column does not hold the labels of a level, and may hold texts."""
 AS_DIFFERENT = 0.95
-"""How many different values the text column must have beside any other that reads like texts, to be known."""
+"""The different values that the text column must have, as a share of those of any other that reads like texts."""
 WORDS = 1.5
 """Words that texts have on average, and ids and dates have not."""
 
@@ -172,7 +170,7 @@ def find_separators(layout: Layout, cells: Collection[Raw]) -> Layout:
 
 
 def _holds(strings: Iterable[str], sign: str) -> bool:
-    """Tell whether a sign stands between others in one of the strings."""
+    """Return whether a sign stands between others in one of the strings."""
     return any(sign in string.strip().strip(sign) for string in strings)
 
 
@@ -196,142 +194,125 @@ def _is_path_sign(sign: str, labels: Collection[str]) -> bool:
     return 2 * len(paths) >= len(labels) and once >= SHARE * len(levels)
 
 
+class Column:
+    """A column of some rows, with what is known of its values."""
+
+    def __init__(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
+        self.name, self.plain = name, name.casefold()
+        self.raw = [row.get(name) for row in rows]
+        self.values = [str(value) for value in self.raw if value not in (None, "", [])]
+        self.different = set(self.values)
+        self.mean_length = fmean(len(value) if isinstance(value, str) else 0 for value in self.raw)
+
+    @property
+    def reads_like_texts(self) -> bool:
+        several_words = bool(self.values) and fmean(len(value.split()) for value in self.values) >= WORDS
+        return several_words and len(self.different) > DIFFERENT * len(self.values)
+
+    def recurs(self, share: float) -> bool:
+        """Return whether at most this share of the values are different, and not all of them numbers."""
+        numbers = (re.fullmatch(r"[-+\d.,e]+", value) for value in self.different)
+        return bool(self.values) and len(self.different) <= share * len(self.values) and not all(numbers)
+
+    @property
+    def has_paths(self) -> bool:
+        cells = {value for value in self.raw if isinstance(value, str)}
+        cells |= {part for value in self.raw if isinstance(value, list) for part in value if isinstance(part, str)}
+        return any(_is_path_sign(sign, cells) for sign in SURE_SIGNS)
+
+
 def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Path) -> Layout:
-    """Return the layout with the columns that were not told, found by some rows."""
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    if absent := [column for column in layout.columns if column and column not in columns]:
-        known = ", ".join(map(repr, columns))
-        raise InputError(f"no column {absent[0]!r}", path=path, remedy=f"the columns are {known}")
+    """Return the layout with the columns that were not given, found by some rows."""
+    columns = [Column(name, rows) for name in dict.fromkeys(name for row in rows for name in row)]
+    names = [column.name for column in columns]
+    if absent := [name for name in layout.columns if name and name not in names]:
+        raise InputError(f"no column {absent[0]!r}", path=path, remedy=f"the columns are {', '.join(map(repr, names))}")
     if layout.id is None:
-        named = next((column for column in columns if column.casefold() == "id"), None)
+        named = next((column.name for column in columns if column.plain == "id"), None)
         layout = replace(layout, id=named if named not in (layout.text, *layout.labels) else None)
-    free = [column for column in columns if column not in layout.columns]
+    free = [column for column in columns if column.name not in layout.columns]
     if not layout.text:
-        layout = replace(layout, text=_text_column(free, rows, path, labelled=bool(layout.labels)))
+        layout = replace(layout, text=_text_column(free, path, labelled=bool(layout.labels)))
     if not layout.labels:
-        others = [column for column in free if column != layout.text]
-        labels, levels = _label_columns(others, rows, path)
+        labels, levels = _label_columns([column for column in free if column.name != layout.text], path)
         layout = replace(layout, labels=labels, levels=levels)
-    return replace(layout, unread=tuple(column for column in columns if column not in layout.columns))
+    return replace(layout, unread=tuple(name for name in names if name not in layout.columns))
 
 
-def _text_column(columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path, *, labelled: bool) -> str:
+def _text_column(columns: Sequence[Column], path: Path, *, labelled: bool) -> str:
     """Return the column called text, or the one with by far the longest values, of those that read like texts.
 
     Names of labels may be longer than short texts, but they recur; if all columns do, all are compared.
     """
-    named = [column for column in columns if column.casefold() == "text"]
+    named = [column for column in columns if column.plain == "text"]
     if len(named) == 1:
-        return named[0]
+        return named[0].name
     if not labelled:
-        columns = [column for column in columns if column.casefold() not in LABEL_NAMES]
-    likely = [column for column in columns if _reads_like_texts(column, rows)]
-    lengths = sorted(((_mean_length(column, rows), column) for column in likely or columns), reverse=True)
-    if not lengths or not lengths[0][0]:
+        columns = [column for column in columns if column.plain not in LABEL_NAMES]
+    likely = [column for column in columns if column.reads_like_texts]
+    longest = sorted(likely or columns, key=lambda column: (-column.mean_length, column.name))
+    if not longest or not longest[0].mean_length:
         raise InputError("no column with texts", path=path, remedy="name it with --text")
-    different = [len(set(_values(column, rows))) for _, column in lengths]
-    a_level = bool(likely) and different[0] < AS_DIFFERENT * max(different)
-    if len(lengths) > 1 and (a_level or lengths[0][0] < LONGER * lengths[1][0]):
-        shown = ", ".join(f"{column!r} ({length:.0f} characters on average)" for length, column in lengths[:3])
+    a_level = bool(likely) and len(longest[0].different) < AS_DIFFERENT * max(len(one.different) for one in longest)
+    if len(longest) > 1 and (a_level or longest[0].mean_length < LONGER * longest[1].mean_length):
+        shown = ", ".join(f"{one.name!r} ({one.mean_length:.0f} characters on average)" for one in longest[:3])
         raise InputError(f"several columns may hold the text: {shown}", path=path, remedy="name it with --text")
-    return lengths[0][1]
+    return longest[0].name
 
 
-def _mean_length(column: str, rows: Sequence[Mapping[str, object]]) -> float:
-    return fmean(len(value) if isinstance(value := row.get(column), str) else 0 for row in rows)
-
-
-def _reads_like_texts(column: str, rows: Sequence[Mapping[str, object]]) -> bool:
-    values = _values(column, rows)
-    several_words = bool(values) and fmean(len(value.split()) for value in values) >= WORDS
-    return several_words and len(set(values)) > DIFFERENT * len(values)
-
-
-def _values(column: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
-    return [str(value) for row in rows if (value := row.get(column)) not in (None, "", [])]
-
-
-def _label_columns(
-    columns: Sequence[str], rows: Sequence[Mapping[str, object]], path: Path
-) -> tuple[tuple[str, ...], bool]:
+def _label_columns(columns: Sequence[Column], path: Path) -> tuple[tuple[str, ...], bool]:
     """Return the columns with labels, and whether they are the levels of one path."""
     for names in (LABEL_NAMES, OTHER_LABEL_NAMES):
-        alike = [column for column in columns if column.casefold().endswith(names)]  # category and subcategory
-        if levels := _levels(alike, rows):
+        if levels := _levels([column for column in columns if column.plain.endswith(names)]):  # also subcategory
             return levels, True
-        named = [column for column in columns if column.casefold() in names]
+        named = [column.name for column in columns if column.plain in names]
         if len(named) == 1:
             return (named[0],), False
     if numbered := _numbered(columns):
-        return numbered, _are_levels(numbered, rows)
-    repeated = [column for column in columns if _recurs(column, rows, 0.5)]  # twice on average
-    with_paths = [column for column in repeated if _has_paths(column, rows)]
-    if len(with_paths) != 1 and (levels := _levels(columns, rows)):
+        return tuple(column.name for column in numbered), _are_levels(numbered)
+    repeated = [column for column in columns if column.recurs(0.5)]  # each value twice on average
+    with_paths = [column for column in repeated if column.has_paths]
+    if len(with_paths) != 1 and (levels := _levels(columns)):
         return levels, True
     for candidates in (with_paths, repeated, columns):
         if len(candidates) == 1:
-            return (candidates[0],), False
-    shown = f": {', '.join(map(repr, repeated or columns))}" if columns else ""
-    raise InputError(
-        f"{'several columns may hold' if columns else 'no column is left for'} the labels{shown}",
-        path=path,
-        remedy="name the column with --labels, or the levels of the tree with --levels A,B,C",
-    )
+            return (candidates[0].name,), False
+    shown = f": {', '.join(repr(column.name) for column in repeated or columns)}" if columns else ""
+    what = f"{'several columns may hold' if columns else 'no column is left for'} the labels{shown}"
+    remedy = "name the column with --labels, or the levels of the tree with --levels A,B,C"
+    raise InputError(what, path=path, remedy=remedy)
 
 
-def _numbered(columns: Sequence[str]) -> tuple[str, ...]:
+def _numbered(columns: Sequence[Column]) -> list[Column]:
     """Return columns such as ``level 1``, ``level 2``, in the order of their numbers."""
-    series: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    series: defaultdict[str, dict[int, Column]] = defaultdict(dict)
     for column in columns:
-        if match := NUMBERED.fullmatch(column.strip()):
-            series[match[1].casefold()][int(match[2])] = column
+        if match := NUMBERED.fullmatch(column.plain.strip()):
+            series[match[1]][int(match[2])] = column
     found = [numbers for numbers in series.values() if len(numbers) > 1]
-    if len(found) != 1 or sorted(found[0]) != list(range(min(found[0]), max(found[0]) + 1)):
-        return ()
-    return tuple(found[0][number] for number in sorted(found[0]))
+    if len(found) != 1 or max(found[0]) - min(found[0]) != len(found[0]) - 1:
+        return []
+    return [found[0][number] for number in sorted(found[0])]
 
 
-def _levels(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+def _levels(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the columns with names that recur, if in their order they are levels, each with more names than the last.
 
-    A column such as the channel a message came by is none: what is below it is below others as well.
+    A column such as the channel of a message is no level: names below it are below others as well.
     """
-    found = tuple(column for column in columns if _recurs(column, rows, DIFFERENT))
-    sizes = [len(set(_values(column, rows))) for column in found]
-    grows = all(above < below for above, below in pairwise(sizes))
-    return found if len(found) > 1 and grows and _are_levels(found, rows) else ()
+    found = [column for column in columns if column.recurs(DIFFERENT)]
+    grows = all(len(above.different) < len(below.different) for above, below in pairwise(found))
+    return tuple(column.name for column in found) if len(found) > 1 and grows and _are_levels(found) else ()
 
 
-def _are_levels(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> bool:
-    """Tell levels of a tree, where a name has one parent, from several labels side by side."""
-    parents: defaultdict[tuple[int, object], set[object]] = defaultdict(set)
-    for row in rows:
-        names = [str(row.get(column) or "").strip() for column in columns]
-        for level in range(1, len(names)):
-            if names[level]:
-                if not names[level - 1]:
+def _are_levels(columns: Sequence[Column]) -> bool:
+    """Return whether columns are levels of a tree, where a name has one parent, and not labels side by side."""
+    parents: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    for row in zip(*(column.raw for column in columns), strict=True):
+        names = [str(cell or "").strip() for cell in row]
+        for level, (above, name) in enumerate(pairwise(names)):
+            if name:
+                if not above:
                     return False
-                parents[level, names[level]].add(names[level - 1])
+                parents[level, name].add(above)
     return sum(len(above) == 1 for above in parents.values()) >= SHARE * len(parents)
-
-
-def _recurs(column: str, rows: Sequence[Mapping[str, object]], share: float) -> bool:
-    """Tell whether at most this share of a column's values are different, and not all of them numbers."""
-    values = _values(column, rows)
-    different = set(values)
-    return bool(values) and len(different) <= share * len(values) and not all(_is_number(value) for value in different)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value.replace(",", "."))
-    except ValueError:
-        return False
-    return True
-
-
-def _has_paths(column: str, rows: Sequence[Mapping[str, object]]) -> bool:
-    values = [row.get(column) for row in rows]
-    cells = {value for value in values if isinstance(value, str)}
-    cells |= {part for value in values if isinstance(value, list) for part in value if isinstance(part, str)}
-    return any(_is_path_sign(sign, cells) for sign in SURE_SIGNS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,10 +13,8 @@ import numpy as np
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
 from hgclr.data.rows import BadRow, BadRowLog
-from hgclr.encoders import ENCODERS, cached_encoder, resolve_encoder
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_folder, cache_dir
-from hgclr.registry import is_pretrained
 
 if TYPE_CHECKING:
     import datasets
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     import tokenizers
     from transformers import PreTrainedTokenizerBase
 
-logger = logging.getLogger(__name__)
 FORMAT = 1
 """Raise this when what is written for the same input changes."""
 
@@ -33,9 +29,6 @@ BATCH = 1000
 """Documents tokenised, and in memory, at a time."""
 
 TOKENS, BAD_ROWS = "tokens.arrow", "bad_rows.jsonl"
-
-TokenLengths = Callable[[Sequence[str]], list[int]]
-"""Gives for each text how many tokens it is."""
 
 
 def tokenize_split(
@@ -221,50 +214,3 @@ def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
             log.add(BadRow(path, row["row"], row["reason"], row["content"], row["remedy"]))
     log.warn()
     return log.count
-
-
-def token_lengths(encoder: str) -> TokenLengths | None:
-    """Return a function that counts the tokens of texts of any length, special tokens included.
-
-    Nothing is downloaded: None, with a warning, for an encoder that is not on this machine.
-    """
-    if not is_pretrained(encoder):
-        raise InputError(f"{encoder} has no tokenizer before it is trained", remedy="leave out --encoder")
-    file = _tokenizer_file(encoder)
-    if file is None:
-        listed = encoder.removeprefix("sentence-transformers/")
-        remedy = f"hgclr encoders get {listed} fetches it" if listed in ENCODERS else "give its folder"
-        logger.warning("tokens are not counted: the encoder %s is not on this machine; %s", encoder, remedy)
-        return None
-    from tokenizers import Tokenizer
-
-    if not file.is_file():
-        remedy = "give the folder of an encoder that has one"
-        raise InputError("no tokenizer.json in it", path=file.parent, remedy=remedy)
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # what tokenizers raises is of no narrower class
-        raise InputError(f"not a tokenizer: {error}", path=file, remedy="copy it again from its source") from error
-    # Published files carry a maximum length and a padding of their own.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def count(texts: Sequence[str]) -> list[int]:
-        return [len(encoding) for encoding in tokenizer.encode_batch_fast(list(texts))]
-
-    return count
-
-
-def _tokenizer_file(encoder: str) -> Path | None:
-    """Return where the tokenizer of an encoder is or should be; None if the encoder is not on this machine."""
-    listed = encoder.removeprefix("sentence-transformers/")
-    if listed in ENCODERS and not Path(encoder).expanduser().is_dir():
-        cached = cached_encoder(listed)
-        return None if cached is None else cached / "tokenizer.json"
-    place = resolve_encoder(encoder)  # which downloads what is listed only
-    if Path(place).is_dir():
-        return Path(place) / "tokenizer.json"
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(place, "tokenizer.json")
-    return Path(found) if isinstance(found, str) else None

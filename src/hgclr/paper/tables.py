@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hgclr.config import method_settings
+from hgclr.data.check import describe
 from hgclr.data.folder import DataFolder, remembered
-from hgclr.data.statistics import describe
 from hgclr.files import json_bytes, write_files
 from hgclr.paper.experiment import Experiment, Watch, check_runs, kept_fraction, run_systems, unwatched
 from hgclr.paper.systems import CORPORA, LITERATURE, SYSTEMS, SystemRow, Table

@@ -14,13 +14,14 @@ from hgclr.data.folder import SPLITS, only_file
 from hgclr.data.folder_writer import CorpusSummary, Progress, Readings, write_corpus
 from hgclr.data.readers import byte_lines, decoded, good_json_rows
 from hgclr.data.rows import LabelReader, RowForm, RowProblem, is_unicode
-from hgclr.data.split import find_tree
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
 logger = logging.getLogger(__name__)
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
 """What stands between words for fastText; other white space, such as that which does not break, is part of them."""
+TREES = ("*.taxonomy", "*.taxnomy", "taxonomy.*")
+"""File names of label trees; the second is the spelling that HiAGM's own script for Web of Science writes."""
 
 
 class CorpusFormat(NamedTuple):
@@ -83,7 +84,9 @@ def prepare_format(
         read = partial(json_lines, keys=form.keys)
     splits = _find_splits(source, form.endings, {"train": train, "dev": dev, "test": test})
     folder = source if source is not None and source.is_dir() else splits["train"].parent
-    taxonomy = find_tree(folder) if taxonomy is None else taxonomy
+    if taxonomy is None:
+        found = sorted({path for pattern in TREES for path in folder.glob(pattern) if not path.name.startswith(".")})
+        taxonomy = only_file(found, folder, "may be the label tree", "name it with --taxonomy") if found else None
     tree: GivenTree | DrawnTree
     if taxonomy is not None:
         tree = GivenTree(Taxonomy.read(taxonomy), separator=form.separator, add_ancestors=add_ancestors)

@@ -1,11 +1,12 @@
-"""Statistics against brute force over the rows, networkx over the tree, numpy over the lengths."""
+"""Statistics and findings of a data folder against brute force, networkx and numpy."""
 
 from __future__ import annotations
 
 import json
 import logging
+import random
+import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -15,16 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder
-from hgclr.data.statistics import (
-    Histogram,
-    SplitSurvey,
-    Statistics,
-    agreement,
-    describe,
-    statistics_json,
-    unused_branches,
-)
-from hgclr.data.tokens import token_lengths
+from hgclr.data.check import Histogram, Statistics, check, describe, findings
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -82,26 +74,20 @@ def statistics(folder: Path) -> Statistics:
     return describe(DataFolder(folder))
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=50, derandomize=True)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=50), st.floats(0, 1), st.integers(0, 60))
 def test_histogram_agrees_with_numpy(values: list[int], share: float, limit: int) -> None:
     histogram = Histogram(values)
-    assert histogram.total == len(values)
+    assert histogram.total() == len(values)
     assert histogram.mean == pytest.approx(np.mean(values))
     assert histogram.maximum == max(values)
     assert histogram.quantile(share) == pytest.approx(np.quantile(values, share))
     assert histogram.above(limit) == sum(value > limit for value in values)
-    half = len(values) // 2
-    assert (Histogram(values[:half]) + Histogram(values[half:])).counts == Counter(values)
-
-
-def test_empty_histogram() -> None:
-    empty = Histogram()
-    assert (empty.total, empty.mean, empty.maximum, empty.quantile(0.5), empty.share_above(3)) == (0, 0, 0, 0, 0)
+    assert (Histogram().mean, Histogram().maximum, Histogram().quantile(0.5)) == (0, 0, 0)
 
 
 def test_table1(statistics: Statistics, rows, graph: nx.DiGraph) -> None:
-    values = statistics_json(statistics)["table1"]
+    values = statistics.to_json()["table1"]
     everything = [labels for documents in rows.values() for _, labels in documents]
     assert values["labels"] == len(graph) - 1
     assert values["depth"] == nx.dag_longest_path_length(graph)
@@ -121,7 +107,7 @@ def test_table1_of_the_paper_for_wos(shared_data: Path, tmp_path: Path) -> None:
         rows = [{"text": "x", "labels": [row["domain"], row["area"]]} for row in index if row["split"] == split]
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tree = Taxonomy.read(shared_data / "taxonomies" / "wos.taxonomy")
-    assert statistics_json(describe(DataFolder(tmp_path, taxonomy=tree)))["table1"] == {
+    assert describe(DataFolder(tmp_path, taxonomy=tree)).to_json()["table1"] == {
         "labels": 141,
         "depth": 2,
         "labels_per_document": 2.0,
@@ -152,7 +138,6 @@ def test_frequency(statistics: Statistics, rows, tree: Taxonomy) -> None:
     assert found.smallest == min(count for count in counts if count)
     assert found.unused == counts.count(0) > 0
     assert (found.below_5, found.below_10) == (sum(c < 5 for c in counts), sum(c < 10 for c in counts))
-    assert found.imbalance == found.largest / found.smallest
 
 
 def test_paths_and_inner_ends(statistics: Statistics, rows, graph: nx.DiGraph) -> None:
@@ -162,15 +147,15 @@ def test_paths_and_inner_ends(statistics: Statistics, rows, graph: nx.DiGraph) -
             ends = [label for label in labels if not nx.descendants(graph, label) & labels]
             paths.append(len(ends))
             inner += any(graph.out_degree(label) for label in ends)
-        assert statistics.splits[split].paths.counts == Counter(paths)
+        assert statistics.splits[split].paths == Counter(paths)
         assert statistics.splits[split].above_leaf == inner > 0
-    values = statistics_json(statistics)["documents"]
+    values = statistics.to_json()["documents"]
     assert sum(values["paths"].values()) == sum(SPLITS.values())
 
 
 def test_tree(statistics: Statistics, graph: nx.DiGraph) -> None:
     degrees = [graph.out_degree(label) for label in graph if label != "root" and graph.out_degree(label)]
-    tree = statistics_json(statistics)["tree"]
+    tree = statistics.to_json()["tree"]
     assert tree["top_labels"] == graph.out_degree("root")
     assert tree["leaves"] == sum(graph.out_degree(label) == 0 for label in graph)
     assert tree["children"]["mean"] == pytest.approx(np.mean(degrees))
@@ -181,7 +166,7 @@ def test_tree(statistics: Statistics, graph: nx.DiGraph) -> None:
 def test_words(statistics: Statistics, rows) -> None:
     for split, documents in rows.items():
         lengths = [len(text.split(" ")) for text, _ in documents]
-        values = statistics_json(statistics)["splits"][split]["words"]
+        values = statistics.to_json()["splits"][split]["words"]
         assert values["mean"] == pytest.approx(np.mean(lengths))
         assert values["median"] == np.median(lengths)
         assert values["p95"] == pytest.approx(np.percentile(lengths, 95))
@@ -190,39 +175,8 @@ def test_words(statistics: Statistics, rows) -> None:
 
 def test_every_label_is_counted_in_every_split(statistics: Statistics, rows) -> None:
     counts = {split: Counter(one for _, labels in documents for one in labels) for split, documents in rows.items()}
-    for label in statistics_json(statistics)["labels"]:
+    for label in statistics.to_json()["labels"]:
         assert {split: label[split] for split in rows} == {split: counts[split][label["id"]] for split in rows}
-
-
-def test_distance_from_train_is_total_variation(statistics: Statistics, rows, tree: Taxonomy) -> None:
-    shares = {}
-    for split, documents in rows.items():
-        counts = Counter(label for _, labels in documents for label in labels)
-        shares[split] = [counts[label] / counts.total() for label in tree.ids]
-    expected = sum(max(0.0, p - q) for p, q in zip(shares["train"], shares["dev"], strict=True))
-    found = statistics.agreement("dev")
-    assert found is not None
-    assert found.distance == pytest.approx(expected)
-    assert statistics.agreement("train") is None
-
-
-def test_distance_by_chance_is_what_dealing_at_random_gives() -> None:
-    random = np.random.default_rng(3)
-    labels = random.random((500, 20)) < random.uniform(0.05, 0.6, 20)  # 500 documents, 20 labels
-    labels[:, 1] &= labels[:, 0]  # as a child is only where its parent is
-    sizes = (350, 150)
-
-    def survey(chosen: np.ndarray) -> SplitSurvey:
-        return SplitSurvey(Path("x"), chosen.sum(axis=0), words=Histogram([1] * len(chosen)))
-
-    distances, by_chance = [], []
-    for _ in range(200):
-        order = random.permutation(500)
-        found = agreement(survey(labels[order[: sizes[0]]]), survey(labels[order[sizes[0] :]]))
-        assert found is not None
-        distances.append(found.distance)
-        by_chance.append(found.by_chance)
-    assert np.mean(by_chance) == pytest.approx(np.mean(distances), rel=0.05)
 
 
 def test_unused_branches(statistics: Statistics, rows, graph: nx.DiGraph, tree: Taxonomy) -> None:
@@ -232,105 +186,37 @@ def test_unused_branches(statistics: Statistics, rows, graph: nx.DiGraph, tree: 
         (parent,) = graph.predecessors(label)
         if parent == "root" or parent in used:
             expected[label] = 1 + len(nx.descendants(graph, label))
-    branches = unused_branches(tree, statistics.all_counts)
+    branches = statistics.unused_branches()
     assert {branch.top: branch.labels for branch in branches} == expected
     assert len(branches) > 1
     for branch in branches:
         assert branch.path == " > ".join(nx.shortest_path(graph, "root", branch.top)[1:])
 
 
-def test_a_tree_without_documents_is_one_branch_per_top_label(tree: Taxonomy) -> None:
-    branches = unused_branches(tree, np.zeros(len(tree), dtype=np.int64))
-    assert sorted(branch.top for branch in branches) == sorted(tree.ids[index] for index in tree.levels[0])
-    assert sum(branch.labels for branch in branches) == len(tree)
-
-
-def test_branch_sums(tree: Taxonomy, graph: nx.DiGraph) -> None:
-    values = np.arange(len(tree))
-    expected = [
-        values[index] + sum(values[tree.ids.index(below)] for below in nx.descendants(graph, label))
-        for index, label in enumerate(tree.ids)
-    ]
-    assert tree.branch_sums(values).tolist() == expected
-
-
-def test_tokens_are_the_encoders(folder: Path, rows, make_encoder: Callable[[str], str]) -> None:
-    from transformers import AutoTokenizer
-
-    encoder = make_encoder("bert")
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    found = describe(DataFolder(folder), encoder=encoder, max_length=20)
-    for split, documents in rows.items():
-        lengths = [len(tokenizer(text, truncation=False)["input_ids"]) for text, _ in documents]
-        assert found.splits[split].tokens.counts == Counter(lengths)
-        values = statistics_json(found)["splits"][split]["tokens"]
-        assert values["share_cut_at"] == {"20": np.mean([length > 20 for length in lengths]), "512": 0.0}
-
-
-def test_tokens_of_more_documents_than_a_batch(tmp_path: Path, tree: Taxonomy, make_encoder) -> None:
-    tree.write(tmp_path / "taxonomy.json")
-    top = tree.ids[tree.levels[0][0]]
-    rows = [json.dumps({"text": "lens " * (1 + n % 3), "labels": [top]}) for n in range(600)]
-    (tmp_path / "train.jsonl").write_text("\n".join(rows))
-    found = describe(DataFolder(tmp_path), encoder=make_encoder("bert"))
-    assert found.splits["train"].tokens.counts == {3: 200, 4: 200, 5: 200}
-
-
-def test_encoders_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"textrcnn are the words.*leave out --encoder"):
-        token_lengths("textrcnn")
-    with pytest.raises(InputError, match=r"no tokenizer\.json in it; give the folder"):
-        token_lengths(str(tmp_path))
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer: .*; copy it again"):
-        token_lengths(str(tmp_path))
-    with pytest.raises(InputError, match=r"there is no folder '\./absent'"):
-        token_lengths("./absent")
-
-
-@pytest.mark.parametrize("name", ["all-mpnet-base-v2", "sentence-transformers/all-mpnet-base-v2", "nobody/no-such"])
-def test_an_encoder_that_is_not_here_is_not_downloaded(
-    name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path))
-    monkeypatch.setattr("hgclr.encoders.fetch_encoder", lambda *_: pytest.fail("a download"))
-    with caplog.at_level(logging.WARNING, logger="hgclr"):
-        found = describe(DataFolder(folder), encoder=name, max_length=20)
-    assert found.encoder is None
-    assert not found.together("tokens").total
-    (message,) = caplog.messages
-    assert message.startswith(f"tokens are not counted: the encoder {name} is not on this machine; ")
-    assert ("hgclr encoders get all-mpnet-base-v2" in message) == ("mpnet" in name)
-
-
 def test_without_train_all_splits_count(folder: Path, rows, tmp_path: Path) -> None:
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / "train.jsonl").unlink()
     found = describe(DataFolder(copy))
     both = Counter(label for split in ("dev", "test") for _, labels in rows[split] for label in labels)
     assert found.frequency().largest == max(both.values())
-    assert statistics_json(found)["label_frequency"]["split"] == "all splits"
-    assert found.agreement("test") is None
+    assert found.to_json()["label_frequency"]["split"] == "all splits"
 
 
 def test_bad_rows_stop_or_are_skipped(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     with (copy / "dev.jsonl").open("a") as file:
         file.write("{oops\n")
-    with pytest.raises(InputError, match=r"dev\.jsonl:21: broken JSON.*--skip-bad-rows"):
+    with pytest.raises(InputError) as caught:
         describe(DataFolder(copy))
+    assert caught.value.line == 21
     with caplog.at_level(logging.WARNING, logger="hgclr"):
         found = describe(DataFolder(copy, skip_bad_rows=True))
     assert found.splits["dev"].documents == 20
     assert "skipped 1 bad row" in caplog.text
     (copy / "dev.jsonl").write_text("{oops\n")
-    with pytest.raises(InputError, match=r"dev\.jsonl: empty split: all 1 rows are bad"):
+    with pytest.raises(InputError):
         describe(DataFolder(copy, skip_bad_rows=True))
 
 
@@ -338,3 +224,148 @@ def test_progress_counts_every_row(folder: Path) -> None:
     seen: list[int] = []
     describe(DataFolder(folder), progress=seen.append)
     assert sum(seen) == sum(SPLITS.values())
+
+
+def row(text: str, *labels: str) -> str:
+    return json.dumps({"text": text, "labels": labels})
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tB\nA\tA1\tA2\n")
+    train = [
+        row("one two three", "A", "A1"),
+        row("four", "B"),
+        row("Four", "B"),
+        "{",
+        row("x", "A", "A1", "B"),
+    ]
+    dev = [row("ONE  two\nthree", "A"), row("caf\u00e9 noir", "A")]
+    test = [
+        row("cafe\u0301 noir", "A"),
+        row("one two three", "A"),
+        row("four", "B"),
+        row("", "A"),
+        row("y", "A1"),
+    ]
+    for name, rows in (("train", train), ("dev", dev), ("test", test)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_report(small: Path) -> None:
+    report = check(DataFolder(small))
+    train, dev, test = (report.splits[name] for name in ("train", "dev", "test"))
+    assert (len(report.taxonomy), report.taxonomy.depth, report.bad_rows) == (4, 2, 3)
+    assert (train.documents, dev.documents, test.documents) == (4, 2, 3)
+    assert (train.bad_rows, dev.bad_rows, test.bad_rows) == (1, 0, 2)
+    assert [bad.number for bad in test.first_bad_rows] == [4, 5]
+    assert train.first_bad_rows[0].number == 4
+    assert train.labels.mean == (2 + 1 + 1 + 3) / 4
+    assert train.words.mean == (3 + 1 + 1 + 1) / 4
+    assert (train.words.maximum, train.labels_used, train.repeated_texts) == (3, 3, 1)
+    assert report.label_problems()["unused"] == ["A2"]
+    assert report.empty_splits == []
+
+
+def test_the_same_text_is_found_whatever_its_case_space_and_composition(small: Path) -> None:
+    assert check(DataFolder(small)).shared_texts() == {
+        ("train", "dev"): 1,
+        ("train", "test"): 2,
+        ("dev", "test"): 2,
+    }
+
+
+def test_texts_with_different_labels(small: Path) -> None:
+    report = check(DataFolder(small))
+    # "one two three": {A, A1} in train, {A} in dev and test; all other repeated texts have the same labels everywhere.
+    assert report.conflicting_texts == 1
+    (conflict,) = report.first_conflicts
+    assert conflict.text == "one two three"
+    assert conflict.splits == ("train", "dev")
+    assert conflict.labels == (("A", "A1"), ("A",))
+
+
+def test_conflicts_agree_with_brute_force(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tB\tC\n")
+    seen: dict[str, set[tuple[str, ...]]] = {}
+    first: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for split in ("train", "dev", "test"):
+        lines = []
+        for _ in range(80):
+            text, labels = f"text {draw.randrange(90)}", tuple(sorted(draw.sample("ABC", draw.choice([1, 1, 2]))))
+            seen.setdefault(text, set()).add(labels)
+            first.setdefault(text, (split, labels))
+            lines += [row(text, *labels), "{"] if draw.random() < 0.2 else [row(text, *labels)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    expected = [text for text, label_sets in seen.items() if len(label_sets) > 1]
+    report = check(DataFolder(tmp_path))
+    assert report.conflicting_texts == len(expected) > 10
+    assert [conflict.text for conflict in report.first_conflicts] == expected[:10]
+    for conflict in report.first_conflicts:
+        assert (conflict.splits[0], conflict.labels[0]) == first[conflict.text]
+        assert conflict.labels[0] != conflict.labels[1]
+        assert set(conflict.labels) <= seen[conflict.text]
+
+
+@pytest.fixture
+def lopsided(tmp_path: Path) -> Statistics:
+    """A on every training document, C for testing only, D and all below it never used."""
+    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tC\nA\tA1\tA2\tD\nD\tD1\tD2\nD1\tD3\n")
+    rows = {
+        "train": [row("a b c", "A", "A1"), row("a b d", "A", "A2"), row("word " * 600, "A")],
+        "dev": [row("x", "C"), row("y z", "A")],
+    }
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    return check(DataFolder(tmp_path))
+
+
+def test_labels_out_of_balance(lopsided: Statistics) -> None:
+    problems = lopsided.label_problems()
+    assert sorted(problems["unused"]) == ["C", "D", "D1", "D2", "D3"]
+    assert (problems["unseen"], problems["constant"]) == (["C"], ["A"])
+    assert [(one.top, one.path, one.labels) for one in lopsided.unused_branches()] == [("D", "A > D", 4)]
+    splits = lopsided.to_json()["splits"].values()
+    assert [(split["short_texts"], split["long_texts"]) for split in splits] == [(0, 1), (2, 0)]
+
+
+def test_findings(lopsided: Statistics, small: Path) -> None:
+    assert [found.kind for found in findings(lopsided)] == ["warning"] * 3 + ["note"] * 2
+    texts = [found.text for found in findings(check(DataFolder(small)))]
+    assert texts[:3] == [
+        "1 text is in both train and dev",
+        "2 texts are in both train and test",
+        "2 texts are in both dev and test",
+    ]
+    assert "'one two three' (train: A, A1; dev: A)" in texts[3]
+
+
+def test_every_bad_row_goes_to_the_side_file_but_few_to_the_report(small: Path) -> None:
+    (small / "dev.jsonl").write_text("oops\n" * 25)
+    report = check(DataFolder(small), bad_rows=small / "bad.jsonl")
+    assert report.splits["dev"].bad_rows == 25
+    assert len(report.splits["dev"].first_bad_rows) == 10
+    assert report.empty_splits == ["dev"]
+    records = [json.loads(line) for line in (small / "bad.jsonl").read_text().splitlines()]
+    files = [Path(record["file"]).name for record in records]
+    assert files == ["train.jsonl"] + ["dev.jsonl"] * 25 + ["test.jsonl"] * 2
+
+
+@pytest.mark.slow
+def test_benchmark_set(shared_data: Path) -> None:
+    import gzip
+
+    report = check(DataFolder(shared_data / "clinc150"))
+    assert report.bad_rows == 0
+    assert report.label_problems()["unused"] == []
+    texts = {}
+    for name in ("train", "dev", "test"):
+        with gzip.open(shared_data / "clinc150" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            texts[name] = {" ".join(json.loads(line)["text"].lower().split()) for line in lines}
+    shared = {
+        (first, second): len(texts[first] & texts[second])
+        for first, second in (("train", "dev"), ("train", "test"), ("dev", "test"))
+    }
+    assert report.shared_texts() == {pair: count for pair, count in shared.items() if count}
