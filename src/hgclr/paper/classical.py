@@ -1,7 +1,7 @@
-"""What a user would otherwise pick: TF-IDF under logistic regression, label by label or down the tree.
+"""TF-IDF under logistic regression, label by label or down the tree: what a user would otherwise pick.
 
-Both read the documents that the neural systems read, sampled alike, and leave a ``metrics.json`` of the same form. How
-strongly to regularise is chosen on dev. There the first has its decisions tuned as the neural systems have theirs; the
+Both read the documents that the neural systems read, sampled alike, and write a ``metrics.json`` of the same form. The
+strength of regularisation is chosen on dev. The first has its decisions tuned there as the neural systems have; the
 second gives labels without probabilities, so that there is nothing to tune.
 """
 
@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -41,14 +40,14 @@ TERMS = 50_000
 SEARCHED = 4_000
 """Training documents from which on all settings are compared on a random sample of so many."""
 FINALISTS = 2
-"""Settings that are then compared on all documents: one of 58,000 documents takes minutes."""
+"""Settings that are then compared on all documents: with 58,000 documents, one takes minutes."""
 TOLERANCE = 0.01
-"""When liblinear stops; a hundredth of that takes longer and moves no figure that is shown."""
+"""Tolerance of liblinear; a hundredth of it takes longer and changes no figure that is shown."""
 Kind = Literal["tfidf", "hiclass"]
 Model = Callable[[Any], NDArray[Any]]
 """From TF-IDF rows, sparse, (n, terms), to logits or, where there are no probabilities, label sets, (n, K)."""
 WINDOW = 1024
-"""Documents that are read, and scored, at once."""
+"""Documents that are read, and scored, at a time."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A setting, what was fitted with it, and how that fared on dev: at one half, and with decisions tuned there."""
+    """A setting, what was fitted with it, and how that fared on dev: at 0.5, and with decisions tuned there."""
 
     setting: Setting
     documents: int
@@ -71,13 +70,13 @@ class _Trial:
 
     @property
     def value(self) -> tuple[float, float]:
-        """Mean of Micro- and Macro-F1 on dev: tuned, on documents not tuned on, if it can be; then at one half."""
-        at_one_half = (self.scores.micro().f1 + self.scores.macro().f1) / 2
-        return (at_one_half if self.tuned is None else self.tuned.after.by("both")), at_one_half
+        """Mean of Micro- and Macro-F1 on dev: tuned, on documents not tuned on, if it can be; then at 0.5."""
+        at_half = (self.scores.micro().f1 + self.scores.macro().f1) / 2
+        return (at_half if self.tuned is None else self.tuned.after.by("both")), at_half
 
     def to_json(self) -> dict[str, Any]:
-        tuned, at_one_half = self.value
-        return asdict(self.setting) | {"documents": self.documents, "dev_tuned": tuned, "dev_at_one_half": at_one_half}
+        tuned, at_half = self.value
+        return asdict(self.setting) | {"documents": self.documents, "dev_tuned": tuned, "dev_at_0.5": at_half}
 
 
 def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], None] | None = None) -> dict[str, Any]:
@@ -107,10 +106,6 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
     best, tried = _search(kind, train, dev, run.training.seed)
     seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
     counts = train.gold.sum(axis=0)
-
-    def plain(scores: MultiLabelScores) -> dict[str, Any]:
-        return {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
-
     metrics: dict[str, Any] = {
         "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
         "recipe": {
@@ -127,21 +122,20 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
         "machine": machine("scikit-learn", "scipy", "hiclass"),
-        "dev": plain(best.scores),
     }
-    decisions = [Decisions(taxonomy)]
+    decisions = {"": Decisions(taxonomy), "_at_0.5": Decisions(taxonomy)}
     if best.tuned is not None:  # as training writes it
-        decisions.append(best.tuned.decisions)
+        decisions[""] = best.tuned.decisions
         metrics["tuned"] = {
             "rule": best.tuned.decisions.rule,
             "thresholds": best.tuned.decisions.provenance["thresholds"],
             "dev": {"before": asdict(best.tuned.before), "after": asdict(best.tuned.after)},
         }
-    if "test" in splits:
-        scores = _score(best.model, _Split.of(splits["test"], terms, taxonomy), decisions)
-        metrics["test"] = plain(scores[0])
-        if best.tuned is not None:
-            metrics["tuned"]["test"] = plain(scores[1])
+    for name in ("dev", "test"):
+        if name in splits:
+            split = dev if name == "dev" else _Split.of(splits[name], terms, taxonomy)
+            for suffix, scores in zip(decisions, _score(best.model, split, list(decisions.values())), strict=True):
+                metrics[name + suffix] = {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
     write_json(run.output / "metrics.json", metrics)
     return metrics
 
@@ -273,13 +267,13 @@ def read_splits(
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
     length = run.model.overrides.get("max_length")
-    cut = None if length is None else partial(_cut, load_tokenizer(run.model.encoder), length)
+    tokenizer = None if length is None else load_tokenizer(run.model.encoder)
     splits: dict[str, list[Document]] = {}
     for name in folder.splits:
         limit, splits[name] = limits[name], []
         sample = None if limit is None else (limit, run.training.seed)
         for batch in windows(sample_documents(folder, name, sample), WINDOW):
-            splits[name] += batch if cut is None else cut(batch)
+            splits[name] += batch if tokenizer is None else _cut(tokenizer, length, batch)
             if on_documents is not None:
                 on_documents(len(batch))
         if not splits[name]:
@@ -292,8 +286,8 @@ def read_splits(
     return splits
 
 
-def _cut(tokenizer: PreTrainedTokenizerBase, length: int, documents: Sequence[Document]) -> list[Document]:
-    """Leave of each text what an encoder reads of it."""
+def _cut(tokenizer: PreTrainedTokenizerBase, length: int | None, documents: Sequence[Document]) -> list[Document]:
+    """Leave of each text the part that an encoder reads."""
     texts = [document.text for document in documents]
     encoded = tokenizer(texts, truncation=True, max_length=length, return_offsets_mapping=True)
     shortened = []

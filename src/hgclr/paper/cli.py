@@ -256,7 +256,7 @@ def figure5(
     """Map the label vectors of the flat model and of HGCLR side by side, coloured by parent.
 
     Writes **figure5.png**, **figure5.svg** and **figure5.json**: a t-SNE of the rows of each model's linear head, and
-    two numbers for what the eye sees, each beside its value when parents are dealt out at random. The silhouette by
+    two numbers, each beside its value for parents assigned at random. The silhouette by
     parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the father
     (1 is best) tells at which place a label's father comes among all other labels, the nearest first.
 
@@ -323,14 +323,13 @@ def figure3(
 ) -> None:
     """Mark the tokens that HGCLR keeps in its positive samples, for several draws of the Gumbel noise.
 
-    Writes **figure3.html**, **figure3.png** and **figure3.json**. Documents come with their own labels, or with those
-    given by --labels: the same text under other labels keeps other tokens. How much the share of draws in which a token
-    is kept varies between tokens stands beside what pure chance would give.
+    Writes **figure3.html** and **figure3.json**. Documents have their own labels, or those given by --labels: the same
+    text under other labels keeps other tokens. The variation between tokens of the share of draws that keep them is
+    shown beside that of pure chance.
 
     Example: **hgclr reproduce figure3 --model runs/hgclr/training-model --data my-data --output figures**
     """
-    for module in ("torch", "matplotlib"):
-        require_extra(module, extra="paper", capability="Figure 3")
+    require_extra("torch", extra="train", capability="Figure 3")
     given = [name for name, value in (("--data", data), ("--text", text), ("--input", source)) if value]
     if len(given) != 1:
         said = f"{' and '.join(given)} are given" if given else "no texts are given"

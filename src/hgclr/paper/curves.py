@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, write_files
@@ -24,7 +24,7 @@ from hgclr.paper.tables import (
     time_shown,
     training_time,
 )
-from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
+from hgclr.presentation import COLOURS, INK, MUTED, Plot, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,10 +40,8 @@ SEEDED = 5_000
 """Size up to which every seed is run; above it the first alone."""
 ACROSS = 3
 """Panels side by side."""
-WIDTH, HEIGHT, LINE = 3.4, 2.7, 0.24
-"""Inches: a panel, and a line of the legend."""
-IN_LEGEND = 3
-"""Systems on a line of the legend."""
+WIDTH, HEIGHT = 3.4, 2.7
+"""Inches of a panel."""
 MARKERS = "os^DvPX*"
 LOOKS: dict[str, tuple[str, str]] = {
     "tfidf": (MUTED, "s"),
@@ -143,13 +141,16 @@ def collect_curves(
     points = {key: each for key, each in points.items() if each or key in rows}
     every = [point for each in points.values() for point in each]
     shown = {*map(size_name, sizes), *(point.size for point in every)}
+    present = {panel for point in every for each in point.scores.values() for panel in each}
+    levels = sorted((panel for panel in present if panel.startswith("level ")), key=lambda panel: int(panel.split()[1]))
+    titles = {"macro": "all labels"} | {level: level for level in levels} | RARE
     plan = next(iter(plans.values()))[1]
     budget = str(replace(plan.budget or Budget(), documents=None))
     return Curves(
         title=", ".join([plan.data.name, Path(plan.encoder).name, *([budget] if budget else [])]),
         sizes=[name for name in map(size_name, plans) if name in shown],
         rows={row.system: row.title for row in table if row.system in points},
-        panels=_panels(every),
+        panels={panel: title for panel, title in titles.items() if panel in present},
         points=points,
         missing=missing,
         machines=machines_of(made),
@@ -184,14 +185,6 @@ def _values(test: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield group, scores["macro_gold"]["f1"]
 
 
-def _panels(points: Sequence[Point]) -> dict[str, str]:
-    """Return the titles of the panels that have a value: all labels, levels from the top, rare labels."""
-    present = {panel for point in points for each in point.scores.values() for panel in each}
-    levels = sorted((panel for panel in present if panel.startswith("level ")), key=lambda panel: int(panel.split()[1]))
-    titles = {"macro": "all labels"} | {level: level for level in levels} | RARE
-    return {panel: title for panel, title in titles.items() if panel in present}
-
-
 def parse_sizes(text: str) -> list[int | None]:
     """Read sizes with commas between them, and put them in order; ``all``, here None, is every document.
 
@@ -217,12 +210,6 @@ def _in_order(sizes: Iterable[int | None]) -> list[int | None]:
     return sorted(sizes, key=lambda size: (size is None, size))
 
 
-def _sizes_in(output: Path) -> list[int | None]:
-    """Return the sizes that have a folder with runs."""
-    names = [folder.parent.name for folder in output.glob("*/runs")]
-    return [None if name == ALL else int(name) for name in names if name == ALL or (name.isascii() and name.isdigit())]
-
-
 def run_curves(
     sizes: Sequence[int | None],
     seeds: Sequence[int],
@@ -232,11 +219,11 @@ def run_curves(
     command: str = "",
     watch: Watch = unwatched,
 ) -> Curves:
-    """Run the table of systems at every size, and write ``curves.json``, ``.md`` and ``.svg``, anew after each run.
+    """Run the table of systems at every size, and write ``curves.json``, ``.md`` and ``.svg`` after each run.
 
-    Each size has a folder of its own in ``experiment.output``, with its table and its runs; what is done stays, what
-    was killed goes on. Runs of other rows and sizes that are done with the same settings are shown, too. Dev and test
-    are whole, or the samples of the budget, at every size.
+    Each size has its own folder in ``experiment.output``, with its table and its runs; finished runs stay, killed ones
+    are resumed. Finished runs of other rows and sizes with the same settings are shown, too. Dev and test are whole, or
+    the samples of the budget, at every size.
 
     Args:
         sizes: of the training sample; None is all documents.
@@ -254,7 +241,9 @@ def run_curves(
         budget = replace(experiment.budget or Budget(), documents=size, scores_all=True)
         return some, replace(experiment, output=experiment.output / size_name(size), budget=budget)
 
-    plans = {size: plan_of(size) for size in _in_order({*sizes, *_sizes_in(experiment.output)})}
+    names = [folder.parent.name for folder in experiment.output.glob("*/runs")]  # sizes that were run before
+    there = {None if name == ALL else int(name) for name in names if name == ALL or (name.isascii() and name.isdigit())}
+    plans = {size: plan_of(size) for size in _in_order({*sizes, *there})}
     for size in sizes:
         some, plan = plans[size]
         check_runs(table, some, plan, chosen)
@@ -267,7 +256,7 @@ def run_curves(
         if curves != last:  # a run that was there already changes nothing
             files = {"curves.json": json_bytes(rounded(asdict(curves))), "curves.md": _markdown(curves).encode()}
             if curves.panels:
-                files["curves.svg"] = draw_curves(curves, "svg")
+                files["curves.svg"] = draw_curves(curves).svg
             write_files(experiment.output, files)
             last = curves
         return curves
@@ -327,58 +316,43 @@ def _table(curves: Curves, title: str, cell: Callable[[Point], str]) -> list[str
     return [f"## {title}", "", *markdown_table([head, *rows]), ""] if rows else []
 
 
-def draw_curves(curves: Curves, kind: Literal["png", "svg"]) -> bytes:
-    """Return the plot as a file's content: decisions tuned on dev in solid lines, at 0.5 in dashed ones."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(PLOT_STYLE):
-        return render(_plot_figure(curves), kind)
-
-
-def _plot_figure(curves: Curves) -> Figure:
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
+def draw_curves(curves: Curves) -> Plot:
+    """Plot Macro-F1: decisions tuned on dev in solid lines, at 0.5 in dashed ones."""
     keys = [key for key, points in curves.points.items() if points]
     across = min(ACROSS, len(curves.panels))
     down = math.ceil(len(curves.panels) / across)
-    per_line = IN_LEGEND if across == ACROSS else 1
-    legend_lines = math.ceil((len(keys) + 2) / per_line)
-    top, bottom = 0.45 + LINE * legend_lines + 0.35, 0.5
-    height = top + bottom + HEIGHT * down
-    figure = Figure(figsize=(max(WIDTH * across, 2 * WIDTH), height))
-    axes = figure.subplots(down, across, squeeze=False, sharex=True)
-    for place, (panel, title) in enumerate(curves.panels.items()):
-        _panel(axes[place // across][place % across], curves, keys, panel, title, first=place % across == 0)
-    for place in range(len(curves.panels), down * across):
-        axes[place // across][place % across].set_visible(False)
-        axes[place // across - 1][place % across].tick_params(labelbottom=True)
-    handles = [Line2D([], [], color=colour, marker=marker, markersize=4) for colour, marker in map(_look, keys)]
-    handles += [Line2D([], [], color=MUTED, linestyle=style) for style in ("-", "--")]
-    names = [curves.rows[key] for key in keys] + ["solid: decisions tuned on dev", "dashed: at 0.5"]
-    figure.suptitle(f"Test Macro-F1: {curves.title}", x=0.01, y=1 - 0.1 / height, ha="left", va="top", weight="bold")
-    figure.legend(
-        handles, names, loc="upper left", bbox_to_anchor=(0.0, 1 - 0.38 / height), ncols=per_line, fontsize=8.5
-    )
-    figure.supxlabel("training documents", x=0.5, y=0.08 / height, fontsize=9, color=MUTED)
-    figure.subplots_adjust(
-        left=0.5 / figure.get_figwidth(),
-        right=1 - 0.15 / figure.get_figwidth(),
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=0.16,
-        hspace=0.32,
-    )
-    return figure
+
+    def look(key: str) -> tuple[str, str]:
+        """Return colour and marker of a system; extra ones differ by the marker."""
+        return LOOKS.get(key, (COLOURS[2], MARKERS[sum(map(ord, key)) % len(MARKERS)]))
+
+    def fill(figure: Figure) -> str:
+        from matplotlib.lines import Line2D
+
+        axes = figure.subplots(down, across, squeeze=False, sharex=True)
+        for place, (panel, title) in enumerate(curves.panels.items()):
+            _panel(axes[place // across][place % across], curves, {key: look(key) for key in keys}, panel, title)
+        for place in range(len(curves.panels), down * across):
+            axes[place // across][place % across].set_visible(False)
+            axes[place // across - 1][place % across].tick_params(labelbottom=True)
+        handles = [Line2D([], [], color=colour, marker=marker, markersize=4) for colour, marker in map(look, keys)]
+        handles += [Line2D([], [], color=MUTED, linestyle=style) for style in ("-", "--")]
+        names = [curves.rows[key] for key in keys] + ["solid: decisions tuned on dev", "dashed: at 0.5"]
+        figure.suptitle(f"Test Macro-F1, %: {curves.title}", ha="left", x=0.01, weight="bold")
+        figure.legend(handles, names, loc="outside lower left", ncols=across, fontsize=8.5)
+        figure.supxlabel("training documents", fontsize=9, color=MUTED)
+        return f"test Macro-F1 by training documents: {curves.title}"
+
+    legend = 0.24 * math.ceil((len(keys) + 2) / across)
+    return draw("curves", fill, (max(WIDTH * across, 2 * WIDTH), HEIGHT * down + legend + 0.8))
 
 
-def _panel(axes: Axes, curves: Curves, keys: list[str], panel: str, title: str, *, first: bool) -> None:
+def _panel(axes: Axes, curves: Curves, looks: Mapping[str, tuple[str, str]], panel: str, title: str) -> None:
     """Draw one group of labels; a size at which a system has no figure leaves a gap in its line."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
-    documents = sorted({point.documents for key in keys for point in curves.points[key]})
-    for key in keys:
-        colour, marker = _look(key)
+    documents = sorted({point.documents for key in looks for point in curves.points[key]})
+    for key, (colour, marker) in looks.items():
         for decisions, style, width in (("half", (0, (3, 2)), 1.0), ("tuned", "-", 1.7)):
             spreads = [
                 (point.documents, spread)
@@ -403,21 +377,9 @@ def _panel(axes: Axes, curves: Curves, keys: list[str], panel: str, title: str, 
             )
     axes.set_title(title)
     axes.set_xscale("log")
-    axes.set_xticks(documents, [_short(number) for number in documents])
+    axes.set_xticks(documents, [str(number) if number < 1000 else f"{number / 1000:.3g}k" for number in documents])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(documents[0] / 1.25, documents[-1] * 1.25)
     axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     axes.grid(visible=True)
-    if first:
-        axes.set_ylabel("Macro-F1, %")
-
-
-def _look(key: str) -> tuple[str, str]:
-    """Return colour and marker of a system; extra ones that have none of their own are told apart by the marker."""
-    return LOOKS.get(key, (COLOURS[2], MARKERS[sum(map(ord, key)) % len(MARKERS)]))
-
-
-def _short(number: int) -> str:
-    """Return a number of documents as an axis shows it: 300, 4k, 30.2k."""
-    return str(number) if number < 1000 else f"{number / 1000:.3g}k"

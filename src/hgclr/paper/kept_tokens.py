@@ -1,19 +1,17 @@
 """Figure 3: which tokens of a text stay in its positive samples under given labels.
 
-The paper shows one draw of two texts. A draw is noise to a good part, so that here several are shown, and how often
-each token stays over many of them, beside how much such shares differ when nothing but chance chooses.
+The paper shows one draw of two texts. A draw is mostly noise, so that several are shown here, and how often each token
+stays over many of them, beside how much such shares differ by chance alone.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +20,10 @@ from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, write_files
-from hgclr.presentation import INK, MUTED, PLOT_STYLE, render, render_page
+from hgclr.presentation import render_page
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from transformers import PreTrainedTokenizerBase
 
     from hgclr.models import HGCLRConfig, HGCLRForSequenceClassification
@@ -39,18 +35,6 @@ LEVELS = 5
 """Steps in which the share of draws that keep a token is shown."""
 LISTED = 8
 """Words named as kept most and least often."""
-KEPT, DROPPED = (163, 22, 42), (120, 120, 120)
-"""Red, green and blue of a token that all draws keep, and of one that none does."""
-COLUMNS, GUTTER, NUMBER = 92, 15, 4
-"""Characters in a line of a document, to the left of it, and to the left of its labels."""
-SIZE, LINE, MARGIN = 8.0, 13.0, 14.0
-"""Points: height of type, from line to line, around everything."""
-CHARACTER = 0.602 * SIZE
-"""Width of each character of the typewriter face, in points."""
-TALLEST = 60 * 72.0
-"""Points after which no further document is begun; the HTML has them all."""
-FONT = "DejaVu Sans Mono"
-LEGEND = "Kept tokens are red, bold and underlined. Over many draws: the redder and thicker, the more of them keep it."
 Look = TypeVar("Look")
 
 
@@ -278,7 +262,15 @@ def keep_tokens(
         ids = torch.tensor(tokens)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.set_rng_state(state)
-            kept = _draw(model, ids, document.labels, max(shown, draws))
+            gold = torch.zeros(model.config.label_count)
+            gold[list(document.labels)] = 1.0
+            at_once, drawn = max(1, BATCH_TOKENS // len(ids)), []
+            for start in range(0, max(shown, draws), at_once):
+                copies = min(at_once, max(shown, draws) - start)
+                batch = ids.expand(copies, -1)
+                words = model.encoder.get_input_embeddings()(batch)
+                weights, _ = model.positive_weights(batch, words, torch.ones_like(batch), gold.expand(copies, -1))
+                drawn.append(weights.numpy() != 0)
             state = torch.get_rng_state()
         yield KeptTokens(
             text=document.text,
@@ -288,26 +280,9 @@ def keep_tokens(
             spans=tuple((int(start), int(stop)) for start, stop in encoded["offset_mapping"][read]),
             words=tuple(-1 if word is None else word for word in encoded.word_ids()[read]),
             special=special,
-            kept=kept,
+            kept=np.concatenate(drawn),
             shown=shown,
         )
-
-
-def _draw(model: HGCLRForSequenceClassification, ids: Any, labels: Sequence[int], draws: int) -> NDArray[np.bool_]:
-    """Return the tokens that each draw keeps, (draws, L), from token ids, (L,)."""
-    import torch
-
-    gold = torch.zeros(model.config.label_count)
-    gold[list(labels)] = 1.0
-    at_once = max(1, BATCH_TOKENS // len(ids))
-    kept = []
-    for start in range(0, draws, at_once):
-        copies = min(at_once, draws - start)
-        batch = ids.expand(copies, -1)
-        words = model.encoder.get_input_embeddings()(batch)
-        weights, _ = model.positive_weights(batch, words, torch.ones_like(batch), gold.expand(copies, -1))
-        kept.append(weights.numpy() != 0)
-    return np.concatenate(kept)
 
 
 def write_kept_tokens(
@@ -320,7 +295,7 @@ def write_kept_tokens(
     seed: int,
     report: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Write ``figure3.html``, ``figure3.png`` and ``figure3.json`` into a folder, and return their paths.
+    """Write ``figure3.html`` and ``figure3.json`` into a folder, and return their paths.
 
     ``rule`` says which tokens the model keeps, in words; ``report`` is what else the JSON is to say.
     """
@@ -333,19 +308,7 @@ def write_kept_tokens(
         "draws": len(documents[0].kept),
         "documents": [document.to_json(taxonomy) for document in documents],
     }
-    return write_files(
-        folder,
-        {
-            "figure3.html": kept_tokens_html(documents, model=model, rule=rule, seed=seed).encode(),
-            "figure3.png": render(draw_kept_tokens(documents, rule), "png"),
-            "figure3.json": json_bytes(numbers),
-        },
-    )
-
-
-def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, seed: int) -> str:
-    """Return the page: for every document its labels, its draws, and how often each token is kept."""
-    return render_page(
+    page = render_page(
         "paper/templates/kept_tokens.html.jinja",
         documents=documents,
         model=model,
@@ -358,6 +321,7 @@ def kept_tokens_html(documents: Sequence[KeptTokens], *, model: str, rule: str, 
         ),
         extremes=_extremes,
     )
+    return write_files(folder, {"figure3.html": page.encode(), "figure3.json": json_bytes(numbers)})
 
 
 def _stretches(document: KeptTokens, look: Callable[[Piece], Look]) -> Iterator[tuple[str, Look | None]]:
@@ -378,110 +342,3 @@ def _extremes(document: KeptTokens) -> tuple[list[str], list[str]]:
     seldom = [item for item in reversed(words) if item[1] < document.fraction]
     most, least = ([f"{word} {share:.0%}" for word, share in some[:LISTED]] for some in (often, seldom))
     return most, least
-
-
-def draw_kept_tokens(documents: Sequence[KeptTokens], rule: str) -> Figure:
-    """Draw the documents one below the other: labels, the draws, and how often each token is kept."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(PLOT_STYLE):
-        figure = Figure()
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.axis("off")
-        writer = _Writer(axes)
-        writer.plain("Tokens kept in positive samples", size=11, bold=True)
-        writer.plain(f"The model keeps {rule}.", colour=MUTED)
-        writer.plain(LEGEND, colour=MUTED)
-        for number, document in enumerate(documents, 1):
-            writer.height += LINE
-            if writer.height > TALLEST:
-                left = len(documents) - number + 1
-                writer.plain(f"{left} more document{'s'[: left > 1]}: see figure3.html", colour=MUTED)
-                break
-            writer.document(number, document)
-        bottom = writer.height + MARGIN
-        width = 2 * MARGIN + (COLUMNS + GUTTER) * CHARACTER
-        axes.set(xlim=(0, width), ylim=(bottom, 0))
-        figure.set_size_inches(width / 72, bottom / 72)
-    return figure
-
-
-class _Look(NamedTuple):
-    colour: str
-    bold: bool
-    line: float  # its thickness below the type, 0 for none
-
-
-PLAIN = _Look(MUTED, False, 0.0)
-RED = _Look("#a3162a", True, 0.9)
-"""Of dropped tokens, and of kept ones."""
-
-
-class _Writer:
-    """Set type line by line, from the top of the axes down; the unit is the point."""
-
-    def __init__(self, axes: Axes) -> None:
-        self.axes, self.height = axes, MARGIN
-
-    def document(self, number: int, document: KeptTokens) -> None:
-        for place, path in enumerate(document.paths):
-            if not place:
-                self.axes.text(MARGIN, self.height + 1.1 * LINE, f"{number}.", fontsize=SIZE, fontweight="bold")
-            self.plain(path, indent=NUMBER, bold=True)
-        for draw in range(document.shown):
-            name = f"draw {draw + 1}: {document.counts[draw]}/{document.length}"
-            self.marked(name, document, lambda piece, draw=draw: RED if piece.kept[draw] else PLAIN)  # type: ignore[misc]
-        self.marked(f"{len(document.kept)} draws", document, lambda piece: _share_look(piece.share))
-        self.plain(document.summary(), indent=GUTTER, colour=MUTED)
-
-    def plain(self, text: str, *, indent: int = 0, size: float = SIZE, bold: bool = False, colour: str = INK) -> None:
-        room = round((COLUMNS + GUTTER - indent) * (1.0 if bold else 1.1))  # plain type runs narrower than typewriter's
-        style: Any = {"fontsize": size, "fontweight": "bold" if bold else "normal", "color": colour}
-        for line in wrap(text, room):
-            self.height += 1.1 * LINE
-            self.axes.text(MARGIN + indent * CHARACTER, self.height, line, **style)
-
-    def marked(self, name: str, document: KeptTokens, look: Callable[[Piece], _Look]) -> None:
-        """Write the text behind its name, each of its pieces in its own look."""
-        text = document.text[: document.read] + (" …" if document.cut else document.text[document.read :])
-        by_character = [PLAIN] * len(text)
-        for piece in document.pieces():
-            by_character[piece.start : piece.stop] = [look(piece)] * (piece.stop - piece.start)
-        self.height += 0.4 * LINE
-        self.axes.text(MARGIN, self.height + LINE, name, fontsize=SIZE, color=MUTED)
-        for words in _lines(text):
-            self.height += LINE
-            for column, start, stop in words:
-                # One by one, because type is set in whole pixels, and words would drift off their columns.
-                for own, group in groupby(range(start, stop), key=by_character.__getitem__):
-                    places = list(group)
-                    left = MARGIN + (GUTTER + column + places[0] - start) * CHARACTER
-                    style: Any = {"fontfamily": FONT, "fontweight": "bold" if own.bold else "normal"}
-                    shown = text[places[0] : places[-1] + 1]
-                    self.axes.text(left, self.height, shown, fontsize=SIZE, color=own.colour, **style)
-                    if own.line:
-                        ends = [left + 0.4, left + len(shown) * CHARACTER - 0.4], [self.height + 2.6] * 2
-                        self.axes.plot(*ends, color=own.colour, linewidth=own.line, solid_capstyle="butt")
-
-
-def _lines(text: str) -> Iterator[list[tuple[int, int, int]]]:
-    """Break a text into lines at white space, or where one is full; yield column, start and stop of what is in each."""
-    line: list[tuple[int, int, int]] = []
-    column = 0
-    for match in re.finditer(r"\S+", text):
-        for start in range(match.start(), match.end(), COLUMNS):
-            stop = min(start + COLUMNS, match.end())
-            if line and column + stop - start > COLUMNS:
-                yield line
-                line, column = [], 0
-            line.append((column, start, stop))
-            column += stop - start + 1
-    yield line
-
-
-def _share_look(share: float) -> _Look:
-    """Return a look that tells the share, to a tenth, by colour and by the thickness of the line."""
-    share = round(share, 1)
-    parts = (round(low + share * (high - low)) for low, high in zip(DROPPED, KEPT, strict=True))
-    return _Look("#" + "".join(f"{part:02x}" for part in parts), share >= 0.8, 2.0 * share)

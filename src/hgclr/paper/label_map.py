@@ -1,7 +1,7 @@
 """Figure 5: do the label vectors that a model has learned show the label tree?
 
 The paper draws a t-SNE of the head's rows and lets the eye judge. Here each map comes with numbers from the vectors
-themselves, and with what the same numbers are when parents are dealt out at random.
+themselves, and with the same numbers for parents assigned at random.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
-from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +17,10 @@ from numpy.typing import NDArray
 
 from hgclr.errors import InputError, first_line
 from hgclr.files import json_bytes, write_files
-from hgclr.presentation import COLOURS, INK, MUTED, PLOT_STYLE, render
+from hgclr.presentation import COLOURS, INK, Plot, draw
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -36,26 +33,17 @@ PERMUTATIONS = 200
 """How often the parents are shuffled for the baselines."""
 PERPLEXITY = 30.0
 """Of t-SNE, where there are labels enough: scikit-learn's own default."""
-PANEL, HEAD, FOOT = 4.7, 0.75, 0.45
-"""Inches: the side of a map, the space for its title and numbers, the space for the caption."""
+PANEL = 4.7
+"""Inches: the side of a map."""
 MARKERS = "os^DvPXp<>"
-"""Children of a parent share a shape as well as a colour: for eyes and printers that do not tell colours apart."""
-NAMED = 30
-"""Top labels up to which their names stand on the map."""
+"""Children of a parent share a shape as well as a colour: for readers and printers that do not tell colours apart."""
 LISTED = 40
-"""Parents below the top up to which a legend is of use."""
-Look = tuple[str, str]  # colour and shape
-SIDES = [(x, y) for x, y in product((1, 0, -1), (0, 1, -1)) if (x, y) != (0, 0)]
-DISTANCES = (8.0, 13.0, 20.0, 28.0)
-"""From a point to its name, in points of type."""
-# Okabe and Ito's colours for all kinds of colour vision, black and the too pale yellow replaced, and two more.
-FEW = (*COLOURS, "#7a3e9d", "#8c6d31", "#666666", "#b2182b")
-LIGHTNESS = (0.62, 0.46, 0.76)
+"""Parents up to which the legend names them."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number, and what it is when every label below the top is given one of the parents at random.
+    """A number, and the same when every label below the top is given one of the parents at random.
 
     Args:
         value: for the tree as it is.
@@ -191,7 +179,7 @@ def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutatio
 
 
 def shuffled_parents(parents: Indices, count: int, seed: int) -> Indices:
-    """Return ``count`` times the parents, (count, K), dealt out anew among the labels below the top.
+    """Return ``count`` times the parents, (count, K), assigned at random among the labels below the top.
 
     Top labels stay at the top, and every parent keeps its number of children.
     """
@@ -271,187 +259,65 @@ def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping
 
     The maps are those of one label tree, by the name to show; ``report`` is what else the JSON is to say.
     """
-    figure = draw_label_maps(maps)
     numbers = {**(report or {}), "maps": {name: one.to_json() for name, one in maps.items()}}
-    pictures = {f"figure5.{kind}": render(figure, kind) for kind in ("png", "svg")}
-    return write_files(folder, {**pictures, "figure5.json": json_bytes(numbers)})
+    return write_files(folder, {**draw_label_maps(maps).files(), "figure5.json": json_bytes(numbers)})
 
 
-def draw_label_maps(maps: Mapping[str, LabelMap]) -> Figure:
-    """Draw the maps side by side, each under its name and its numbers."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
+def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
+    """Draw the maps side by side, each under its name and its numbers; one colour and shape for each father."""
     taxonomy = next(iter(maps.values())).taxonomy
-    looks = _looks(taxonomy)
-    # In the legend stand those parents whose names do not stand on the map, unless they are too many.
-    named = len(taxonomy.levels[0]) <= NAMED
-    listed = [node for node in looks if taxonomy.parents[node] >= 0 or not named]
-    listed = listed if len(listed) <= LISTED else []
-    width = PANEL * len(maps)
-    longest = max((len(_shortened(taxonomy.names[node])) for node in listed), default=0)
-    columns = max(1, int(width / (0.35 + 0.06 * longest)))  # inches: mark and space, a character
-    legend = 0.15 * -(-len(listed) // columns) + 0.12 if listed else 0.0
-    height = PANEL + HEAD + FOOT + legend
-    with mpl.rc_context(PLOT_STYLE):
-        figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)  # measures the names
-        for column, (name, one) in enumerate(maps.items()):
-            left, bottom = (column + 0.02) / len(maps), (FOOT + legend) / height
-            axes = figure.add_axes((left, bottom, 0.96 / len(maps), PANEL / height))
-            axes.set(xticks=[], yticks=[])
-            axes.margins(0.09)
-            _draw(axes, one, looks)
-            axes.text(0, 1.1, name, transform=axes.transAxes, fontsize=12, fontweight="bold")
-            axes.text(0, 1.015, _numbers(one), transform=axes.transAxes, fontsize=8, linespacing=1.4)
-        if listed:
-            figure.legend(
-                handles=[
-                    Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=4.5, label=name)
-                    for name, (colour, marker) in ((_shortened(taxonomy.names[node]), looks[node]) for node in listed)
-                ],
-                loc="upper left",
-                bbox_to_anchor=(0.01, (FOOT + legend) / height),
-                ncols=columns,
-                fontsize=7,
-                frameon=False,
-                handletextpad=0.2,
-            )
-        figure.text(0.01, 0.1 / height, _caption(taxonomy, looks), fontsize=7, color=MUTED, linespacing=1.4)
-    return figure
-
-
-def _looks(taxonomy: Taxonomy) -> dict[int, Look]:
-    """Return the colour and shape of every parent's children; a top label without children has its own."""
     parents = np.unique(taxonomy.parents[taxonomy.parents >= 0])
-    nodes = [*taxonomy.levels[0].tolist(), *(node for node in parents.tolist() if taxonomy.parents[node] >= 0)]
-    colours = distinct_colours(len(nodes))
-    return {node: (colours[place], MARKERS[place % len(MARKERS)]) for place, node in enumerate(nodes)}
+    fathers = [*taxonomy.levels[0].tolist(), *(node for node in parents.tolist() if taxonomy.parents[node] >= 0)]
+    named = fathers if len(fathers) <= LISTED else []
 
+    def fill(figure: Figure) -> str:
+        from matplotlib import colormaps
+        from matplotlib.collections import LineCollection
+        from matplotlib.lines import Line2D
 
-def _draw(axes: Axes, one: LabelMap, looks: Mapping[int, Look]) -> None:
-    """Draw one map: a line from each label to its father, small shapes below the top, large ones at the top."""
-    from matplotlib.collections import LineCollection
+        few = len(fathers) <= len(COLOURS)
+        colours: Any = COLOURS if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(fathers)))
+        looks = {node: (colours[place], MARKERS[place % len(MARKERS)]) for place, node in enumerate(fathers)}
+        below = np.flatnonzero(taxonomy.parents >= 0)
+        for axes, (name, one) in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps.items(), strict=True):
+            at = one.positions
+            axes.set(xticks=[], yticks=[], aspect="auto")
+            lines = np.stack([at[below], at[taxonomy.parents[below]]], axis=1)  # (n, 2, 2)
+            own = [looks[int(parent)][0] for parent in taxonomy.parents[below]]
+            axes.add_collection(LineCollection(lines, colors=own, linewidths=0.4, alpha=0.35, zorder=1))
+            for node, (colour, marker) in looks.items():
+                x, y = at[taxonomy.children(node)].T
+                axes.scatter(x, y, s=20, color=colour, marker=marker, linewidths=0.3, edgecolors="white", zorder=2)
+                if taxonomy.parents[node] < 0:
+                    style = {"linewidths": 1.1, "edgecolors": INK, "zorder": 3}
+                    axes.scatter(at[node, 0], at[node, 1], s=110, color=colour, marker=marker, **style)
+            axes.set_title(f"{name}\n{_numbers(one)}", fontsize=8)
+        figure.legend(
+            handles=[
+                Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=4.5, label=name)
+                for name, (colour, marker) in ((taxonomy.names[node][:30], looks[node]) for node in named)
+            ],
+            loc="outside lower left",
+            ncols=4,
+            fontsize=7,
+            title=(
+                f"t-SNE of the {len(taxonomy):,} label vectors (rows of the linear head) by cosine distance. Large: top"
+                " labels. Small: the labels below, with a line to the father.\nNumbers are of the vectors, not of the"
+                " map; shuffled: with fathers assigned at random, mean ± standard deviation."
+            ),
+            title_fontsize=7,
+            alignment="left",
+        )
+        return "label vectors by t-SNE: " + "; ".join(f"{name}: {_numbers(one)}" for name, one in maps.items())
 
-    taxonomy, at = one.taxonomy, one.positions
-    below = np.flatnonzero(taxonomy.parents >= 0)
-    lines = np.stack([at[below], at[taxonomy.parents[below]]], axis=1)  # (n, 2, 2)
-    colours = [looks[int(parent)][0] for parent in taxonomy.parents[below]]
-    axes.add_collection(LineCollection(lines, colors=colours, linewidths=0.4, alpha=0.35, zorder=1))  # type: ignore[arg-type]
-    for parent, (colour, marker) in looks.items():
-        x, y = at[taxonomy.children(parent)].T
-        axes.scatter(x, y, s=20, c=colour, marker=marker, linewidths=0.3, edgecolors="white", zorder=2)
-    top = taxonomy.levels[0].tolist()
-    for node in top:
-        colour, marker = looks[node]
-        axes.scatter(at[node, 0], at[node, 1], s=110, c=colour, marker=marker, linewidths=1.1, edgecolors=INK, zorder=3)
-    if len(top) <= NAMED:
-        _place_names(axes, at[top], [_shortened(taxonomy.names[node]) for node in top], avoid=at)
+    return draw("figure5", fill, (PANEL * len(maps), PANEL + 1.2 + 0.04 * len(named)))
 
 
 def _numbers(one: LabelMap) -> str:
     silhouette = "not defined: no two parents have two children"
     if one.silhouette is not None:
-        silhouette = f"{one.silhouette.value:.3f}  (shuffled: {one.silhouette.shuffled(3)})"
+        silhouette = f"{one.silhouette.value:.3f} (shuffled: {one.silhouette.shuffled(3)})"
     others, chance = len(one.taxonomy) - 1, one.father_rank_by_chance
     shuffled = one.father_rank.shuffled(1)
-    rank = f"{one.father_rank.value:.1f} of {others:,}  (shuffled: {shuffled}; any label: {chance:,.1f})"
-    return f"silhouette by parent  {silhouette}\nmean rank of the father  {rank}".replace("-", "−")
-
-
-def _caption(taxonomy: Taxonomy, looks: Mapping[int, Look]) -> str:
-    """Return what the reader must know to read the maps."""
-    unnamed = "" if len(looks) - len(taxonomy.levels[0]) <= LISTED else ", too many to name them"
-    return (
-        f"t-SNE of the {len(taxonomy):,} label vectors (rows of the linear head) by cosine distance. Large: top labels."
-        " Small: the labels below, with a line to the father.\n"
-        f"One colour and shape per father{unnamed}. Numbers: of the vectors, not of the map; shuffled: with fathers"
-        " dealt out at random, mean ± standard deviation."
-    )
-
-
-def _place_names(axes: Axes, points: Floats, names: Sequence[str], *, avoid: Floats) -> None:
-    """Write each name beside its point, with a thin line to it where it had to go farther away.
-
-    Names are placed one after the other, each where it covers the least of the names before it and of the points
-    ``avoid``, (m, 2), and stays within the axes. The axes' figure must have a canvas that can measure text.
-    """
-    from matplotlib.patheffects import withStroke
-
-    figure: Any = axes.get_figure(root=True)
-    renderer, pixels_per_point = figure.canvas.get_renderer(), figure.dpi / 72
-    frame = axes.get_window_extent()
-    # The points that are named count more than the others, being larger.
-    dots = axes.transData.transform(np.concatenate([avoid, *[points] * 3]))
-    taken: list[Floats] = []
-    for point, name in zip(points, names, strict=True):
-        text = axes.annotate(name, point, (0, 0), textcoords="offset points", ha="center", va="center", zorder=5)
-        text.set(fontsize=8, fontweight="bold", path_effects=[withStroke(linewidth=2.5, foreground="white")])
-        extent = text.get_window_extent(renderer)
-        half = np.array([extent.width, extent.height]) / 2 + (4, 1)  # pixels of space around
-        origin = axes.transData.transform(point)
-        best = None
-        for distance, side in product(DISTANCES, SIDES):
-            centre = origin + np.array(side) * (distance * pixels_per_point + half * (1, 0.6))
-            box = np.array([centre - half, centre + half])
-            cost = _cost(box, taken, dots, np.array([frame.min, frame.max])) + distance / 10
-            if best is None or cost < best[0]:
-                best = cost, box, (centre - origin) / pixels_per_point, distance
-        if best is not None:
-            taken.append(best[1])
-            text.set_position(tuple(best[2]))
-            if best[3] > DISTANCES[1]:
-                line = {"arrowstyle": "-", "linewidth": 0.5, "color": "#444444"}
-                axes.annotate("", point, tuple(best[2]), textcoords="offset points", zorder=4, arrowprops=line)
-
-
-def _cost(box: Floats, taken: Sequence[Floats], dots: Floats, frame: Floats) -> float:
-    """Return how bad a place is: covered points count one each, covered names and space outside the frame much more."""
-
-    def overlap(other: Floats) -> float:
-        return float(np.clip(np.minimum(box[1], other[1]) - np.maximum(box[0], other[0]), 0, None).prod())
-
-    covered = ((dots > box[0]) & (dots < box[1])).all(1).sum()
-    area = float((box[1] - box[0]).prod())
-    return float(covered + 40 * (sum(map(overlap, taken)) + area - overlap(frame)) / area)
-
-
-def distinct_colours(count: int) -> list[str]:
-    """Return ``count`` colours as far apart as may be, dark enough to be seen on white.
-
-    Above ten they lie on three circles of hues, one per degree of lightness; colours that follow each other differ in
-    both.
-    """
-    if count <= len(FEW):
-        return list(FEW[:count])
-    around = -(-count // len(LIGHTNESS))  # hues on each circle
-    step = next(number for number in range(around // 2, 0, -1) if gcd(number, around) == 1)
-    colours = []
-    for number in range(count):
-        place, circle = divmod(number, len(LIGHTNESS))
-        hue = place * step % around / around + circle / len(LIGHTNESS)
-        colours.append(_hue_colour(hue, LIGHTNESS[circle]))
-    return colours
-
-
-def _hue_colour(hue: float, lightness: float, chroma: float = 0.13) -> str:
-    """Return a colour of the OKLCH space, in which equal lightness looks equal, as a hexadecimal sRGB value."""
-    a, b = chroma * np.cos(2 * np.pi * hue), chroma * np.sin(2 * np.pi * hue)
-    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
-    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
-    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
-    linear = np.array(
-        [
-            4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
-            -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
-            -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
-        ]
-    ).clip(0, 1)
-    encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
-    return "#" + "".join(f"{round(255 * value):02x}" for value in encoded.tolist())
-
-
-def _shortened(name: str, longest: int = 30) -> str:
-    return name if len(name) <= longest else name[: longest - 1].rstrip() + "…"
+    rank = f"{one.father_rank.value:.1f} of {others:,} (shuffled: {shuffled}; any label: {chance:,.1f})"
+    return f"silhouette by parent {silhouette}\nmean rank of the father {rank}".replace("-", "−")

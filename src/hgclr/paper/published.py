@@ -1,6 +1,7 @@
-"""Turn a checkpoint of the published program into a model of ours, for prediction and for training on.
+"""Turn a checkpoint of the published program into a model of hgclr, for prediction and for further training.
 
-Below the conversion: the files of that program, which are read as data, never as code."""
+Below the conversion: the files of that program, which are read as data, never as code.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.config import method_settings
 from hgclr.errors import InputError
@@ -84,7 +85,7 @@ TREE_FILE = "slot.pt"
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What an import leaves behind: two folders, the label tree, and the settings of the checkpoint."""
+    """Two model folders, the label tree, and the settings of the checkpoint."""
 
     model: Path
     training_model: Path
@@ -127,7 +128,12 @@ def read_published(
     """
     published, arguments = read_checkpoint(checkpoint)
     settings = _settings(arguments, published, checkpoint)
-    encoder_config, tokenizer = _load_encoder(encoder)
+    encoder_config, tokenizer = load_encoder_config(encoder), load_tokenizer(encoder)
+    if encoder_config.model_type != "bert" or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise InputError(
+            f"{encoder} is a {encoder_config.model_type} encoder; the published program uses BERT with [CLS] and [SEP]",
+            remedy="give the encoder that the checkpoint was trained with, such as bert-base-uncased",
+        )
     taxonomy, name_tokens = read_labels(data_path, tokenizer, encoder_config.max_position_embeddings)
     model = HGCLRForSequenceClassification.from_encoder_config(
         encoder_config, taxonomy, tokenizer, label_name_length=name_tokens.shape[1], **settings
@@ -143,16 +149,6 @@ def read_published(
     if effect := model.padding_effect():
         logger.warning("%s: %s; with edge_padding: zero it trains on as the paper means it", checkpoint, effect)
     return model.eval(), tokenizer
-
-
-def _load_encoder(name: str) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    config, tokenizer = load_encoder_config(name), load_tokenizer(name)
-    if config.model_type != "bert" or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-        raise InputError(
-            f"{name} is a {config.model_type} encoder; the published program uses BERT with [CLS] and [SEP]",
-            remedy="give the encoder that the checkpoint was trained with, such as bert-base-uncased",
-        )
-    return config, tokenizer
 
 
 def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
@@ -181,7 +177,7 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
 
 
 def _edge_padding(weights: Mapping[str, Tensor]) -> float:
-    """Return what stands for "no edge": row 0 of the edge table, which is never trained; 0 without such a table."""
+    """Return row 0 of the edge table, which means "no edge" and is never trained; 0 without such a table."""
     edges = weights.get("graph_encoder.edge_embedding.weight")
     return float(edges.flatten()[0]) if edges is not None and edges.numel() else 0.0
 
@@ -216,14 +212,16 @@ def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
 def _convert(
     published: Mapping[str, Tensor], ours: Mapping[str, Tensor], taxonomy: Taxonomy, layers: int
 ) -> dict[str, Tensor]:
+    def listed(names: Sequence[str]) -> str:
+        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
     wanted = {name: published_name(name, published, layers) for name in ours}
-    missing = [name for name in wanted.values() if name not in published]
-    if missing:
-        raise InputError(f"the checkpoint has no weight {_listed(missing)}", remedy=REMEDY)
+    if missing := [name for name in wanted.values() if name not in published]:
+        raise InputError(f"the checkpoint has no weight {listed(missing)}", remedy=REMEDY)
     known = set(wanted.values())
     unknown = [name for name in published if name not in known and not any(fnmatchcase(name, form) for form in UNUSED)]
     if unknown:
-        raise InputError(f"the checkpoint has the unknown weight {_listed(unknown)}", remedy=REMEDY)
+        raise InputError(f"the checkpoint has the unknown weight {listed(unknown)}", remedy=REMEDY)
     return {name: _take(name, wanted[name], published[wanted[name]], weight, taxonomy) for name, weight in ours.items()}
 
 
@@ -274,10 +272,6 @@ def _take(name: str, their_name: str, published: Tensor, ours: Tensor, taxonomy:
     return published.T if their_name.endswith("hir_attn.weight") else published[rows]
 
 
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``."""
     content = _load(path)
@@ -315,7 +309,15 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
                 remedy="give the encoder that the data folder was made for",
             )
     parents = _parents(folder / TREE_FILE, len(stored))
-    names = _distinct([str(tokenizer.decode(tokens)).strip() for tokens in stored], parents)
+    names: list[str] = []
+    seen: set[tuple[int, str]] = set()
+    for label, (tokens, parent) in enumerate(zip(stored, parents, strict=True)):
+        name = str(tokenizer.decode(tokens)).strip()
+        if (parent, name) in seen:
+            logger.warning("label %d has the name %r of a sibling; its number is appended", label, name)
+            name = f"{name} ({label})"
+        seen.add((parent, name))
+        names.append(name)
     try:
         tree = Taxonomy([str(label) for label in range(len(names))], parents, names)
         taxonomy = Taxonomy([tree.path_name(label) for label in range(len(tree))], parents, names)
@@ -367,21 +369,6 @@ def _parents(path: Path, labels: int) -> list[int]:
                 )
             parents[child] = parent
     return parents
-
-
-def _distinct(names: Sequence[str], parents: Sequence[int]) -> list[str]:
-    """Return the names, the later of two equal siblings with its number behind it."""
-    seen: set[tuple[int, str]] = set()
-    result = []
-    for label, (name, parent) in enumerate(zip(names, parents, strict=True)):
-        if (parent, name) in seen:
-            logger.warning(
-                "label %d has the name %r of a sibling and is called '%s (%d)' here", label, name, name, label
-            )
-            name = f"{name} ({label})"
-        seen.add((parent, name))
-        result.append(name)
-    return result
 
 
 def check_same_labels(

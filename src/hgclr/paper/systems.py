@@ -255,7 +255,7 @@ _TABLE2 = Table(
         SystemRow("hiagm-tree-lstm", "BERT+HiAGM, Bi-TreeLSTM", extra=True),
     ),
     (
-        "BERT stands for the encoder given, with a linear head.",
+        "BERT is the encoder given, with a linear head.",
         "HiAGM is its text propagation over a GCN (hiagm-tp); extra rows: hiagm-la, hiagm-tree-lstm.",
     ),
     (
@@ -337,7 +337,7 @@ _SYSTEMS = Table(
     ),
     (
         (
-            "At one half, a label is given from a probability of one half. Tuned on dev, for all rows alike, rule and "
+            "At 0.5, a label is given from a probability of 0.5. Tuned on dev, for all rows alike, rule and "
             "thresholds are those that do best on dev. hiclass has no probabilities to tune; names, without labelled "
             "documents to tune on, gives each text its best path."
         ),
@@ -349,7 +349,7 @@ _SYSTEMS = Table(
         (
             "The three flat systems train on no documents of the tree, and their heads are not fitted again. flat has "
             "the encoder's own pooling and a head that starts from names; with random weights it starts from those; "
-            "flat, first token, reads the first token only, as the default once did. The paper's presets have the "
+            "flat, first token, reads the first token only. The paper's presets have the "
             "first token and a random head."
         ),
         "A step of HGCLR reads every text twice; flat with twice the epochs reads as many texts.",

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from email.utils import parsedate_to_datetime
@@ -124,62 +124,45 @@ def build_arxiv(
         "test_share": test_share,
         "seed": seed,
     }
+    dated = any(day is not None for day in days.values())
+    first, last = since or date.min, until or date.max
+    readings = 1 if per_category is None else 2
+    unknown: Counter[str] = Counter()
+    size = source.stat().st_size if source.is_file() else 0
+
+    def papers(reading: int, writer: CorpusWriter | None = None) -> Iterator[Paper]:
+        """Read the file; record records that cannot be used with ``writer``, if there is one."""
+
+        def report(position: int) -> None:
+            if progress is not None:
+                progress(reading * size + position, readings * size)
+
+        unknown.clear()
+        for line, record in records(source, report):
+            paper = read_paper(record, paths.keys(), unknown, dated=dated)
+            if isinstance(paper, Paper):
+                if paper.created is None or first <= paper.created <= last:
+                    yield paper
+            elif writer is not None:
+                identifier = record["id"].encode(errors="backslashreplace").decode()  # anything may be in JSON
+                writer.leave_out(paper, f"{source.name}:{line}", identifier)
+
     with write_corpus(output, name="arxiv", settings=settings) as writer:
         writer.taxonomy = tree
-        snapshot = _Snapshot(source, frozenset(paths), days, progress, readings=1 if per_category is None else 2)
-        takes = None if per_category is None else _limit(snapshot.papers(), per_category, seed)
-        for paper in snapshot.papers(writer):
+        takes = None if per_category is None else _limit(papers(0), per_category, seed)
+        for paper in papers(readings - 1, writer):
             if takes is not None and not takes(paper):
                 continue
             categories = paper.categories[:1] if primary_only else paper.categories
             labels = sorted({label for category in categories for label in paths[category]})
             writer.add(split(paper), paper.text, [tree.ids[label] for label in labels], id=paper.id)
-        if snapshot.dated and not writer.summary.documents["train"]:
+        if dated and not writer.summary.documents["train"]:
             raise InputError("the dates leave no paper for training", path=source, remedy="choose other dates")
-    if codes := snapshot.unknown:
-        shown = ", ".join(f"{code!r} ({count:,})" for code, count in codes.most_common(SHOWN))
-        more = f" and {len(codes) - SHOWN} more" if len(codes) > SHOWN else ""
+    if unknown:
+        shown = ", ".join(f"{code!r} ({count:,})" for code, count in unknown.most_common(SHOWN))
+        more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         logger.warning("%s: categories that arXiv does not have were dropped: %s%s", source, shown, more)
     return writer.summary
-
-
-class _Snapshot:
-    """The papers of the right time, read as often as they are needed; any of the days makes dates necessary."""
-
-    def __init__(
-        self,
-        source: Path,
-        labels: frozenset[str],
-        days: dict[str, date | None],
-        progress: Progress | None,
-        *,
-        readings: int,
-    ) -> None:
-        self.dated = any(day is not None for day in days.values())
-        self.unknown: Counter[str] = Counter()
-        """By code that is not arXiv's, how many papers carry it; known after a reading."""
-        self._source, self._labels, self._progress, self._readings = source, labels, progress, readings
-        self._first, self._last = days["since"] or date.min, days["until"] or date.max
-        self._finished = 0
-
-    def papers(self, writer: CorpusWriter | None = None) -> Iterator[Paper]:
-        """Read the file once; record what cannot be used with ``writer``, if there is one."""
-        reader = PaperReader(self._labels, dated=self.dated)
-        for line, record in records(self._source, self._report):
-            paper = reader.read(record)
-            if isinstance(paper, Paper):
-                if paper.created is None or self._first <= paper.created <= self._last:
-                    yield paper
-            elif writer is not None:
-                identifier = record["id"].encode(errors="backslashreplace").decode()  # anything may stand in JSON
-                writer.leave_out(paper, f"{self._source.name}:{line}", identifier)
-        self.unknown = reader.unknown
-        self._finished += 1
-
-    def _report(self, position: int) -> None:
-        if self._progress is not None:
-            size = self._source.stat().st_size
-            self._progress(self._finished * size + position, self._readings * size)
 
 
 def _splitting(
@@ -250,29 +233,25 @@ def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator
                 break
             number += 1
             if line.strip():
-                yield number, _record(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, path, number)
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if len(line) > LONGEST_LINE:
+                    remedy = "the snapshot has one record a line"
+                    raise InputError(f"no line end in {LONGEST_LINE:,} bytes", path=path, line=number, remedy=remedy)
+                try:
+                    record = json.loads(line.decode())
+                except (ValueError, RecursionError) as error:
+                    cut = "truncated: the file ends in the middle of a record"
+                    what = f"broken record: {error}" if line.endswith(b"\n") else cut
+                    raise InputError(what, path=path, line=number, remedy=AGAIN) from None
+                for field in FIELDS:
+                    if not isinstance(record, dict) or not isinstance(record.get(field), str):
+                        remedy = "the file must be arXiv's metadata snapshot, one JSON record a line"
+                        raise InputError(f"the record has no text {field!r}", path=path, line=number, remedy=remedy)
+                yield number, record
             if report is not None and number % REPORT_EVERY == 0:
                 report(file.tell())
         if report is not None:
             report(path.stat().st_size)
-
-
-def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    if len(line) > LONGEST_LINE:
-        remedy = "the snapshot has one record a line"
-        raise InputError(f"no line end in {LONGEST_LINE:,} bytes", path=path, line=number, remedy=remedy)
-    try:
-        record = json.loads(line.decode())
-    except (ValueError, RecursionError) as error:
-        if not line.endswith(b"\n"):
-            what = "truncated: the file ends in the middle of a record"
-            raise InputError(what, path=path, line=number, remedy=AGAIN) from None
-        raise InputError(f"broken record: {error}", path=path, line=number, remedy=AGAIN) from None
-    for field in FIELDS:
-        if not isinstance(record, dict) or not isinstance(record.get(field), str):
-            remedy = "the file must be arXiv's metadata snapshot, one JSON record a line"
-            raise InputError(f"the record has no text {field!r}", path=path, line=number, remedy=remedy)
-    return cast(dict[str, Any], record)
 
 
 @contextmanager
@@ -293,20 +272,18 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         elif name.endswith(".zip"):
             with _damage_reported(path, None):
                 archive = stack.enter_context(zipfile.ZipFile(file))
-                stream = _buffered(stack.enter_context(archive.open(_only_member(archive, path))))
+                members = [member for member in archive.infolist() if member.filename.lower().endswith(".json")]
+                if len(members) == 1:
+                    stream = _buffered(stack.enter_context(archive.open(members[0])))
+            if len(members) != 1:
+                found = ", ".join(repr(member.filename) for member in members[:3]) or "none"
+                what = f"{len(members)} JSON files in the archive ({found})"
+                raise InputError(what, path=path, remedy="unpack the snapshot")
         yield stream, file
 
 
-def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
-    members = [member for member in archive.infolist() if member.filename.lower().endswith(".json")]
-    if len(members) != 1:
-        found = ", ".join(repr(member.filename) for member in members[:3]) or "none"
-        raise InputError(f"{len(members)} JSON files in the archive ({found})", path=path, remedy="unpack the snapshot")
-    return members[0]
-
-
 def _buffered(stream: object) -> BinaryIO:
-    """Give a stream whose lines are found in C."""
+    """Return a stream whose lines are found in C."""
     return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER)
 
 
@@ -341,41 +318,32 @@ class Paper(NamedTuple):
     created: date | None
 
 
-class PaperReader:
-    """Read papers from records; ``known`` are the ids of the labels, ``dated`` says whether papers need a date."""
+def read_paper(record: dict[str, Any], known: Set[str], unknown: Counter[str], *, dated: bool) -> Paper | str:
+    """Return the paper of a record, or the reason why it cannot be used.
 
-    def __init__(self, known: frozenset[str], *, dated: bool) -> None:
-        self.unknown: Counter[str] = Counter()
-        """The codes that are neither labels nor aliases, with the number of papers; they are dropped."""
-        self._known = known
-        self._dated = dated
-
-    def read(self, record: dict[str, Any]) -> Paper | str:
-        """Return the paper of a record, or the reason why it cannot be used."""
-        title, abstract = (" ".join(record[field].split()) for field in ("title", "abstract"))
-        if not abstract:
-            return "no abstract"
-        if WITHDRAWN.match(abstract):
-            return "withdrawn"
-        categories = self._categories(record["categories"])
-        if not categories:
-            return "no known category"
-        created = None
-        if self._dated:
-            try:
-                created = parsedate_to_datetime(record["versions"][0]["created"]).date()
-            except (LookupError, TypeError, ValueError):
-                return "no date of the first version"
-        title += "." * bool(title and not title.endswith((".", "?", "!")))
-        paper = Paper(record["id"], f"{title} {abstract}".strip(), categories, created)
-        return paper if is_unicode(paper.id + paper.text) else "half a character in the text"
-
-    def _categories(self, codes: str) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for code in dict.fromkeys(codes.split()):
-            label = ALIASES.get(code, code)
-            if label in self._known:
-                found[label] = None
-            else:
-                self.unknown[code] += 1
-        return tuple(found)
+    ``known`` are the ids of the labels. Codes that are neither labels nor aliases are dropped, and counted in
+    ``unknown``. Papers need a date if ``dated``.
+    """
+    title, abstract = (" ".join(record[field].split()) for field in ("title", "abstract"))
+    if not abstract:
+        return "no abstract"
+    if WITHDRAWN.match(abstract):
+        return "withdrawn"
+    categories: dict[str, None] = {}
+    for code in dict.fromkeys(record["categories"].split()):
+        label = ALIASES.get(code, code)
+        if label in known:
+            categories[label] = None
+        else:
+            unknown[code] += 1
+    if not categories:
+        return "no known category"
+    created = None
+    if dated:
+        try:
+            created = parsedate_to_datetime(record["versions"][0]["created"]).date()
+        except (LookupError, TypeError, ValueError):
+            return "no date of the first version"
+    title += "." * bool(title and not title.endswith((".", "?", "!")))
+    paper = Paper(record["id"], f"{title} {abstract}".strip(), tuple(categories), created)
+    return paper if is_unicode(paper.id + paper.text) else "half a character in the text"

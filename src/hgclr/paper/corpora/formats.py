@@ -101,13 +101,18 @@ def prepare_format(
     with write_corpus(output, name=name, settings={**splits, "taxonomy": taxonomy, **settings}) as writer:
         for split, path in splits.items():
             for line in readings.count(read(path)):
-                if problem := _problem(line):
+                problem = None if line.labels else "no labels"
+                if not line.text.strip():
+                    problem = "no text"
+                elif not is_unicode(line.text):
+                    problem = "not UTF-8: the text has a lone surrogate"
+                if problem is not None:
                     writer.leave_out(problem, f"{path}:{line.number}")
-                else:
-                    try:
-                        writer.add(split, line.text, tree.read(line.labels))
-                    except RowProblem as error:
-                        raise InputError(error.reason, path=path, line=line.number, remedy=error.remedy) from None
+                    continue
+                try:
+                    writer.add(split, line.text, tree.read(line.labels))
+                except RowProblem as error:
+                    raise InputError(error.reason, path=path, line=line.number, remedy=error.remedy) from None
         if writer.summary.documents["train"]:
             writer.taxonomy = tree.taxonomy()
     return writer.summary
@@ -120,27 +125,26 @@ def _find_splits(source: Path | None, endings: Sequence[str], named: dict[str, P
         if source is None:
             remedy = "name the folder with --source, or the files with --train and so on"
             raise InputError("nothing to read", remedy=remedy)
-        splits = _search(source, endings) if source.is_dir() else {"train": source}
+        splits = {}
+        if not source.is_dir():
+            splits["train"] = source
+        else:
+            after = "|".join(map(re.escape, endings))
+            files = sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith("."))
+            for split, words in SPLITS.items():
+                name = re.compile(rf"(?:.*[._ -])?(?:{'|'.join(words)})(?:{after})", re.IGNORECASE)
+                if found := [path for path in files if name.fullmatch(path.name)]:
+                    remedy = "name all files with --train, --dev and --test"
+                    splits[split] = only_file(found, source, f"may be the split {split!r}", remedy)
+            if not splits:
+                shown = " or ".join(f"'…train{ending}'" for ending in endings)
+                remedy = "name the files with --train and so on"
+                raise InputError(f"no file here is called {shown}", path=source, remedy=remedy)
     for path in splits.values():
         if not path.is_file():
             raise InputError("no such file", path=path)
     if "train" not in splits:
         raise InputError("there is no file for training", path=source, remedy="name it with --train")
-    return splits
-
-
-def _search(folder: Path, endings: Sequence[str]) -> dict[str, Path]:
-    after = "|".join(map(re.escape, endings))
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    splits = {}
-    for split, words in SPLITS.items():
-        name = re.compile(rf"(?:.*[._ -])?(?:{'|'.join(words)})(?:{after})", re.IGNORECASE)
-        if found := [path for path in files if name.fullmatch(path.name)]:
-            remedy = "name all files with --train, --dev and --test"
-            splits[split] = only_file(found, folder, f"may be the split {split!r}", remedy)
-    if not splits:
-        shown = " or ".join(f"'…train{ending}'" for ending in endings)
-        raise InputError(f"no file here is called {shown}", path=folder, remedy="name the files with --train and so on")
     return splits
 
 
@@ -150,15 +154,6 @@ class LabelledLine(NamedTuple):
     number: int
     text: str
     labels: list[str]
-
-
-def _problem(line: LabelledLine) -> str | None:
-    """Say why a document cannot be used, if so."""
-    if not line.text.strip():
-        return "no text"
-    if not is_unicode(line.text):
-        return "not UTF-8: the text has a lone surrogate"
-    return None if line.labels else "no labels"
 
 
 def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[LabelledLine]:
@@ -180,7 +175,7 @@ def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[Labelled
 def _strings(value: object, key: str, path: Path, line: int) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:59] + "…"
-        raise InputError(f"{key!r} is {shown}, not a list of strings", path=path, line=line, remedy="mend the line")
+        raise InputError(f"{key!r} is {shown}, not a list of strings", path=path, line=line, remedy="correct the line")
     return value
 
 

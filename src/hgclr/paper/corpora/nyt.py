@@ -58,13 +58,20 @@ def build_nyt(
     listed, repeated = read_id_lists(ids)
     taxonomy = read_label_list(labels)
     order = {label: index for index, label in enumerate(taxonomy.ids)}
-    files = NytFiles(source, (one.key for one in listed))
-    _check_absent(listed, files.absent(), source)
+    keys = dict.fromkeys(one.key for one in listed)
     with write_corpus(output, name="nyt", settings=settings) as writer:
         writer.taxonomy = taxonomy
         # The lists are in no order that the archives know, so all documents are kept until the last is read.
-        found = {article.key: _read(article, read_text, order) for article in files.read(progress)}
-        _check_absent(listed, {one.key for one in listed}.difference(found), source)
+        found = {article.key: _read(article, read_text, order) for article in read_articles(source, keys, progress)}
+        if missing := [one for one in listed if one.key not in found]:
+            first, others = missing[0], len(missing) - 1
+            more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
+            raise InputError(
+                f"{first.written!r} is not in {source}{more}",
+                path=first.path,
+                line=first.line,
+                remedy="check that --source holds the whole corpus, all years and months of it",
+            )
         for one in listed:
             document = found.pop(one.key)
             if isinstance(document, _Unusable):
@@ -121,17 +128,6 @@ def read_id_lists(folder: Path) -> tuple[list[ListedArticle], list[ListedArticle
     return list(first.values()), repeated
 
 
-def _check_absent(listed: list[ListedArticle], absent: set[str], source: Path) -> None:
-    """Refuse lists that name documents which are not in the source."""
-    missing = [one for one in listed if one.key in absent]
-    if not missing:
-        return
-    first, others = missing[0], len(missing) - 1
-    more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
-    remedy = "check that --source holds the whole corpus, all years and months of it"
-    raise InputError(f"{first.written!r} is not in {source}{more}", path=first.path, line=first.line, remedy=remedy)
-
-
 def read_label_list(path: Path) -> Taxonomy:
     """Return the tree of the label paths in a list, in its order.
 
@@ -164,19 +160,16 @@ def read_label_list(path: Path) -> Taxonomy:
     return Taxonomy(list(lines), parents, names)
 
 
-class _Usable(NamedTuple):
-    text: str
-    labels: list[str]
-
-
 class _Unusable(NamedTuple):
     reason: str
     where: str
     detail: str | None = None
 
 
-def _read(article: Article, read_text: Callable[[Element], str], order: dict[str, int]) -> _Usable | _Unusable:
-    """Return what is to be written of an article; ``order`` are the labels and their positions."""
+def _read(
+    article: Article, read_text: Callable[[Element], str], order: dict[str, int]
+) -> tuple[str, list[str]] | _Unusable:
+    """Return text and labels of an article; ``order`` is the position of each label of the tree."""
     if article.data is None:
         return _Unusable(TOO_LARGE, article.where)
     try:
@@ -190,7 +183,7 @@ def _read(article: Article, read_text: Callable[[Element], str], order: dict[str
     labels = sorted(paths & order.keys(), key=order.__getitem__)
     if not labels:
         return _Unusable("no label of the list", article.where, ", ".join(sorted(paths)) or None)
-    return _Usable(text, labels)
+    return text, labels
 
 
 def full_text(root: Element) -> str:
@@ -242,97 +235,61 @@ class Article(NamedTuple):
     data: bytes | None
 
 
-class _Year(NamedTuple):
-    """The file names wanted of a year, those that are files of their own, and the archives for the others, in order."""
+def read_articles(source: Path, keys: Iterable[str], progress: Progress | None = None) -> Iterator[Article]:
+    """Yield the wanted files of the corpus, given as ``2006/1815754.xml``, as far as they are there, each once.
 
-    name: str
-    wanted: set[str]
-    loose: list[Path]
-    archives: list[Path]
+    A file is identified by its year and its name; folders and archives in between do not matter. So ``2006/12.tgz``
+    with ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are all the same. Where a file
+    is there more than once, a single file precedes one in an archive, and otherwise the first counts.
 
-
-class NytFiles:
-    """The wanted files of the corpus, given as ``2006/1815754.xml``.
-
-    A file is told by its year and its name; folders and archives in between do not matter. So ``2006/12.tgz`` with
-    ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are all the same. Where a file is
-    there more than once, a file of its own comes before one in an archive, and otherwise the first.
+    An archive is read as a stream, to its end, so that damage is noticed wherever it is, and nothing is unpacked;
+    archives that are no longer needed are not read. The progress is called with the number of files and archives done
+    and to do.
     """
-
-    def __init__(self, source: Path, keys: Iterable[str]) -> None:
-        folder = _folder_of_years(source)
-        wanted: dict[str, set[str]] = {}
-        for key in keys:
-            year, _, name = key.partition("/")
-            wanted.setdefault(year, set()).add(name)
-        self._years = [_find(folder / year, names) for year, names in sorted(wanted.items())]
-
-    def absent(self) -> set[str]:
-        """Return the files of which it is clear without reading that they are not there."""
-        return {
-            f"{year.name}/{name}"
-            for year in self._years
-            if not year.archives
-            for name in year.wanted.difference(path.name for path in year.loose)
-        }
-
-    def read(self, progress: Progress | None = None) -> Iterator[Article]:
-        """Yield the files that are there, each once.
-
-        An archive is read as a stream, to its end, so that damage is noticed wherever it is, and nothing is unpacked;
-        archives that are not needed any more are not read. The progress is called with the number of files and archives
-        done and to do.
-        """
-        total = sum(len(year.loose) + len(year.archives) for year in self._years)
-        done = 0
-        for year in self._years:
-            missing = set(year.wanted)
-            for path in (*year.loose, *year.archives):
-                if path.name in year.wanted:
-                    missing.discard(path.name)
-                    yield _read_file(f"{year.name}/{path.name}", path)
-                elif missing:
-                    for name, where, data in _read_archive(path, missing):
-                        missing.discard(name)
-                        yield Article(f"{year.name}/{name}", where, data)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
-
-
-def _folder_of_years(source: Path) -> Path:
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy=SOURCE_REMEDY)
     # Of the three, the last is what the literature's program leaves.
     for folder in (source, source / "data", source / "Nytimes"):
         if folder.is_dir() and any(YEAR.fullmatch(path.name) and path.is_dir() for path in folder.iterdir()):
-            return folder
-    what = "there is no folder of a year, such as 1987, in it or in its folder 'data'"
-    raise InputError(what, path=source, remedy=SOURCE_REMEDY)
-
-
-def _find(folder: Path, wanted: set[str]) -> _Year:
-    loose: dict[str, Path] = {}
-    archives: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            if name in wanted:
-                loose.setdefault(name, Path(parent, name))
-            elif name.endswith(ARCHIVES) and not name.startswith("."):
-                archives.append(Path(parent, name))
-    return _Year(folder.name, wanted, list(loose.values()), archives)
-
-
-def _read_file(key: str, path: Path) -> Article:
-    try:
-        return Article(key, str(path), path.read_bytes() if path.stat().st_size <= LARGEST else None)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", path=path) from error
+            break
+    else:
+        what = "there is no folder of a year, such as 1987, in it or in its folder 'data'"
+        raise InputError(what, path=source, remedy=SOURCE_REMEDY)
+    wanted: dict[str, set[str]] = {}
+    for key in keys:
+        year, _, name = key.partition("/")
+        wanted.setdefault(year, set()).add(name)
+    places: list[tuple[str, Path]] = []  # of each year: its single files, then its archives
+    for year, names in sorted(wanted.items()):
+        loose: dict[str, Path] = {}
+        archives: list[Path] = []
+        for parent, folders, found in os.walk(folder / year):
+            folders.sort()
+            for name in sorted(found):
+                if name in names:
+                    loose.setdefault(name, Path(parent, name))
+                elif name.endswith(ARCHIVES) and not name.startswith("."):
+                    archives.append(Path(parent, name))
+        places += [(year, path) for path in (*loose.values(), *archives)]
+    for done, (year, path) in enumerate(places, 1):
+        missing = wanted[year]
+        if path.name in missing:
+            missing.discard(path.name)
+            try:
+                data = path.read_bytes() if path.stat().st_size <= LARGEST else None
+            except OSError as error:
+                raise InputError(f"the file cannot be read: {error.strerror}", path=path) from error
+            yield Article(f"{year}/{path.name}", str(path), data)
+        elif missing:
+            for name, where, data in _read_archive(path, missing):
+                missing.discard(name)
+                yield Article(f"{year}/{name}", where, data)
+        if progress is not None:
+            progress(done, len(places))
 
 
 def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, bytes | None]]:
-    """Yield name, place and content of the members that are wanted; the caller may take out what has been found."""
+    """Yield name, place and content of the members that are wanted; the caller removes those that have been found."""
     place = "before the first member"
     try:
         with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:

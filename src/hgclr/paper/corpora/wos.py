@@ -64,7 +64,31 @@ def build_wos(
     with write_corpus(
         output, name="wos", settings={"source": [file.name for file in files], "labels": labels}
     ) as writer:
-        abstracts, splits = _read_json(files, progress) if is_json else _read_table(files[0], labels, progress)
+        abstracts: list[Abstract] = []
+        ends = [0]
+        for file in files:
+            if len(files) > 1:
+                compare_with_literature(file)
+            if is_json:
+                for row in read_json_lines(file):
+                    abstracts.append(row)
+                    if progress is not None:
+                        progress(len(abstracts), None)
+            else:
+                rows = list(read_table(file, progress))
+                areas = merge_names(rows) if labels == "literature" else [row.area for row in rows]
+                abstracts = [
+                    Abstract(f"{file.name}:{row.number}", row.domain, area, clean_text(row.abstract))
+                    for row, area in zip(rows, areas, strict=True)
+                ]
+            ends.append(len(abstracts))
+        splits: Mapping[str, Iterable[int]]
+        if len(files) > 1:
+            splits = {split: range(*span) for split, span in zip(SPLITS, pairwise(ends), strict=True)}
+        elif len(abstracts) < 3:
+            raise InputError(f"too few rows for three splits: {len(abstracts)}", path=files[0])
+        else:
+            splits = split_rows(len(abstracts))
         if len(abstracts) != ROWS:
             logger.warning(
                 "%s: %s rows, not the %s of WOS-46985; this is not the split of the published figures",
@@ -73,47 +97,13 @@ def build_wos(
                 f"{ROWS:,}",
             )
         writer.taxonomy, ids = label_tree((abstract.domain, abstract.area) for abstract in abstracts)
-        for split, rows in splits.items():
-            for abstract in map(abstracts.__getitem__, rows):
+        for split, places in splits.items():
+            for abstract in map(abstracts.__getitem__, places):
                 if abstract.text:
                     writer.add(split, abstract.text, ids[abstract.domain, abstract.area])
                 else:
                     writer.leave_out("no abstract", abstract.where)
     return writer.summary
-
-
-def _read_table(
-    path: Path, labels: Labels, progress: Progress | None
-) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
-    rows = list(read_table(path, progress))
-    areas = merge_names(rows) if labels == "literature" else [row.area for row in rows]
-    abstracts = [
-        Abstract(f"{path.name}:{row.number}", row.domain, area, clean_text(row.abstract))
-        for row, area in zip(rows, areas, strict=True)
-    ]
-    return abstracts, _split(abstracts, path)
-
-
-def _read_json(files: Sequence[Path], progress: Progress | None) -> tuple[list[Abstract], Mapping[str, Iterable[int]]]:
-    abstracts: list[Abstract] = []
-    ends = [0]
-    for file in files:
-        if len(files) > 1:
-            compare_with_literature(file)
-        for row in read_json_lines(file):
-            abstracts.append(row)
-            if progress is not None:
-                progress(len(abstracts), None)
-        ends.append(len(abstracts))
-    if len(files) == 1:
-        return abstracts, _split(abstracts, files[0])
-    return abstracts, {split: range(*rows) for split, rows in zip(SPLITS, pairwise(ends), strict=True)}
-
-
-def _split(abstracts: Sequence[Abstract], path: Path) -> Mapping[str, Iterable[int]]:
-    if len(abstracts) < 3:
-        raise InputError(f"too few rows for three splits: {len(abstracts)}", path=path)
-    return split_rows(len(abstracts))
 
 
 def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
@@ -186,12 +176,22 @@ def find_files(source: Path) -> tuple[Path, ...]:
     A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
     """
     if source.is_dir():
-        files = _choose(source)
+        single = [source / name for name in (*PUBLISHED, TOTAL) if (source / name).is_file()]
+        parts = [source / name for name in PARTS if (source / name).is_file()]
+        if not single and not parts:
+            remedy = f"it must hold one of {', '.join((*PUBLISHED, TOTAL, PARTS[0]))}"
+            raise InputError("no file of Web of Science in this folder", path=source, remedy=remedy)
+        if not single and len(parts) < len(PARTS):
+            missing = next(name for name in PARTS if source / name not in parts)
+            raise InputError(f"no {missing} beside {parts[0].name}", path=source, remedy="all three splits are needed")
+        if single and (others := [str(path.relative_to(source)) for path in (*single[1:], *parts)]):
+            logger.warning("reading %s, not %s, which the folder holds as well", single[0], ", ".join(others))
+        files = tuple(single[:1] or parts)
     elif not source.is_file():
         raise InputError("no such file or folder", path=source)
     elif source.name in PARTS:
-        what = "this is one of three files, each with a split of its own"
-        raise InputError(what, path=source, remedy=f"name the folder with {', '.join(PARTS)}")
+        remedy = f"name the folder with {', '.join(PARTS)}"
+        raise InputError("this is one of three files, each with its own split", path=source, remedy=remedy)
     elif not source.name.lower().endswith(SPREADSHEET + TEXT + JSON):
         endings = ", ".join(SPREADSHEET + TEXT + JSON)
         raise InputError("unknown format", path=source, remedy=f"its name must end in {endings}")
@@ -203,22 +203,6 @@ def find_files(source: Path) -> tuple[Path, ...]:
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=file) from None
     return files
-
-
-def _choose(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a folder that are to be read; log which others there are."""
-    single = [folder / name for name in (*PUBLISHED, TOTAL) if (folder / name).is_file()]
-    parts = [folder / name for name in PARTS if (folder / name).is_file()]
-    if single:
-        if others := [str(path.relative_to(folder)) for path in (*single[1:], *parts)]:
-            logger.warning("reading %s, not %s, which the folder holds as well", single[0], ", ".join(others))
-        return (single[0],)
-    if not parts:
-        names = ", ".join((*PUBLISHED, TOTAL, PARTS[0]))
-        raise InputError("no file of Web of Science in this folder", path=folder, remedy=f"it must hold one of {names}")
-    if missing := [name for name in PARTS if folder / name not in parts]:
-        raise InputError(f"no {missing[0]} beside {parts[0].name}", path=folder, remedy="all three splits are needed")
-    return tuple(parts)
 
 
 class Abstract(NamedTuple):
@@ -278,55 +262,43 @@ class TableRow(NamedTuple):
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
     """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows."""
+
+    def whole_number(column: str, cell: str, line: int) -> int:
+        digits = cell.strip()
+        if not (digits.isascii() and digits.isdigit()):
+            raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=line)
+        return int(digits)
+
     is_spreadsheet = path.name.lower().endswith(SPREADSHEET)
     empty: int | None = None
-    for number, (cells, total) in enumerate(_spreadsheet_rows(path) if is_spreadsheet else _text_rows(path), 1):
+    for number, (cells, total) in enumerate(sheet_rows(path) if is_spreadsheet else _text_rows(path), 1):
         if not any(cell.strip() for cell in cells):
             empty = empty or number
             continue
         if empty is not None:
             raise InputError("an empty row between others", path=path, line=empty, remedy="delete it")
+        if is_spreadsheet:
+            cells = cells + [""] * (len(COLUMNS) - len(cells))
         if number == 1:
-            _check_header(cells, path)
+            found = [cell.strip() for cell in cells]
+            if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
+                remedy = f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file"
+                raise InputError(f"the columns are {', '.join(found)[:200]}", path=path, line=1, remedy=remedy)
             continue
-        yield _row(number, cells, path)
+        if len(cells) != len(COLUMNS):
+            what = f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}"
+            raise InputError(what, path=path, line=number, remedy="a cell must hold neither tabs nor line breaks")
+        first, second, _, domain, area, _, abstract = cells
+        for name, value in (("Domain", domain), ("area", area)):
+            if not value.strip():
+                raise InputError(f"no {name}", path=path, line=number)
+        code = (whole_number("Y1", first, number), whole_number("Y2", second, number))
+        yield TableRow(number, code, domain.strip(), area.strip(), abstract)
         if progress is not None:
-            progress(number - 1, total)
+            progress(number - 1, total - 1 if total else None)
 
 
-def _check_header(cells: list[str], path: Path) -> None:
-    found = [cell.strip() for cell in cells]
-    if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
-        remedy = f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file"
-        raise InputError(f"the columns are {', '.join(found)[:200]}", path=path, line=1, remedy=remedy)
-
-
-def _row(number: int, cells: list[str], path: Path) -> TableRow:
-    if len(cells) != len(COLUMNS):
-        what = f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}"
-        raise InputError(what, path=path, line=number, remedy="a cell must hold neither tabs nor line breaks")
-    first, second, _, domain, area, _, abstract = cells
-    for name, value in (("Domain", domain), ("area", area)):
-        if not value.strip():
-            raise InputError(f"no {name}", path=path, line=number)
-    code = (_whole_number("Y1", first, path, number), _whole_number("Y2", second, path, number))
-    return TableRow(number, code, domain.strip(), area.strip(), abstract)
-
-
-def _whole_number(column: str, cell: str, path: Path, number: int) -> int:
-    digits = cell.strip()
-    if not (digits.isascii() and digits.isdigit()):
-        raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=number)
-    return int(digits)
-
-
-def _spreadsheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
-    """Yield the cells of the first sheet's rows, and how many rows the sheet says it has, without the header."""
-    for cells, total in sheet_rows(path):
-        yield cells + [""] * (len(COLUMNS) - len(cells)), total - 1 if total else None
-
-
-def _text_rows(path: Path) -> Iterator[tuple[list[str], None]]:
+def _text_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
     """Yield the cells of every line. Quotes mean nothing: the literature splits at every tab."""
     encoding, number = _encoding(path), 0
     try:
