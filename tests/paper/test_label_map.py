@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ElementTree
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,7 @@ from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassifi
 from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
-    LabelMap,
     Measure,
-    distinct_colours,
     draw_label_maps,
     father_ranks,
     label_vectors,
@@ -54,17 +50,6 @@ def brute_rank(vectors: np.ndarray, label: int, father: int) -> float:
 
     others = [other for other in range(len(vectors)) if other not in (label, father)]
     return 1 + sum(cosine(label, other) > cosine(label, father) for other in others)
-
-
-@pytest.mark.parametrize("block", [1, 7, 2**22])
-def test_silhouette_is_that_of_scikit_learn(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(label_measures, "BLOCK", block)
-    #          0   1  2  3  4  5  6  7  8  9 10: tops 0 and 1, families of 3, 2, 1 and 3, in no order
-    parents = np.array([-1, -1, 0, 1, 0, 2, 0, 1, 3, 5, 5, 5])
-    vectors = np.random.default_rng(3).normal(size=(len(parents), 4))
-    below = [2, 3, 4, 6, 7, 9, 10, 11]  # neither the tops nor the only children 5 and 8
-    expected = silhouette_score(vectors[below], parents[below], metric="cosine")
-    assert parent_silhouette(vectors, parents) == pytest.approx(expected, abs=1e-12)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -161,68 +146,30 @@ def test_the_same_seed_gives_the_same_map_and_the_same_files(tmp_path: Path) -> 
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-@pytest.mark.slow
-def test_the_figure_shows_names_and_numbers(tmp_path: Path) -> None:
-    tree = Taxonomy(
-        ["a", "b", "a1", "a2", "a11", "a12"],
-        [-1, -1, 0, 0, 2, 2],
-        ["$x_1$ & co", "a name that is much longer than it is wise", "middle", "leaf", "one", "two"],
-    )
+def test_the_figure_names_fathers_and_shows_numbers(tmp_path: Path) -> None:
+    tree = Taxonomy(["a", "b", "a1", "a2", "a11", "a12"], [-1, -1, 0, 0, 2, 2], ["$x_1$ & co", "b", "c", "d", "e", "f"])
     one = map_labels(clustered(tree, 0.1), tree, permutations=5)
-    figure = draw_label_maps({"flat": one, "HGCLR": one})
-    for axes in figure.axes:
-        texts = [text.get_text() for text in axes.texts]
-        assert "$x_1$ & co" in texts
-        assert "a name that is much longer th…" in texts
-        assert any(f"mean rank of the father  {one.father_rank.value:.1f} of 5" in text for text in texts)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["middle"]  # the tops stand on the map
-    (tmp_path / "other.txt").write_text("mine")
     files = write_label_maps({"flat": one, "HGCLR": one}, tmp_path, {"note": "é"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "figure5.json",
-        "figure5.png",
-        "figure5.svg",
-        "other.txt",
-    ]
-    assert files[0].read_bytes().startswith(b"\x89PNG")
-    assert ElementTree.parse(files[1]).getroot().tag.endswith("svg")
-    numbers = json.loads(files[2].read_text(encoding="utf-8"))
+    assert sorted(path.name for path in files) == ["figure5.json", "figure5.png", "figure5.svg"]
+    assert f"mean rank of the father {one.father_rank.value:.1f} of 5" in draw_label_maps({"flat": one}).alt
+    numbers = json.loads((tmp_path / "figure5.json").read_text(encoding="utf-8"))
     assert numbers["note"] == "é"
     assert numbers["maps"]["flat"]["mean_rank_of_father"]["by_chance"] == 3.0
     assert numbers["maps"]["flat"]["labels_below_top"] == 4
     assert set(numbers["maps"]["HGCLR"]["positions"]) == set(tree.ids)
 
 
-def test_without_two_families_there_is_a_map_and_no_silhouette() -> None:
-    tree = families(1, 6)
-    one = map_labels(clustered(tree, 0.5), tree, permutations=5)
-    assert one.silhouette is None
-    assert one.to_json()["silhouette_by_parent"] is None
-    assert "silhouette by parent  not defined" in draw_label_maps({"flat": one}).axes[0].texts[-1].get_text()
-
-
-@pytest.mark.slow
-def test_many_parents_are_drawn_without_legend() -> None:
+def test_families_too_many_to_name_or_too_few_to_compare_are_drawn() -> None:
     ids = ["top", *(f"p{n}" for n in range(60)), *(f"c{n}" for n in range(120))]
-    tree = Taxonomy(ids, [-1, *[0] * 60, *(1 + n // 2 for n in range(120))])
-    one = map_labels(np.random.default_rng(1).normal(size=(len(tree), 8)), tree, permutations=3)
-    assert isinstance(one, LabelMap)
-    assert draw_label_maps({"flat": one}).legends == []
-
-
-def test_a_tree_of_one_level_has_nothing_to_show() -> None:
-    with pytest.raises(InputError, match=r"the label tree has one level, so that none of its 3 labels has a father"):
+    many = Taxonomy(ids, [-1, *[0] * 60, *(1 + n // 2 for n in range(120))])
+    one = map_labels(np.random.default_rng(1).normal(size=(len(many), 8)), many, permutations=3)
+    assert draw_label_maps({"flat": one}).png.startswith(b"\x89PNG")
+    few = families(1, 6)
+    one = map_labels(clustered(few, 0.5), few, permutations=5)
+    assert one.silhouette is None
+    assert "silhouette by parent not defined" in draw_label_maps({"flat": one}).alt
+    with pytest.raises(InputError):
         map_labels(np.eye(3), Taxonomy(["a", "b", "c"], [-1, -1, -1]))
-
-
-@pytest.mark.parametrize("count", [3, 10, 11, 24])
-def test_colours_can_be_told_apart(count: int) -> None:
-    colours = distinct_colours(count)
-    assert len(set(colours)) == count
-    values = [np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) for colour in colours]
-    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(values, 2)) > 25
-    for red, green, blue in values:
-        assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 200  # visible on white
 
 
 @pytest.fixture(scope="module")
@@ -262,14 +209,8 @@ def test_models_are_mapped_by_the_rows_of_their_heads(
 
 
 def test_different_trees_and_missing_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"small: its label tree is not that of .*flat: 3 labels, there 9; give models"
-    ):
-        map_models({"flat": models["flat"], "HGCLR": models["small"]})
-    with pytest.raises(InputError, match=r"label 0 is 'science! > chemistry!', there 'science > chemistry'"):
-        map_models({"flat": models["flat"], "HGCLR": models["other"]})
-    with pytest.raises(InputError, match=r"nowhere: no model here; give the folder 'model' that hgclr train wrote"):
-        map_models({"flat": models["flat"], "HGCLR": tmp_path / "nowhere"})
     (tmp_path / "config.json").write_bytes((models["flat"] / "config.json").read_bytes())
-    with pytest.raises(InputError, match=r"no model could be loaded: .*; give the folder 'model'"):
-        label_vectors(tmp_path)
+    for other in (models["small"], models["other"], tmp_path / "nowhere", tmp_path):
+        with pytest.raises(InputError) as error:
+            map_models({"flat": models["flat"], "HGCLR": other})
+        assert error.value.path == other

@@ -1,10 +1,14 @@
+"""arXiv: texts, labels, splits by hash or date, limits; damaged snapshots."""
+
 from __future__ import annotations
 
 import gzip
 import json
 import random
 import tracemalloc
+import zipfile
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -13,8 +17,7 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.errors import InputError
-from hgclr.paper.corpora.arxiv import ALIASES, build_arxiv, category_tree
-from hgclr.taxonomy import Taxonomy
+from hgclr.paper.corpora.arxiv import ALIASES, Paper, build_arxiv, category_tree, read_paper, records
 
 GROUPS = {"cs", "econ", "eess", "grp_physics", "math", "q-bio", "q-fin", "stat"}
 
@@ -24,21 +27,14 @@ def record(identifier: str, categories: str = "cs.CL", **fields: object) -> dict
     return {
         "id": identifier,
         "submitter": "Ada Author",
-        "authors": "Ada Author (1), Bob Author (2) ((1) Here, (2) There)",
         "title": f"A study of\n  paper {identifier}",
         "comments": "12 pages",
-        "journal-ref": None,
-        "doi": None,
-        "report-no": None,
         "categories": categories,
-        "license": "http://arxiv.org/licenses/nonexclusive-distrib/1.0/",
         "abstract": f"  We study paper {identifier}\nat length.\n",
         "versions": [
             {"version": "v1", "created": "Mon, 2 Apr 2007 19:18:42 GMT"},
             {"version": "v2", "created": "Tue, 24 Jul 2012 20:10:27 GMT"},
         ],
-        "update_date": "2012-07-26",
-        "authors_parsed": [["Author", "Ada", "", "Here"], ["Author", "Bob", "", "There"]],
         **fields,
     }
 
@@ -104,69 +100,11 @@ def test_text_and_labels(tmp_path: Path) -> None:
     assert (len(report.statistics.taxonomy), report.statistics.taxonomy.depth, report.bad_rows) == (161, 3, 0)
 
 
-def test_what_was_done_is_recorded(tmp_path: Path) -> None:
-    source = snapshot(tmp_path, record("1"), record("2", abstract=" "))
-    build_arxiv(source, tmp_path / "out", since=date(2001, 2, 3), dev_share=0, test_share=0, seed=4)
-    assert json.loads((tmp_path / "out" / "corpus.json").read_text()) == {
-        "corpus": "arxiv",
-        "settings": {
-            "source": "arxiv-metadata-oai-snapshot.json",
-            "since": "2001-02-03",
-            "until": None,
-            "dev_from": None,
-            "test_from": None,
-            "per_category": None,
-            "primary_only": False,
-            "dev_share": 0,
-            "test_share": 0,
-            "seed": 4,
-        },
-        "labels": 161,
-        "documents": {"train": 1, "dev": 0, "test": 0},
-        "left_out": {"no abstract": 1},
-    }
-
-
 def test_every_category_and_alias_brings_its_path(tmp_path: Path) -> None:
     codes = {code: code for code in category_tree().ids if code != "grp_physics"} | ALIASES
     source = snapshot(tmp_path, *(record(code, code) for code in codes))
     for row in all_for_training(source, tmp_path / "out"):
         assert row["labels"] == path_of(codes[row["id"]])
-
-
-def test_the_tree_is_arxivs() -> None:
-    tree = category_tree()
-    assert {tree.ids[index] for index in tree.levels[0]} == GROUPS
-    assert tree.path_name(tree.resolve("cond-mat.soft")) == "Physics > Condensed Matter > Soft Condensed Matter"
-    assert tree.path_name(tree.resolve("cs.CL")) == "Computer Science > Computation and Language"
-    assert set(ALIASES).isdisjoint(tree.ids)
-    assert set(ALIASES.values()) <= set(tree.ids)
-
-
-def test_the_tree_is_that_of_the_benchmark_set(shared_data: Path) -> None:
-    lines = (shared_data / "arxiv" / "labels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    codes = {node: code for node, code, _ in (line.split("\t") for line in lines)}
-    theirs = Taxonomy.read(shared_data / "arxiv" / "taxonomy.tsv", format="literature")
-    ours = category_tree()
-    # Groups have no code there; they are told by their names.
-    expected = {}
-    for index, node in enumerate(theirs.ids):
-        above = None if theirs.parents[index] < 0 else theirs.ids[theirs.parents[index]]
-        expected[codes[node] or node] = above and (codes[above] or above)
-    found = {}
-    for index, code in enumerate(ours.ids):
-        above = None if ours.parents[index] < 0 else int(ours.parents[index])
-        key = ours.names[index] if above is None else code
-        found[key] = above if above is None else ours.names[above] if ours.parents[above] < 0 else ours.ids[above]
-        assert above is None or theirs.resolve(f"{ours.names[index]} ({code})") >= 0  # the names are the same
-    assert len(ours) == 161
-    assert found == expected
-
-
-def test_primary_only(tmp_path: Path) -> None:
-    source = snapshot(tmp_path, record("1", "math.MP math-ph cs.LG"), record("2", "cs.LG stat.ML"))
-    train = all_for_training(source, tmp_path / "out", primary_only=True)
-    assert [row["labels"] for row in train] == [["grp_physics", "math-ph"], ["cs", "cs.LG"]]
 
 
 def test_unknown_categories_are_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,13 +156,6 @@ def test_dates(tmp_path: Path) -> None:
     assert summary.left_out == {"no date of the first version": 2}
 
 
-def test_dates_that_leave_nothing(tmp_path: Path) -> None:
-    source = snapshot(tmp_path, record("1"))
-    with pytest.raises(InputError, match=r"snapshot\.json: the dates leave no paper for training; choose other dates"):
-        build_arxiv(source, tmp_path / "out", dev_from=date(1999, 1, 1), test_from=date(2020, 1, 1))
-    assert list(tmp_path.iterdir()) == [source]
-
-
 @pytest.mark.slow
 def test_the_split_is_drawn_by_id_and_seed_alone(tmp_path: Path) -> None:
     records = [record(f"{number:04d}") for number in range(4000)]
@@ -241,15 +172,6 @@ def test_the_split_is_drawn_by_id_and_seed_alone(tmp_path: Path) -> None:
     assert ids(tmp_path / "some") == {split: found & chosen for split, found in drawn.items()}
     build_arxiv(snapshot(tmp_path, *records), tmp_path / "other", dev_share=0.05, test_share=0.2, seed=1)
     assert len(ids(tmp_path / "other")["test"] & drawn["test"]) / 4000 == pytest.approx(0.04, abs=0.015)
-
-
-def test_a_tenth_each_unless_told(tmp_path: Path) -> None:
-    source = snapshot(tmp_path, *(record(str(number)) for number in range(2000)))
-    summary = build_arxiv(source, tmp_path / "out")
-    build_arxiv(source, tmp_path / "told", dev_share=0.1, test_share=0.1)
-    assert ids(tmp_path / "out") == ids(tmp_path / "told")
-    assert sum(summary.documents.values()) == 2000
-    assert summary.documents["test"] == pytest.approx(200, abs=40)
 
 
 def test_at_most_so_many_of_a_category(tmp_path: Path) -> None:
@@ -279,77 +201,26 @@ def test_at_most_so_many_of_a_category(tmp_path: Path) -> None:
     assert {paper for paper in fewer if str(paper).startswith("b")} < taken
 
 
-def test_a_paper_that_stands_twice_does_not_break_the_limit(tmp_path: Path) -> None:
-    records = [record(str(number)) for number in range(20)] * 2
-    for size in (*range(1, 9), 39, 40, 41):
-        summary = build_arxiv(snapshot(tmp_path, *records), tmp_path / "out", per_category=size, dev_share=0)
-        assert sum(summary.documents.values()) == min(size, 40)
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"dev_from": date(2020, 1, 1)}, "a day on which dev begins, but none for test; give --test-from, too"),
-        ({"test_from": date(2020, 1, 1)}, "a day on which test begins, but none for dev; give --dev-from, too"),
-        (
-            {"dev_from": date(2020, 1, 1), "test_from": date(2020, 1, 1)},
-            "dev begins on 2020-01-01, test on 2020-01-01; let dev begin before test",
-        ),
-        (
-            {"dev_from": date(2020, 1, 1), "test_from": date(2021, 1, 1), "dev_share": 0.2},
-            "both shares and days for the splits; give --dev-from and --test-from, or shares",
-        ),
-        (
-            {"dev_share": 0.5, "test_share": 0.5},
-            "a share of 0.5 for dev and 0.5 for test; give shares of at least 0 whose sum is below 1",
-        ),
-        (
-            {"test_share": -0.1},
-            "a share of 0.1 for dev and -0.1 for test; give shares of at least 0 whose sum is below 1",
-        ),
-        (
-            {"since": date(2020, 1, 2), "until": date(2020, 1, 1)},
-            "no day is both since 2020-01-02 and until 2020-01-01; exchange the two",
-        ),
-        ({"per_category": 0}, "at most 0 papers of a category; give at least 1"),
+        {"dev_from": date(2020, 1, 1)},
+        {"test_from": date(2020, 1, 1)},
+        {"dev_from": date(2020, 1, 1), "test_from": date(2020, 1, 1)},
+        {"dev_from": date(2020, 1, 1), "test_from": date(2021, 1, 1), "dev_share": 0.2},
+        {"dev_from": date(1999, 1, 1), "test_from": date(2020, 1, 1)},
+        {"dev_share": 0.5, "test_share": 0.5},
+        {"test_share": -0.1},
+        {"since": date(2020, 1, 2), "until": date(2020, 1, 1)},
+        {"per_category": 0},
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, object]) -> None:
     source = snapshot(tmp_path, record("1"))
     with pytest.raises(InputError) as caught:
         build_arxiv(source, tmp_path / "out", **options)
-    assert str(caught.value) == message
+    assert caught.value.remedy
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_progress_is_in_bytes_of_all_readings(tmp_path: Path) -> None:
-    source = snapshot(tmp_path, *(record(str(number)) for number in range(2500)))
-    size = source.stat().st_size
-    for options, readings in (({}, 1), ({"per_category": 9}, 2)):
-        seen: list[tuple[int, int | None]] = []
-        build_arxiv(source, tmp_path / "out", progress=lambda *at, seen=seen: seen.append(at), **options)
-        assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-        assert {total for _, total in seen} == {readings * size}
-        assert len(seen) == 3 * readings
-        assert seen[-1] == (readings * size, readings * size)
-
-
-def test_an_interrupted_build_leaves_the_earlier_one(tmp_path: Path) -> None:
-    def interrupt(done: int, total: int | None) -> None:
-        raise KeyboardInterrupt
-
-    source = snapshot(tmp_path, record("1"), record("2"))
-    with pytest.raises(KeyboardInterrupt):
-        build_arxiv(source, tmp_path / "out", progress=interrupt)
-    assert list(tmp_path.iterdir()) == [source]
-    build_arxiv(source, tmp_path / "out", dev_share=0, test_share=0)
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(KeyboardInterrupt):
-        build_arxiv(source, tmp_path / "out", seed=7, progress=interrupt)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    build_arxiv(source, tmp_path / "out", dev_share=0, test_share=0)  # the same again, byte for byte
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert {path.name for path in tmp_path.iterdir()} == {source.name, "out"}
 
 
 @pytest.mark.slow
@@ -364,3 +235,139 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2e6
+
+
+def read(title: str, abstract: str) -> Paper | str:
+    fields = {"id": "1", "title": title, "abstract": abstract, "categories": "cs.CL"}
+    return read_paper(fields, {"cs.CL"}, Counter(), dated=False)
+
+
+@pytest.mark.parametrize(
+    "abstract",
+    [
+        "This paper has been withdrawn by the author due to a crucial error in equation 1.",
+        "This paper has been\nwithdrawn.",
+        "This submission has been withdrawn by arXiv administrators because of overlap.",
+        "The manuscript was withdrawn because it is part of another one.",
+        "This article is being temporarily withdrawn pending revision.",
+        "This work is now withdrawn",
+        "  [Paper withdrawn due to an error]",
+        "Withdrawn by the authors.",
+        "WITHDRAWN",
+        "(Retracted.)",
+        "The authors have withdrawn this paper.",
+    ],
+)
+def test_notices_of_withdrawal(abstract: str) -> None:
+    assert read("Title", abstract) == "withdrawn"
+
+
+@pytest.mark.parametrize(
+    "abstract",
+    [
+        "This paper studies how cash is withdrawn from banks.",
+        "Samples were withdrawn from the lake. This paper has been written since.",
+        "Withdrawn samples are biased.",
+        "The report that was withdrawn from the archive is discussed.",
+        "Retracted articles are cited. We ask why.",
+        "The authors have shown that nothing can be withdrawn.",
+        "A note on how papers are withdrawn",
+    ],
+)
+def test_abstracts_that_speak_of_withdrawing(abstract: str) -> None:
+    assert isinstance(read("Title", abstract), Paper)
+
+
+NAME = "arxiv-metadata-oai-snapshot.json"
+
+
+def line(number: int) -> bytes:
+    fields = {"id": str(number), "title": "T", "abstract": f"A {number * 7919}", "categories": "cs.CL", "doi": None}
+    return json.dumps(fields).encode() + b"\n"
+
+
+LINES = b"".join(line(number) for number in range(1, 3001))
+
+
+def plain(folder: Path, content: bytes) -> Path:
+    path = folder / NAME
+    path.write_bytes(content)
+    return path
+
+
+def gzipped(folder: Path, content: bytes) -> Path:
+    path = folder / f"{NAME}.gz"
+    path.write_bytes(gzip.compress(content))
+    return path
+
+
+def zipped(folder: Path, content: bytes) -> Path:
+    path = folder / "archive.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(NAME, content)
+    return path
+
+
+def error_of(source: Path) -> InputError:
+    """Return the error of a build that leaves nothing behind."""
+    before = sorted(source.parent.iterdir())
+    with pytest.raises(InputError) as caught:
+        build_arxiv(source, source.parent / "out")
+    assert sorted(source.parent.iterdir()) == before
+    assert caught.value.path == source
+    return caught.value
+
+
+@pytest.mark.parametrize("pack", [plain, gzipped, zipped])
+def test_packed_or_not(tmp_path: Path, pack: Callable[[Path, bytes], Path]) -> None:
+    source = pack(tmp_path, LINES)
+    seen: list[int] = []
+    found = list(records(source, seen.append))
+    assert [(number, record["id"]) for number, record in found] == [(n, str(n)) for n in range(1, 3001)]
+    assert seen == sorted(seen)
+    assert len(seen) == 4
+    assert seen[-1] == source.stat().st_size
+
+
+def test_truncated_and_damaged_files(tmp_path: Path) -> None:
+    assert error_of(plain(tmp_path, LINES[:-20])).line == 3000
+    assert error_of(gzipped(tmp_path, LINES[:-20])).line == 3000
+    source = gzipped(tmp_path, LINES * 4)
+    source.write_bytes(source.read_bytes()[:-5000])
+    assert 1 < (error_of(source).line or 0) < 12_000
+    source = zipped(tmp_path, LINES)
+    source.write_bytes(source.read_bytes()[:-5000])
+    assert error_of(source).line is None
+    for pack in (gzipped, zipped):
+        source = pack(tmp_path, LINES)
+        content = bytearray(source.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        source.write_bytes(content)
+        assert error_of(source).line is not None
+
+
+def test_archives_that_cannot_be_unpacked(tmp_path: Path) -> None:
+    source = zipped(tmp_path, LINES)
+    content = bytearray(source.read_bytes())
+    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag "encrypted" of the format
+        content[content.index(header) + flags] |= 1
+    source.write_bytes(content)
+    assert error_of(source).remedy == "unpack it yourself"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    assert error_of(source).remedy == "unpack the snapshot"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": "2",\n',
+        b'{"id": "\xff"}\n',
+        b"[" * 100_000 + b"\n",
+        b"[]\n",
+        b'{"id": "2", "title": "T", "categories": "cs.CL"}\n',
+        line(2).replace(b'"cs.CL"', b'["cs.CL"]'),
+    ],
+)
+def test_broken_records(tmp_path: Path, content: bytes) -> None:
+    assert error_of(plain(tmp_path, line(1) + content + line(3))).line == 2

@@ -1,21 +1,22 @@
+"""RCV1-V2: texts, topics and splits of the Reuters disks; lists of ids; damaged archives."""
+
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import logging
-import multiprocessing
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hgclr.data.check import check
 from hgclr.data.folder import DataFolder
 from hgclr.errors import InputError
-from hgclr.paper.corpora.rcv1 import build_rcv1, split_training
+from hgclr.paper.corpora.rcv1 import build_rcv1, find_disks, read_topics, split_training
+from hgclr.taxonomy import Taxonomy
 
 TOPIC_FILE = """\
 parent: None    child: Root    child-description: No Description
@@ -119,7 +120,7 @@ def test_texts_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         tmp_path / "disks", {"cd1/19960820.zip": day(item(1), item(2)), "cd1/19960821.zip": ODD | broken}, [1, 2]
     )
     with caplog.at_level(logging.WARNING):
-        summary = build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+        summary = build_rcv1(tmp_path / "disks", tmp_path / "data")
     assert read(tmp_path / "data", "test") == [
         {"id": "2300", "text": "First paragraph. Second one. Third", "labels": ["CCAT", "C15", "C151", "C1511"]},
         {"id": "2301", "text": 'A bolder claim & 5 < 6 "now".', "labels": ["ECAT", "GCAT", "E51", "E512"]},
@@ -147,27 +148,6 @@ def test_texts_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert report.bad_rows == 0
 
 
-def test_the_text_of_the_literature(tmp_path: Path) -> None:
-    write_disks(tmp_path / "disks", {"19960820.zip": day(item(1), item(2)), "19960821.zip": ODD}, [1, 2])
-    build_rcv1(tmp_path / "disks", tmp_path / "data", text="literature", workers=1)
-    assert read(tmp_path / "data", "test")[0]["text"] == "First paragraph.Second one.Third"
-    assert ("19960821.zip/2307newsML.xml", "no text", None) in left_out(tmp_path / "data")
-
-
-def test_label_names(tmp_path: Path) -> None:
-    write_disks(tmp_path / "disks", {"19960820.zip": day(item(1), item(2), item(3, ["GCRIM"]))}, [1, 2])
-    build_rcv1(tmp_path / "disks", tmp_path / "codes", workers=1)
-    tree = DataFolder(tmp_path / "codes").taxonomy
-    assert tree.names == tree.ids == ("CCAT", "ECAT", "GCAT", "C15", "C151", "C1511", "E51", "E512", "GCRIM")
-    build_rcv1(tmp_path / "disks", tmp_path / "described", label_names="descriptions", workers=1)
-    data = DataFolder(tmp_path / "described")
-    assert data.taxonomy.ids == tree.ids
-    assert data.taxonomy.path_name(8) == "GOVERNMENT/SOCIAL > CRIME, LAW ENFORCEMENT"
-    (document,) = data.documents("test")
-    assert document.labels == (2, 8)
-    assert read(tmp_path / "codes", "test") == read(tmp_path / "described", "test")
-
-
 def test_splits_and_order(tmp_path: Path) -> None:
     training = range(100, 130)
     archives = {
@@ -179,7 +159,7 @@ def test_splits_and_order(tmp_path: Path) -> None:
     unpacked.mkdir(parents=True)
     for name, data in day(item(3), item(10), item(2)).items():
         (unpacked / name).write_bytes(data)
-    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    build_rcv1(tmp_path / "disks", tmp_path / "data")
     test = [row["id"] for row in read(tmp_path / "data", "test")]
     assert test == ["998", "5000", "20", "999", "1000", "2", "3", "10"]
     model_selection = pytest.importorskip("sklearn.model_selection")
@@ -196,19 +176,11 @@ def test_the_split_is_that_of_scikit_learn(count: int) -> None:
     assert split_training(reversed(ids)) == dict.fromkeys(train, "train") | dict.fromkeys(dev, "dev")
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(st.sets(st.integers(0, 810_935), min_size=1, max_size=200))
-def test_every_training_document_is_in_one_split(ids: set[int]) -> None:
-    splits = split_training(ids)
-    assert splits.keys() == ids
-    assert list(splits.values()).count("dev") == -(-len(ids) // 10)
-
-
 def test_repeated_ids(tmp_path: Path) -> None:
     first = {"7newsML.xml": item(7, text="<p>First.</p>"), "8newsML.xml": b"<newsitem", "9newsML.xml": item(9)}
     second = {"7newsML.xml": item(7, text="<p>Second.</p>"), "8newsML.xml": item(8, text="<p>Whole.</p>")}
     write_disks(tmp_path / "disks", {"1.zip": first, "2.zip": second | day(item(1), item(2))}, [1, 2])
-    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    build_rcv1(tmp_path / "disks", tmp_path / "data")
     texts = {row["id"]: row["text"] for row in read(tmp_path / "data", "test")}
     assert texts == {"7": "First.", "8": "Whole.", "9": "Some news."}
     reasons = [(where, reason) for where, reason, _ in left_out(tmp_path / "data")]
@@ -223,7 +195,7 @@ def test_a_list_of_ids_replaces_the_rule(tmp_path: Path) -> None:
     write_disks(source, {"1.zip": day(item(1), item(2), item(3, regions=[]), item(4), item(5, []))}, [1, 2])
     ids = tmp_path / "rcv1v2-ids.dat.gz"
     ids.write_bytes(gzip.compress(b"1\n2\n3\n5\n"))
-    build_rcv1(source, tmp_path / "data", ids=ids, workers=1)
+    build_rcv1(source, tmp_path / "data", ids=ids)
     assert [row["id"] for row in read(tmp_path / "data", "test")] == ["3"]
     assert left_out(tmp_path / "data") == [
         ("1.zip/4newsML.xml", "not among the wanted ids", "4"),
@@ -231,7 +203,7 @@ def test_a_list_of_ids_replaces_the_rule(tmp_path: Path) -> None:
     ]
     ids.write_bytes(gzip.compress(b"1\n2\n30\n"))
     with pytest.raises(InputError, match=r"rcv1v2-ids\.dat\.gz:3: document 30 is not in the archives"):
-        build_rcv1(source, tmp_path / "data", ids=ids, workers=1)
+        build_rcv1(source, tmp_path / "data", ids=ids)
     assert [row["id"] for row in read(tmp_path / "data", "test")] == ["3"]  # the earlier build
 
 
@@ -242,30 +214,9 @@ def test_training_documents_that_are_missing(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"train\.dat:6: document 5 and 1 more .* not in the archives; check"
     ) as caught:
-        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+        build_rcv1(tmp_path / "disks", tmp_path / "data")
     assert caught.value.path == tmp_path / "disks" / "lyrl2004_tokens_train.dat"
     assert {path.name for path in tmp_path.iterdir()} == {"disks"}
-
-
-def test_files_of_other_names(tmp_path: Path) -> None:
-    write_disks(tmp_path / "disks", {"1.zip": day(item(1), item(2))}, [1, 2])
-    (tmp_path / "disks" / "lyrl2004_tokens_train.dat").rename(tmp_path / "tokens")
-    (tmp_path / "disks" / "rcv1.topics.hier.orig").rename(tmp_path / "tree")
-    with pytest.raises(InputError, match=r"there is no lyrl2004_tokens_train\.dat below .*; name it with --train-ids"):
-        build_rcv1(tmp_path / "disks", tmp_path / "data")
-    with pytest.raises(InputError, match=r"there is no rcv1\.topics\.hier\.orig below .*; name it with --topics"):
-        build_rcv1(tmp_path / "disks", tmp_path / "data", train_ids=tmp_path / "tokens")
-    build_rcv1(
-        tmp_path / "disks", tmp_path / "data", train_ids=tmp_path / "tokens", topics=tmp_path / "tree", workers=1
-    )
-    assert json.loads((tmp_path / "data" / "corpus.json").read_text())["settings"] == {
-        "source": str(tmp_path / "disks"),
-        "train_ids": str(tmp_path / "tokens"),
-        "topics": str(tmp_path / "tree"),
-        "label_names": "codes",
-        "text": "full",
-        "ids": None,
-    }
 
 
 def test_damage_within_an_archive(tmp_path: Path) -> None:
@@ -273,54 +224,117 @@ def test_damage_within_an_archive(tmp_path: Path) -> None:
     archive = tmp_path / "disks" / "1.zip"
     whole = archive.read_bytes()
     archive.write_bytes(whole.replace(b"Intact words", b"Damage words"))  # stored as it is, so the sum is wrong now
-    build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+    build_rcv1(tmp_path / "disks", tmp_path / "data")
     assert left_out(tmp_path / "data") == [
         ("1.zip/3newsML.xml", "damaged in its archive", "Bad CRC-32 for file '3newsML.xml'")
     ]
     archive.write_bytes(whole.replace(b"PK\x01\x02", b"PK\x09\x09"))  # the list of members
     with pytest.raises(InputError, match=r"1\.zip: truncated or not a zip file: .*; copy it from the disk again"):
-        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+        build_rcv1(tmp_path / "disks", tmp_path / "data")
     encrypted = bytearray(whole)
     for mark, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
         encrypted[whole.index(mark) + offset] |= 1
     archive.write_bytes(encrypted)
     with pytest.raises(InputError, match=r"1\.zip: 1newsML\.xml cannot be unpacked: .*password"):
-        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=1)
+        build_rcv1(tmp_path / "disks", tmp_path / "data")
 
 
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
-    archives = {f"{number:02}.zip": day(*(item(10 * number + one) for one in range(10))) for number in range(1, 9)}
-    write_disks(tmp_path / "disks", archives | {"99.zip": ODD}, range(10, 40))
-    seen: list[tuple[int, int | None]] = []
-    for workers in (1, 2):
-        build_rcv1(
-            tmp_path / "disks",
-            tmp_path / str(workers),
-            workers=workers,
-            progress=lambda done, total: seen.append((done, total)),
-        )
-    assert seen == [(done, 9) for done in range(1, 10)] * 2
-    names = {path.name for path in (tmp_path / "1").iterdir()}
-    assert names == {
-        "taxonomy.json",
-        "corpus.json",
-        "left-out.jsonl",
-        *(f"{s}.jsonl.gz" for s in ("train", "dev", "test")),
-    }
-    for name in names:
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+TOKENS = ".I 2286\n.W\nrecov recov .I 1\nexcit\n\n.I 2288\n.W\nmexic\n\n"
 
 
-def test_an_interrupt_ends_the_workers_and_leaves_nothing(tmp_path: Path) -> None:
-    archives = {f"{number:02}.zip": day(item(number)) for number in range(1, 20)}
-    write_disks(tmp_path / "disks", archives, [1, 2])
-    before = set(multiprocessing.active_children())
+def write_zip(path: Path, *names: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "<newsitem/>")
 
-    def interrupt(done: int, total: int | None) -> None:
-        assert set(multiprocessing.active_children()) - before
-        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        build_rcv1(tmp_path / "disks", tmp_path / "data", workers=2, progress=interrupt)
-    assert set(multiprocessing.active_children()) <= before
-    assert {path.name for path in tmp_path.iterdir()} == {"disks"}
+def test_archives_at_any_depth_in_the_order_of_their_names(tmp_path: Path) -> None:
+    write_zip(tmp_path / "cd2" / "19970301.zip", "9newsML.xml")
+    write_zip(tmp_path / "cd3" / "19960820.ZIP", "1newsML.xml")
+    (tmp_path / "unpacked" / "19961224").mkdir(parents=True)
+    (tmp_path / "unpacked" / "19961224" / "5newsML.xml").touch()
+    (tmp_path / "unpacked" / "empty").mkdir()
+    (tmp_path / "notes.txt").touch()
+    disks = find_disks(tmp_path)
+    places = ["cd3/19960820.ZIP", "unpacked/19961224", "cd2/19970301.zip"]
+    assert disks.places == [tmp_path / place for place in places]
+    assert disks.others == [tmp_path / "notes.txt"]
+
+
+# As the publisher prints it: sorted by code, so that parents may follow their children, in columns.
+SMALL = """\
+parent: None    child: Root    child-description: No Description
+parent: CCAT    child: C15     child-description: PERFORMANCE
+parent: C15     child: C151    child-description: ACCOUNTS/EARNINGS
+parent: C151    child: C1511   child-description: ANNUAL  RESULTS
+parent: Root    child: CCAT    child-description: CORPORATE/INDUSTRIAL
+parent: GCAT    child: GCRIM   child-description: CRIME, LAW ENFORCEMENT
+parent: Root    child: GCAT    child-description: GOVERNMENT/SOCIAL
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rcv1.topics.hier.orig"
+    path.write_text(SMALL)
+    return path
+
+
+def test_codes_are_the_names_unless_descriptions_are_wanted(file: Path) -> None:
+    ids = ("CCAT", "GCAT", "C15", "C151", "C1511", "GCRIM")
+    tree = read_topics(file)
+    assert tree.ids == tree.names == ids
+    assert tree.parents.tolist() == [-1, -1, 0, 2, 3, 1]
+    described = read_topics(file, "descriptions")
+    assert described.ids == ids
+    assert described.parents.tolist() == tree.parents.tolist()
+    assert described.names == (
+        "CORPORATE/INDUSTRIAL",
+        "GOVERNMENT/SOCIAL",
+        "PERFORMANCE",
+        "ACCOUNTS/EARNINGS",
+        "ANNUAL RESULTS",
+        "CRIME, LAW ENFORCEMENT",
+    )
+
+
+def test_the_real_tree(tmp_path: Path, shared_data: Path) -> None:
+    with (shared_data / "taxonomies" / "rcv1.topics.tsv").open(newline="") as table:
+        rows = list(csv.DictReader(table, delimiter="\t"))
+    assert len(rows) == 103
+    file = tmp_path / "rcv1.topics.hier.orig"
+    with file.open("w") as output:
+        output.write("parent: None    child: Root    child-description: No Description\n")
+        for row in sorted(rows, key=lambda row: row["code"]):
+            output.write(
+                f"parent: {row['parent']:<7} child: {row['code']:<7} child-description: {row['description']}\n"
+            )
+    literature = Taxonomy.read(shared_data / "taxonomies" / "rcv1.taxonomy")
+    tree = read_topics(file)
+    assert tree == literature  # ids, names, parents and their order
+    assert tree.depth == 4
+    described = read_topics(file, "descriptions")
+    assert described.ids == literature.ids
+    assert described.parents.tolist() == literature.parents.tolist()
+    assert dict(zip(described.ids, described.names, strict=True)) == {row["code"]: row["description"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("lyrl2004_tokens_train.dat", ".I 2286\n.W\nfoo\n.I\n", 4),
+        ("lyrl2004_tokens_train.dat", "foo\n", None),
+        ("rcv1.topics.hier.orig", SMALL + "parent: G15     child: G151    child-description: EC\n", 8),
+        ("rcv1.topics.hier.orig", SMALL + "parent: CCAT    child: C151    child-description: TWICE\n", 8),
+        ("rcv1.topics.hier.orig", SMALL + "CCAT\tC11\n", 8),
+        ("rcv1.topics.hier.orig", SMALL + "parent: X    child: X     child-description: SELF\n", 8),
+        ("19960820.zip", "no archive", None),
+    ],
+)
+def test_files_that_are_wrong(name: str, content: str, line: int | None, tmp_path: Path) -> None:
+    write_disks(tmp_path, {"19960820.zip": day(item(1), item(2))}, [1, 2])
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as error:
+        build_rcv1(tmp_path, tmp_path / "data")
+    assert (error.value.path, error.value.line) == (tmp_path / name, line)

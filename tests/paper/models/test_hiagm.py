@@ -1,4 +1,4 @@
-"""HiAGM as a whole: literal equations, the prior, the loss, what trains, padding, files, whole runs."""
+"""HiAGM and its structure encoders: literal equations, the prior, the loss, files, whole runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture, load_deployed
 from hgclr.models.base import save
+from hgclr.nn import objective
+from hgclr.nn.objective import recursive_regularisation
 from hgclr.paper.models.hiagm import (
+    BiTreeLSTM,
     HiAGMLAForSequenceClassification,
     HiAGMPreTrainedModel,
     HiAGMTPForSequenceClassification,
+    HierarchyGCN,
     edge_prior,
 )
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from support.learned import StopWhenLearned
 from support.tiny_set import StopAfterEpoch, first_layer, tiny_set, without_dropout
-from support.toy import TEXTS, batch_of
+from support.toy import TEXTS, batch_of, random_tree
 
 KINDS = ["hiagm-tp", "hiagm-la"]
 STRUCTURES = ["gcn", "tree-lstm"]
@@ -77,44 +81,12 @@ def test_logits_equal_the_equations_and_padding_changes_nothing(
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_labels_decide_what_is_attended_to(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    """In the released program's setting they did not: a softmax over one position is 1."""
-    model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-la")
-    assert isinstance(model, HiAGMLAForSequenceClassification)
-    batch = batch_of(tokenizer, taxonomy)
-    before = model(**batch).logits
-    with torch.no_grad():
-        model.label_embedding.weight.add_(torch.randn_like(model.label_embedding.weight))
-    assert ((model(**batch).logits - before).abs().amax(1) > 1e-3).all()
-
-
-def test_token_vectors_of_the_right_size_are_not_projected(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-la", node_width=32)
-    assert isinstance(model, HiAGMLAForSequenceClassification)
-    assert not list(model.token_projection.parameters())
-    batch = batch_of(tokenizer, taxonomy)
-    torch.testing.assert_close(model(**batch).logits, literal_logits(model, batch), atol=1e-4, rtol=1e-4)
-
-
 def test_the_prior_counts_documents_with_both_parent_and_child() -> None:
     #       0 ─ 1, 2        3 ─ 4, 5        6 ─ 7
     tree = Taxonomy([str(i) for i in range(8)], [-1, 0, 0, -1, 3, 3, -1, 6])
     rows = [[0, 1], [0, 1], [0, 1, 2], [1], [0], [4], [6, 7]]  # in [1] and [4] the parent is missing
     prior = edge_prior(datasets.Dataset.from_dict({"input_ids": [[1]] * len(rows), "labels": rows}), tree)
     assert prior.tolist() == pytest.approx([1, 3 / 4, 1 / 4, 1, 1 / 2, 1 / 2, 1, 1])
-
-
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_prepare_starts_the_edges_down_at_the_prior(
-    make_encoder, taxonomy: Taxonomy, tokenizer, structure: str
-) -> None:
-    model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-tp", structure_encoder=structure)
-    rows = [taxonomy.closure([label]).tolist() for label in taxonomy.leaves for _ in range(label + 1)]
-    documents = datasets.Dataset.from_dict({"input_ids": [[1]] * len(rows), "labels": rows})
-    model.prepare(documents)
-    assert torch.equal(model.structure.down, edge_prior(documents, taxonomy))
-    for parent in set(taxonomy.parents.tolist()) - {-1}:
-        assert model.structure.down[taxonomy.children(parent).tolist()].sum().item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,29 +118,9 @@ def test_the_regularisation_keeps_its_ratio_to_the_cross_entropy(
     assert losses["sum"] == pytest.approx(method * labels * documents, rel=1e-4)
 
 
-def test_dropouts_of_their_own(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    """Half of the nodes' features, or of the label embeddings, is 0 in training; all other dropout is off."""
-    batch = batch_of(tokenizer, taxonomy)
-    seen: list[torch.Tensor] = []
-    for kind, settings in (("hiagm-tp", {"feature_dropout": 0.5}), ("hiagm-la", {"label_embedding_dropout": 0.5})):
-        model = make_model(make_encoder, taxonomy, tokenizer, kind, **settings).train()
-        model.encoder.eval()
-        model.structure.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-        model(**batch)
-        assert 0.35 < (seen[-1] == 0).float().mean() < 0.65
-        model.eval()
-        model(**batch)
-        assert not (seen[-1] == 0).any()
-
-
-def test_without_regularisation_there_is_no_such_term(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    model = make_model(make_encoder, taxonomy, tokenizer, "hiagm-tp", recursive_regularisation=0.0)
-    assert set(model(**batch_of(tokenizer, taxonomy)).terms) == {"loss_original"}
-
-
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_parameter_gets_a_gradient(
+def test_every_parameter_of_a_model_gets_a_gradient(
     make_encoder, taxonomy: Taxonomy, tokenizer, kind: str, structure: str
 ) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer, kind, structure_encoder=structure).train()
@@ -236,3 +188,160 @@ def test_export_to_onnx_agrees_with_torch(
     scores = torch.from_numpy(classifier.predict_proba(TEXTS))
     expected = torch.sigmoid(model(**batch_of(tokenizer, taxonomy)).logits)
     torch.testing.assert_close(scores, expected, atol=0.1 if int8 else 1e-4, rtol=0.0)
+
+
+WIDTH = 6
+
+
+def drawn_gcn(tree: Taxonomy, dropout: float = 0.0) -> HierarchyGCN:
+    """A layer whose every weight matters."""
+    torch.manual_seed(1)
+    layer = HierarchyGCN(tree, WIDTH, dropout=dropout).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+def by_matrices(layer: HierarchyGCN, parents: list[int], nodes: Tensor) -> Tensor:
+    """The paper's equations: A_in and A_out are (K, K), row = who receives, column = who sends."""
+    count = len(parents)
+    a_in, a_out, mask = (torch.zeros(count, count, dtype=nodes.dtype) for _ in range(3))
+    for child, parent in enumerate(parents):
+        for other in range(count):
+            a_in[other, child] = layer.up[child]
+            a_out[child, other] = layer.down[child]
+        if parent >= 0:
+            mask[parent, child] = 1.0
+    result = []
+    for h in nodes:
+        gate_in = torch.sigmoid(h @ layer.up_gate.weight.T + layer.up_gate_bias[:, None])
+        gate_out = torch.sigmoid(h @ layer.down_gate.weight.T + layer.down_gate_bias[:, None])
+        into = ((a_in * mask) @ h + layer.up_bias) * gate_in
+        out = ((a_out * mask.T) @ h + layer.down_bias) * gate_out
+        result.append(torch.relu(into + out + h * torch.sigmoid(h @ layer.loop_gate.weight.T)))
+    return torch.stack(result)
+
+
+@pytest.mark.parametrize(("labels", "seed"), [(1, 0), (2, 1), (9, 2), (40, 3)])
+def test_edges_as_vectors_equal_masked_matrices(labels: int, seed: int) -> None:
+    tree = random_tree(labels, seed)
+    layer = drawn_gcn(tree)
+    nodes = torch.randn(3, labels, WIDTH, dtype=torch.float64, requires_grad=True)
+    found, expected = layer(nodes), by_matrices(layer, tree.parents.tolist(), nodes)
+    torch.testing.assert_close(found, expected)
+    weights = [nodes, *layer.parameters()]
+    direction = torch.randn_like(found)
+    fast = torch.autograd.grad(found, weights, direction)
+    slow = torch.autograd.grad(expected, weights, direction)
+    for one, other in zip(fast, slow, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_new_layers_begin_the_same_and_the_prior_is_the_edges_down(taxonomy: Taxonomy) -> None:
+    torch.manual_seed(3)
+    one = HierarchyGCN(taxonomy, WIDTH, dropout=0.0)
+    torch.empty(1000).normal_()  # memory that was used for something else
+    torch.manual_seed(3)
+    other = HierarchyGCN(taxonomy, WIDTH, dropout=0.0)
+    for (name, first), (_, second) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+        assert torch.equal(first, second), name
+        if name.endswith("bias"):
+            assert not first.any(), name
+    assert torch.equal(one.up, torch.ones(len(taxonomy)))
+    prior = torch.linspace(0.1, 0.9, len(taxonomy))
+    one.set_prior(prior)
+    assert torch.equal(one.down, prior)
+
+
+def regularised(weight: Tensor, parents: list[int]) -> Tensor:
+    total = torch.zeros((), dtype=weight.dtype)
+    for child, parent in enumerate(parents):
+        if parent >= 0:
+            for one, other in zip(weight[parent], weight[child], strict=True):
+                total = total + 0.5 * (one - other) ** 2
+    return total
+
+
+@pytest.mark.parametrize("piece", [1, 7, 2**22])
+def test_recursive_regularisation_is_half_the_squared_distance_over_edges(
+    monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(objective, "PIECE", piece)
+    tree = random_tree(12, 4)
+    weight = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    parents = torch.from_numpy(tree.parents.copy())
+    found, expected = recursive_regularisation(weight, parents), regularised(weight, tree.parents.tolist())
+    torch.testing.assert_close(found, expected)
+    (fast,) = torch.autograd.grad(3 * found, [weight])
+    (slow,) = torch.autograd.grad(3 * expected, [weight])
+    torch.testing.assert_close(fast, slow)
+
+
+WIDTH = 6
+HALF = 3
+
+
+def drawn_lstm(tree: Taxonomy, dropout: float = 0.0) -> BiTreeLSTM:
+    """A layer whose every weight matters."""
+    torch.manual_seed(1)
+    layer = BiTreeLSTM(tree, WIDTH, dropout=dropout).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+def step(cell, x: Tensor, neighbours: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """One label: h and c from its features and the scaled (h, c) of its neighbours."""
+    w = dict(zip("iouf", cell.nodes.weight.split(HALF), strict=True))
+    b = dict(zip("iouf", cell.nodes.bias.split(HALF), strict=True))
+    u = dict(zip("iou", cell.states.weight.split(HALF), strict=True)) | {"f": cell.forget.weight}
+    together = sum((h for h, _ in neighbours), torch.zeros(HALF, dtype=x.dtype))
+    gate = {name: w[name] @ x + b[name] + u[name] @ together for name in "iou"}
+    c = torch.sigmoid(gate["i"]) * torch.tanh(gate["u"])
+    for h_n, c_n in neighbours:
+        c = c + torch.sigmoid(w["f"] @ x + b["f"] + u["f"] @ h_n) * c_n
+    return torch.sigmoid(gate["o"]) * torch.tanh(c), c
+
+
+def by_recursion(layer: BiTreeLSTM, tree: Taxonomy, nodes: Tensor) -> Tensor:
+    """From the leaves up and from the top down, one text and one label at a time."""
+
+    def climb(text: Tensor, label: int, states: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+        below = []
+        for child in tree.children(label).tolist():
+            h, c = climb(text, child, states)
+            below.append((layer.up[child] * h, layer.up[child] * c))
+        h, c = step(layer.up_cell, text[label], below)
+        states[label] = h
+        return h, c
+
+    def descend(text: Tensor, label: int, above: list[tuple[Tensor, Tensor]], states: dict[int, Tensor]) -> None:
+        states[label], c = step(layer.down_cell, text[label], above)
+        for child in tree.children(label).tolist():
+            share = layer.down[child]
+            descend(text, child, [(share * states[label], share * c)], states)
+
+    result = []
+    for text in nodes:
+        up: dict[int, Tensor] = {}
+        down: dict[int, Tensor] = {}
+        for top in tree.children(-1).tolist():
+            climb(text, top, up)
+            descend(text, top, [], down)
+        result.append(torch.stack([torch.cat([up[label], down[label]]) for label in range(len(tree))]))
+    return torch.stack(result)
+
+
+@pytest.mark.parametrize(("labels", "seed", "deep"), [(1, 0, False), (3, 1, True), (9, 2, False), (30, 3, False)])
+def test_levels_at_a_time_equal_label_by_label(labels: int, seed: int, deep: bool) -> None:
+    tree = random_tree(labels, seed, deep=deep)
+    layer = drawn_lstm(tree)
+    nodes = torch.randn(2, labels, WIDTH, dtype=torch.float64, requires_grad=True)
+    found, expected = layer(nodes), by_recursion(layer, tree, nodes)
+    torch.testing.assert_close(found, expected)
+    weights = [nodes, *layer.parameters()]
+    direction = torch.randn_like(found)
+    fast = torch.autograd.grad(found, weights, direction, allow_unused=True, materialize_grads=True)
+    slow = torch.autograd.grad(expected, weights, direction, allow_unused=True, materialize_grads=True)
+    for one, other in zip(fast, slow, strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,18 +1,29 @@
-"""HiMatch as a whole: its objective literally, the labels' texts, what trains, resuming, files, whole runs."""
+"""HiMatch: its objective and losses against loops, the labels' texts, resuming, files, whole runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 from transformers import TrainerCallback
 
-from hgclr.models import flat
 from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification, edge_prior
-from hgclr.paper.models.himatch import HiMatchForSequenceClassification, draw_labels
+from hgclr.paper.models.himatch import (
+    Drawn,
+    HiMatchForSequenceClassification,
+    distances,
+    draw_labels,
+    joint_loss,
+    label_words,
+    matching_loss,
+)
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from support.learned import StopWhenLearned
@@ -121,14 +132,6 @@ def test_prepare_gives_labels_texts_and_unseen_labels_their_names(make_encoder, 
     assert torch.equal(model.label_structure.down, prior)
 
 
-def test_a_label_text_is_no_longer_than_the_encoder_reads(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    model = make_model(make_encoder, taxonomy, tokenizer, max_length=4)
-    model.prepare(documents_of(tokenizer, taxonomy))
-    tokens = model.label_tokens[taxonomy.resolve("society")]
-    assert (tokens >= 0).sum() == 4
-    assert tokens[3] == tokenizer.sep_token_id
-
-
 def test_labels_are_read_anew_after_so_many_batches(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer, label_refresh=3)
     batch = batch_of(tokenizer, taxonomy)
@@ -144,24 +147,6 @@ def test_labels_are_read_anew_after_so_many_batches(make_encoder, taxonomy: Taxo
         model.train()
         model.encoder.eval()
     assert read == [True, False, False, True, False, False, True]
-
-
-def test_reading_labels_draws_nothing_and_uses_no_dropout(
-    make_encoder, taxonomy: Taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = make_model(make_encoder, taxonomy, tokenizer).train()
-    model.prepare(documents_of(tokenizer, taxonomy))
-    assert model.encoder.training
-    state = torch.get_rng_state()
-    model.read_labels()
-    assert model.encoder.training
-    assert torch.equal(torch.get_rng_state(), state)
-    at_once = model.label_vectors.clone()
-    monkeypatch.setattr(flat, "BLOCK", 20)  # two or three labels at a time
-    assert len(flat.name_blocks(model.label_tokens)) > 3
-    model.label_vectors.zero_()
-    model.read_labels()
-    torch.testing.assert_close(model.label_vectors, at_once, atol=1e-5, rtol=1e-5)
 
 
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
@@ -240,3 +225,90 @@ def test_a_seed_decides_all_and_a_stopped_run_goes_on_as_if_it_had_not_been(
         train(run, callbacks=[Kill()])
     assert (tmp_path / "cut" / "checkpoints" / "checkpoint-6").is_dir()  # else there is nothing to go on from
     assert train(run, resume=True).metrics["history"] == expected
+
+
+#            0 ─ 1, 2, 3       4 ─ 5       6
+PARENTS = torch.tensor([-1, 0, 0, 0, -1, 4, -1])
+MARGINS = {"parent": 0.01, "sibling": 0.1, "random": 0.2}
+
+
+def losses_by_loops(texts, labels, drawn: Drawn) -> tuple[float, float]:
+    """One document at a time, one coordinate at a time."""
+    joint = matching = 0.0
+    for document, text in enumerate(texts.tolist()):
+
+        def distance(label: int, text=text) -> float:
+            return sum((t - x) ** 2 for t, x in zip(text, labels[label].tolist(), strict=True))
+
+        gold, parent, sibling, other = (int(chosen[document]) for chosen in drawn)
+        if gold == -1:
+            continue
+        joint += distance(gold)
+        if parent != -1:
+            joint += max(0.0, distance(parent) - MARGINS["parent"])
+        if sibling != -1:
+            matching += max(0.0, MARGINS["sibling"] - (distance(sibling) - distance(gold)))
+        if other != -1:
+            matching += max(0.0, MARGINS["random"] - (distance(other) - distance(gold)))
+    return joint / len(texts), matching / len(texts)
+
+
+def test_the_losses_by_loops_with_labels_missing() -> None:
+    torch.manual_seed(0)
+    texts = torch.nn.functional.normalize(torch.randn(6, 4), dim=-1)
+    labels = torch.nn.functional.normalize(torch.randn(7, 4), dim=-1)
+    drawn = Drawn(
+        gold=torch.tensor([1, 0, 5, 2, -1, 6]),
+        parent=torch.tensor([0, -1, 4, 0, -1, -1]),
+        sibling=torch.tensor([2, 4, -1, 3, -1, 0]),
+        other=torch.tensor([6, 5, 0, 1, 3, -1]),
+    )
+    distance = distances(texts, labels, drawn)
+    joint, matching = losses_by_loops(texts, labels, drawn)
+    assert joint_loss(distance, drawn, parent_margin=0.01).item() == pytest.approx(joint, rel=1e-5)
+    found = matching_loss(distance, drawn, sibling_margin=0.1, random_margin=0.2)
+    assert found.item() == pytest.approx(matching, rel=1e-5)
+    assert 0 < matching < joint
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(rows=st.lists(st.lists(st.booleans(), min_size=7, max_size=7), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_each_drawn_label_is_what_it_shall_be(rows: list[list[bool]], seed: int) -> None:
+    torch.manual_seed(seed)
+    drawn = draw_labels(torch.tensor(rows).float(), PARENTS)
+    for row, gold, parent, sibling, other in zip(rows, *(chosen.tolist() for chosen in drawn), strict=True):
+        right = {label for label in range(7) if row[label]}
+        wrong = set(range(7)) - right
+        assert gold in right if right else gold == -1
+        assert other in wrong if wrong else other == -1
+        assert parent == (PARENTS[gold].item() if right else -1)
+        beside = {label for label in wrong if right and PARENTS[label] == PARENTS[gold]}
+        assert sibling in beside if beside else sibling == -1
+
+
+def make_documents(texts: list[list[int]], labels: list[list[int]]) -> datasets.Dataset:
+    return datasets.Dataset.from_dict({"input_ids": texts, "labels": labels})
+
+
+def test_words_are_ordered_as_by_scikit_learns_vectoriser() -> None:
+    random = np.random.default_rng(0)
+    labels = [sorted(random.choice(5, size=2, replace=False).tolist()) for _ in range(60)]
+    texts = [[1, *(random.zipf(1.3, 12) % 40 + 10).tolist(), *(100 + label for label in gold), 2] for gold in labels]
+    found = label_words(make_documents(texts, labels), labels=6, vocabulary=110, special=[1, 2], most=8)
+
+    belonging = [[text[1:-1] for text, gold in zip(texts, labels, strict=True) if k in gold] for k in range(6)]
+    joined = [" ".join(str(token) for text in group for token in text) for group in belonging]
+    vectoriser = TfidfVectorizer(token_pattern=r"\d+", norm=None)
+    weights = vectoriser.fit_transform(joined).toarray()
+    column = {int(word): place for word, place in vectoriser.vocabulary_.items()}
+    for k, group in enumerate(belonging):
+        allowed = [
+            token
+            for token in column
+            if sum(token in text for text in group) >= 0.1 * len(group) > 0
+            and sum(token in text[1:-1] for text in texts) <= 0.8 * len(texts)
+        ]
+        expected = sorted(allowed, key=lambda token: (-weights[k, column[token]], token))[:8]
+        assert found[k].tolist() == expected
+    assert all(100 + k in found[k] for k in range(5))  # though all documents of the label have it
+    assert len(found[5]) == 0  # no documents

@@ -1,7 +1,8 @@
-"""HTCInfoMax as a whole: its objective literally, what trains, files, whole runs."""
+"""HTCInfoMax: its objective and losses against loops, files, whole runs."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hgclr.models.base import token_mean
 from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
-from hgclr.paper.models.htcinfomax import HTCInfoMaxForSequenceClassification
+from hgclr.paper.models.htcinfomax import (
+    HTCInfoMaxForSequenceClassification,
+    InformationGate,
+    PriorDiscriminator,
+    TextLabelDiscriminator,
+    gold_mean,
+    mutual_information_loss,
+    other_documents,
+    prior_matching_loss,
+)
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from support.learned import StopWhenLearned
@@ -104,33 +115,6 @@ def test_every_parameter_is_trained(make_encoder, taxonomy: Taxonomy, tokenizer)
     assert all(any(name.startswith(part) for name in names) for part in ADDED)
 
 
-def test_a_single_document_has_no_mutual_information(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    output = make_model(make_encoder, taxonomy, tokenizer)(**batch_of(tokenizer, taxonomy, TEXTS[:1], GOLD[:1]))
-    assert output.terms["loss_information"] == 0
-    assert torch.isfinite(output.loss)
-
-
-def test_label_features_are_trained_towards_the_prior(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
-    """A step of the projection alone makes them harder to tell from draws, one of the discriminator alone easier."""
-
-    def prior_loss(model: HTCInfoMaxForSequenceClassification) -> float:
-        torch.manual_seed(1)
-        return model(**batch_of(tokenizer, taxonomy)).terms["loss_prior"].item()
-
-    for part, sign in (("label_projection.", 1), ("prior_discriminator.", -1)):
-        model = make_model(make_encoder, taxonomy, tokenizer)
-        with torch.no_grad():
-            model.information_gate.labels.bias.fill_(-30.0)  # the gate lets the prior through alone
-        torch.manual_seed(1)
-        model(**batch_of(tokenizer, taxonomy)).loss.backward()
-        before = prior_loss(model)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if name.startswith(part):
-                    parameter -= 1e-3 * parameter.grad / parameter.grad.norm()
-        assert (prior_loss(model) - before) * sign > 0
-
-
 def test_evaluation_mode_is_hiagm(make_encoder, taxonomy: Taxonomy, tokenizer) -> None:
     model = make_model(make_encoder, taxonomy, tokenizer).eval()
     check_it_is_deployed_as(HiAGMLAForSequenceClassification, model, batch_of(tokenizer, taxonomy))
@@ -174,12 +158,121 @@ def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Pa
     assert again["history"] == whole["history"][:1]
 
 
-@pytest.mark.slow
-def test_texts_tell_of_their_labels_and_these_are_not_given_up(make_encoder, toy_data: Path, tmp_path: Path) -> None:
-    """The first twelve epochs of thirty: the discriminator needs more steps than a tiny set, and a lower rate."""
-    run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", {"node_width": 16}, epochs=30, patience=30)
-    run.data.dev_limit, run.data.test_limit = 8, 2
-    history = train(run, callbacks=[StopAfterEpoch(12)]).metrics["history"]
-    first, last = history[0], history[-1]
-    assert last["loss_information"] < 0.9 * first["loss_information"]  # the texts do tell something about their labels
-    assert last["loss_prior"] > 0.1 * first["loss_prior"]  # and the labels are not given up to the discriminator
+LENGTHS = (1, 2, 6, 4)
+WIDTH = 5
+
+
+def make_texts(padding: int = 0) -> tuple[Tensor, Tensor]:
+    """Return texts of several lengths, what stands in their padding being large, and their mask."""
+    torch.manual_seed(1)
+    texts = torch.randn(len(LENGTHS), max(LENGTHS) + padding, WIDTH)
+    mask = torch.zeros(texts.shape[:2], dtype=torch.int64)
+    for row, length in enumerate(LENGTHS):
+        mask[row, :length] = 1
+        texts[row, length:] = 1000.0
+    return texts, mask
+
+
+def convolve(convolution: torch.nn.Conv1d, rows: list[Tensor]) -> list[Tensor]:
+    """Multiply out a convolution over three neighbours; outside the text there is nothing."""
+    result = []
+    for place in range(len(rows)):
+        out = convolution.bias.clone()
+        for offset in (-1, 0, 1):
+            if 0 <= place + offset < len(rows):
+                out = out + convolution.weight[:, :, offset + 1] @ rows[place + offset]
+        result.append(out)
+    return result
+
+
+def literal_score(discriminator: TextLabelDiscriminator, label: Tensor, text: Tensor) -> Tensor:
+    rows = [torch.clamp(row, min=0) for row in convolve(discriminator.first_convolution, list(text))]
+    rows = convolve(discriminator.second_convolution, rows)
+    vector = torch.cat([label, sum(rows) / len(rows)])
+    for number, layer in enumerate((discriminator.score[0], discriminator.score[2], discriminator.score[4])):
+        vector = layer.weight @ (torch.clamp(vector, min=0) if number else vector) + layer.bias
+    return vector[0]
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_the_discriminator_scores_each_text_as_if_it_were_alone(padding: int) -> None:
+    torch.manual_seed(0)
+    discriminator = TextLabelDiscriminator(WIDTH, hidden=7)
+    labels = torch.randn(len(LENGTHS), WIDTH)
+    texts, mask = make_texts()
+    expected = [
+        literal_score(discriminator, label, text[:length])
+        for label, text, length in zip(labels, texts, LENGTHS, strict=True)
+    ]
+    texts, mask = (
+        torch.nn.functional.pad(x, shape) for x, shape in ((texts, (0, 0, 0, padding)), (mask, (0, padding)))
+    )
+    found = discriminator(labels, discriminator.summarise(texts, mask))
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-4)
+
+
+def test_the_mutual_information_loss_by_loops() -> None:
+    torch.manual_seed(2)
+    matched, mismatched = torch.randn(6), torch.randn(6)
+    expected = 0.0
+    for right, wrong in zip(matched.tolist(), mismatched.tolist(), strict=True):
+        expected += math.log(1 + math.exp(-right)) / 6 + math.log(1 + math.exp(wrong)) / 6
+    assert mutual_information_loss(matched, mismatched).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_prior_matching_loss_by_loops() -> None:
+    torch.manual_seed(3)
+    discriminator = PriorDiscriminator(WIDTH)
+    drawn, labels = torch.rand(6, WIDTH), torch.randn(6, WIDTH)
+    expected = 0.0
+    for u, y in zip(drawn, labels, strict=True):
+        told = [1 / (1 + math.exp(-discriminator(x).item())) for x in (u, y)]
+        expected -= (math.log(told[0]) + math.log(1 - told[1])) / 6
+    assert prior_matching_loss(discriminator, labels, drawn).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_discriminator_learns_to_tell_and_label_features_not_to_be_told() -> None:
+    """The gradients of the one are those of the loss, those of the other the non-saturating ones of a generator."""
+    torch.manual_seed(4)
+    discriminator = PriorDiscriminator(WIDTH)
+    drawn, labels = torch.rand(6, WIDTH), torch.randn(6, WIDTH, requires_grad=True)
+    weights = list(discriminator.parameters())
+    probabilities = [torch.sigmoid(discriminator(x)) for x in (drawn, labels)]
+    loss = -(probabilities[0].log() + (1 - probabilities[1]).log()).mean()
+    expected = torch.autograd.grad(loss, weights, retain_graph=True)
+    expected += torch.autograd.grad(-probabilities[1].log().mean(), labels)
+    found = torch.autograd.grad(prior_matching_loss(discriminator, labels, drawn), [*weights, labels])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_no_document_is_its_own_other_and_each_is_one() -> None:
+    torch.manual_seed(5)
+    seen = set()
+    for _ in range(200):
+        others = other_documents(5).tolist()
+        assert sorted(others) == list(range(5))
+        assert all(other != document for document, other in enumerate(others))
+        seen.add(others[0])
+    assert seen == {1, 2, 3, 4}
+    assert other_documents(2).tolist() == [1, 0]
+    assert other_documents(1).tolist() == [0]
+
+
+def test_means_and_gate_by_loops() -> None:
+    torch.manual_seed(6)
+    texts, mask = make_texts(2)
+    means = token_mean(texts, mask)
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(means[row], sum(texts[row, place] for place in range(length)) / length)
+
+    labels = torch.randn(3, WIDTH)
+    gold = torch.tensor([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
+    expected = [(labels[0] + labels[2]) / 2, labels[1], torch.zeros(WIDTH)]  # the last one has no labels
+    torch.testing.assert_close(gold_mean(labels, gold), torch.stack(expected))
+
+    gate = InformationGate(3, WIDTH)
+    total = gate.labels.bias[0].item()
+    for feature in range(WIDTH):
+        total += gate.text.weight[0, feature].item() * sum(mean[feature].item() for mean in means) / len(LENGTHS)
+        total += sum(gate.labels.weight[0, k * WIDTH + feature].item() * labels[k, feature].item() for k in range(3))
+    assert gate(means, labels).item() == pytest.approx(1 / (1 + math.exp(-total)), rel=1e-4)

@@ -1,16 +1,20 @@
-"""TextRCNN: against literal loops, padding without influence, the contract of an encoder, systems on top, files."""
+"""TextRCNN: literal loops, padding, systems on top, whole runs; its vocabulary and word vectors."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hgclr.paper.models.words import word_tokenizer
-from huggingface_hub.errors import StrictDataclassError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
-from transformers import AutoModel
+from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
@@ -19,11 +23,17 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import save
-from hgclr.models.pretrained import position_count
-from hgclr.nn.attention import CPUDropout
-from hgclr.paper.models.textrcnn import METHOD_SETTINGS, TextRCNNConfig, TextRCNNModel
-from hgclr.training.core import count_parameters
-from hgclr.training.trainer import accelerate_on_cpu
+from hgclr.paper.models.textrcnn import (
+    METHOD_SETTINGS,
+    TextRCNNConfig,
+    TextRCNNModel,
+    read_word_vectors,
+    word_tokenizer,
+)
+from hgclr.training import RunConfig, train
+from hgclr.training.run import TrainingResult, new_model, started_model, tokenize_splits
+from support.learned import StopWhenLearned
+from support.tiny_set import tiny_set
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]
 SIZES = {"vocab_size": 40, "word_width": 10, "recurrent_width": 6, "filters": 4}
@@ -52,16 +62,6 @@ def batch_of(tokenizer, taxonomy) -> dict[str, Tensor]:
     labels[:, 0] = 1
     labels[torch.arange(len(TEXTS)), torch.arange(1, len(TEXTS) + 1)] = 1
     return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
-
-
-def test_without_convolutions_a_word_has_the_states_of_the_gru(encoder: TextRCNNModel) -> None:
-    config = TextRCNNConfig(**SIZES | {"kernels": ()})
-    states = TextRCNNModel(config).eval()
-    states.load_state_dict(encoder.state_dict(), strict=False)
-    ids, mask = torch.tensor([[3, 4, 5], [6, 7, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
-    hidden = states(ids, mask).last_hidden_state
-    assert hidden.shape == (2, 3, config.hidden_size) == (2, 3, 12)
-    torch.testing.assert_close(hidden, encoder.recurrent(encoder.embeddings(ids), mask.bool()))
 
 
 def literal_gru(words: Tensor, weights: dict[str, Tensor]) -> list[Tensor]:
@@ -149,59 +149,6 @@ def test_padding_has_no_influence(encoder: TextRCNNModel) -> None:
             torch.testing.assert_close(other[row, : len(text)], alone[0], atol=1e-14, rtol=1e-12)
 
 
-def test_padding_has_no_influence_on_logits(tokenizer, taxonomy) -> None:
-    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
-    batch = batch_of(tokenizer, taxonomy)
-    wider = (
-        torch.nn.functional.pad(batch["input_ids"], (0, 7)),
-        torch.nn.functional.pad(batch["attention_mask"], (0, 7)),
-    )
-    torch.testing.assert_close(
-        model(*wider).logits, model(batch["input_ids"], batch["attention_mask"]).logits, atol=1e-7, rtol=1e-6
-    )
-
-
-def test_word_vectors_may_be_given_instead_of_ids(encoder: TextRCNNModel) -> None:
-    ids, mask = padded(IDS)
-    words = encoder.get_input_embeddings()(ids)
-    expected = encoder(ids, mask).last_hidden_state
-    assert torch.equal(encoder(attention_mask=mask, inputs_embeds=words).last_hidden_state, expected)
-    encoder.train()  # dropout comes after the words in both cases
-    drawn = []
-    for inputs in ({"input_ids": ids}, {"inputs_embeds": words}):
-        torch.manual_seed(1)
-        drawn.append(encoder(attention_mask=mask, **inputs).last_hidden_state)
-    assert torch.equal(*drawn)
-    assert not torch.equal(drawn[0], expected)
-
-
-def test_the_embedding_layer_drops_half_of_the_words_numbers(encoder: TextRCNNModel) -> None:
-    ids = torch.randint(1, 40, (50, 20))
-    table = encoder.get_input_embeddings().weight
-    assert torch.equal(encoder.embeddings(ids), table[ids])
-    dropped = encoder.train().embeddings(ids)
-    assert (dropped == 0).float().mean() == pytest.approx(0.5, abs=0.03)
-    kept = dropped != 0
-    torch.testing.assert_close(dropped[kept], 2 * table[ids][kept])
-
-
-def test_the_published_sizes_are_the_defaults() -> None:
-    config = TextRCNNConfig()
-    assert (config.word_width, config.hidden_size, config.word_dropout, config.recurrent_dropout) == (
-        300,
-        300,
-        0.5,
-        0.1,
-    )
-    model = TextRCNNModel(TextRCNNConfig(vocab_size=7))
-    assert [tuple(c.weight.shape) for c in model.convolutions] == [(100, 200, 2), (100, 200, 3), (100, 200, 4)]
-
-
-def test_types_in_the_configuration_are_checked() -> None:
-    with pytest.raises(StrictDataclassError, match="word_width"):
-        TextRCNNConfig(word_width="wide")
-
-
 @pytest.mark.parametrize("kind", [None, FlatForSequenceClassification, HGCLRForSequenceClassification])
 def test_new_words_are_uniform_and_padding_is_zero(kind, tokenizer, taxonomy) -> None:
     """Also under a classifier, which draws its own layers in another way."""
@@ -220,36 +167,6 @@ def test_new_words_are_uniform_and_padding_is_zero(kind, tokenizer, taxonomy) ->
     assert 0.04 < encoder.convolutions[1].weight.abs().max() <= 600**-0.5
 
 
-def test_an_encoder_is_saved_and_loaded(encoder: TextRCNNModel, tmp_path: Path) -> None:
-    encoder.save_pretrained(tmp_path)
-    again = AutoModel.from_pretrained(tmp_path).eval()
-    assert isinstance(again, TextRCNNModel)
-    ids, mask = padded(IDS)
-    assert torch.equal(again(ids, mask).last_hidden_state, encoder(ids, mask).last_hidden_state)
-
-
-def test_what_is_asked_of_encoders(encoder: TextRCNNModel) -> None:
-    assert position_count(encoder) >= 512
-    gru, convolutions = 2 * 3 * 6 * (10 + 6 + 2), 4 * (12 * (2 + 3 + 4) + 3)
-    assert count_parameters(encoder) == gru + convolutions
-    ids, mask = padded(IDS)
-    before = encoder(ids, mask).last_hidden_state
-    accelerate_on_cpu(encoder, encoder)
-    assert {type(m) for m in encoder.modules() if isinstance(m, torch.nn.Dropout)} == {CPUDropout}
-    torch.testing.assert_close(encoder.eval()(ids, mask).last_hidden_state, before)
-    encoder.train()(ids, mask).last_hidden_state.sum().backward()
-
-
-def test_a_text_without_words_has_the_vector_zero(tokenizer, taxonomy) -> None:
-    model = make_model(FlatForSequenceClassification, tokenizer, taxonomy).eval()
-    ids = torch.tensor([[5, 6, 7], [0, 0, 0]])
-    logits = model(ids, torch.tensor([[1, 1, 1], [0, 0, 0]])).logits
-    assert torch.equal(logits[1], model.classifier.bias)
-    torch.testing.assert_close(logits[:1], model(ids[:1], torch.ones(1, 3)).logits)
-    with pytest.raises(InputError, match="no word to encode; leave empty texts out"):
-        model(ids[:, :0], ids[:, :0])
-
-
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_hgclr_trains_every_weight(tokenizer, taxonomy, preset: str) -> None:
     heads = {"label_heads": 5, "token_label_heads": 2}  # the presets' 8 do not divide 10
@@ -260,26 +177,6 @@ def test_hgclr_trains_every_weight(tokenizer, taxonomy, preset: str) -> None:
     missing = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     assert missing == []
     assert 0 < output.terms["kept"] <= 1
-
-
-@pytest.mark.parametrize("kind", ["layer", "words"])
-def test_label_names_are_embedded_by_all_their_words(taxonomy, kind: str) -> None:
-    """No word is mistaken for a special token, and the mean is over the words of a name."""
-    tokenizer = word_tokenizer([*taxonomy.names, "fine arts"], minimum=1)
-    names = [*taxonomy.names[:-1], "fine arts"]
-    tree = type(taxonomy)(taxonomy.ids, taxonomy.parents, names)
-    model = make_model(HGCLRForSequenceClassification, tokenizer, tree, name_embedding=kind).eval()
-    ids = tokenizer.get_vocab()
-    table = model.encoder.get_input_embeddings().weight
-    expected = torch.stack([table[[ids[word] for word in name.split()]].mean(0) for name in names])
-    torch.testing.assert_close(model.name_embeddings(), expected)
-
-
-def test_what_does_not_fit_is_refused(tokenizer, taxonomy) -> None:
-    with pytest.raises(InputError, match="token_label_heads is 8, which does not divide the width 10"):
-        make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, token_label_heads=8)
-    with pytest.raises(InputError, match="a textrcnn encoder also looks at distances"):
-        make_model(HGCLRForSequenceClassification, tokenizer, taxonomy, compact_positives=True)
 
 
 @pytest.mark.slow
@@ -303,3 +200,162 @@ def test_the_onnx_graph_gives_torchs_logits_for_any_length(tokenizer, taxonomy, 
             expected = model(torch.from_numpy(ids), torch.from_numpy(mask)).logits.numpy()
         assert np.abs(expected).max() > 1
         np.testing.assert_allclose(graph.logits(ids, mask), expected, atol=1e-4, rtol=1e-4)
+
+
+def make_run(data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "data": {"path": data},
+            "model": {"encoder": "textrcnn", "architecture": "hgclr"} | (model or {}),
+            "training": {"epochs": 2, "precision": "fp32", "seed": 3} | training,
+            "output": output,
+        }
+    )
+
+
+def own_words(toy_data: Path, folder: Path) -> Path:
+    """A copy of the toy data in which each training document says twice a word of its own."""
+    data = shutil.copytree(toy_data, folder)
+    with gzip.open(data / "train.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    (data / "train.jsonl.gz").unlink()
+    for number, row in enumerate(rows):
+        row["text"] += f" own{number} own{number}"
+    (data / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return data
+
+
+def own_numbers(words) -> set[str]:
+    return {word for word in words if word.startswith("own")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["flat", "hgclr"])
+def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Path, architecture: str) -> None:
+    data = tiny_set(toy_data, tmp_path / "data")
+    training = {"epochs": 12, "patience": 12, "batch_size": 8, "learning_rate": 3e-3}
+    run = make_run(data, tmp_path / "run", {"architecture": architecture}, **training)
+    result = train(run, callbacks=[StopWhenLearned()])
+    assert result.metrics["dev"]["micro"]["f1"] > 0.95
+    assert result.metrics["recipe"]["head_learning_rate"] == result.metrics["recipe"]["learning_rate"]
+    classifier = HierarchicalClassifier.load(result.model)
+    (prediction,) = classifier.predict(["The LENS of a prism, mirror and nonsense"], rule="closure")
+    assert [label.id for label in prediction.labels] == ["science", "physics", "optics"]
+    config = json.loads((result.model / "config.json").read_text())
+    assert (config["pooling"], config["max_length"]) == ("max", 256)
+    assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
+
+
+@pytest.fixture(scope="module")
+def first(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    """A run of one epoch."""
+    return train(make_run(toy_data, tmp_path_factory.mktemp("first") / "run", epochs=1))
+
+
+@pytest.mark.slow
+def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path, first: TrainingResult) -> None:
+    settings = {"data": {"path": toy_data}, "model": {"start": first.training_model}, "output": tmp_path / "second"}
+    model, tokenizer, _ = started_model(RunConfig.model_validate(settings), first.training_model)
+    saved = AutoTokenizer.from_pretrained(first.model)
+    assert tokenizer.get_vocab() == saved.get_vocab()
+    known = tokenizer.convert_tokens_to_ids("law")  # in no text, but a label's name
+    assert known != tokenizer.unk_token_id
+    assert model.name_tokens[model.config.taxonomy.resolve("law")].tolist() == [known]
+    settings["model"]["word_vectors"] = tmp_path / "vectors.txt"
+    with pytest.raises(InputError, match=r"a model to train on from has its own word embeddings; leave it out"):
+        train(RunConfig.model_validate(settings))
+
+
+def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(own_words(toy_data, tmp_path / "data"), tmp_path / "run")
+    (run.data.path / "dev.jsonl.gz").unlink()
+    with pytest.raises(InputError, match=r"there is no dev split .* data\.dev_share=0\.1"):
+        new_model(run)
+    run.data.dev_share = 0.25
+    _, tokenizer, folder = new_model(run)
+    known = own_numbers(tokenizer.get_vocab())
+    assert len(known) == 72
+    tokens = tokenize_splits(run, folder, tokenizer, 256, None)
+    unknown = tokenizer.unk_token_id
+    assert all(unknown not in row for row in tokens["train"]["input_ids"])
+    assert all(unknown in row for row in tokens["dev"]["input_ids"])
+
+
+@pytest.mark.slow
+def test_word_vectors_are_the_start(toy_data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("lens " + "1.5 " * 50 + "\n[PAD] " + "9 " * 50 + "\nunheard " + "3 " * 50 + "\natom " + "-2 " * 50)
+    run = make_run(toy_data, tmp_path / "run", {"architecture": "flat", "word_vectors": file}, epochs=1)
+    model, tokenizer, _ = new_model(run)
+    table = model.encoder.get_input_embeddings().weight.detach()
+    ids = tokenizer.get_vocab()
+    assert table.shape == (len(ids), 50)  # as wide as the file's
+    assert (table[ids["lens"]] == 1.5).all()
+    assert (table[ids["atom"]] == -2).all()
+    assert (table[0] == 0).all()
+    others = np.delete(table.numpy(), [0, ids["lens"], ids["atom"]], axis=0)
+    assert 0.24 < np.abs(others).max() <= 0.25
+    assert train(run).metrics["dev"]["micro"]["f1"] >= 0
+
+
+SENTENCES = ["The cat sat.", "the Dog sat!", "THE bird, the dog"]
+
+
+def tokens_of(tokenizer, text: str) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1), min_size=1, max_size=8), st.integers(1, 3))
+def test_the_vocabulary_is_that_of_a_plain_count(texts: list[list[str]], minimum: int) -> None:
+    counts = Counter(word for text in texts for word in text)
+    expected = sorted((word for word in counts if counts[word] >= minimum), key=lambda word: (-counts[word], word))
+    joined = [" ".join(text) for text in texts]
+    if not expected:
+        with pytest.raises(InputError, match="no word occurs"):
+            word_tokenizer(joined, minimum=minimum)
+        return
+    tokenizer = word_tokenizer(reversed(joined), minimum=minimum)  # the order of texts decides nothing
+    assert tokenizer.convert_ids_to_tokens(range(2, len(tokenizer))) == expected
+
+
+def test_accents_stay_in_one_spelling() -> None:
+    tokenizer = word_tokenizer(["Sch\u00f6n", "scho\u0308n", "schon schon"])
+    assert tokens_of(tokenizer, "SCH\u00d6N Scho\u0308n schon") == ["sch\u00f6n", "sch\u00f6n", "schon"]
+
+
+GLOVE = "the 0.5 -1 2\n. . . 9 9 9\nDog 7 7 7\ndog 1e-3 0 .25\nthe 8 8 8\n\u00e9t\u00e9 1 2 3\n"
+
+
+@pytest.mark.parametrize("header", ["", "6 3\n"])
+def test_vectors_of_the_words_asked_for(tmp_path: Path, header: str) -> None:
+    """The first vector of a word counts; phrases with spaces, as some tables have, are no words."""
+    path = tmp_path / "vectors.txt"
+    path.write_text(header + GLOVE, encoding="utf-8")
+    places, vectors = read_word_vectors(path, ["[UNK]", "cat", "\u00e9t\u00e9", "dog", "the", "."])
+    assert places.tolist() == [2, 3, 4]
+    np.testing.assert_array_equal(vectors, np.float32([[1, 2, 3], [1e-3, 0, 0.25], [0.5, -1, 2]]))
+    assert vectors.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"the 1 2 3\ndog 1 2\n", 2),
+        (b"the 1 2 3\ndog 1 2 3 4\n", 2),
+        (b"the 1 2 3\ncat 1 2\n", 2),  # of a word not asked for, too
+        (b"the 1 2 3\ndog 1 x 3\n", 2),
+        (b"the 1 2 3\ndog 1 nan 3\n", 2),
+        (b"other 1 inf 3\n", 1),
+        (b"PK\x03\x04\x14 \xff\xfe\x00\n", 1),  # the packed file
+        (b"the\n", 1),
+        (b"THE 1 2 3\n", None),
+        (b"", None),
+    ],
+)
+def test_bad_files_of_vectors_are_refused(tmp_path: Path, content: bytes, line: int | None) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_word_vectors(path, ["the", "dog"])
+    assert (error.value.path, error.value.line) == (path, line)

@@ -1,4 +1,4 @@
-"""Running rows: order, what is done, what is killed, what is refused."""
+"""Budgets, the settings of each run, and runs: made once, resumed, refused."""
 
 from __future__ import annotations
 
@@ -13,13 +13,81 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.errors import InputError
-from hgclr.paper import runner
+from hgclr.paper import experiment as experiment
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.systems import SYSTEMS, TABLES
+from hgclr.paper.tables import reproduce
 from hgclr.training import RunConfig
 from support.crash_points import run_forked
 from support.pretended_training import PretendedTraining, metrics
 from support.short_run import die_after_checkpoint_in
+
+
+def test_it_is_read_and_said_in_words() -> None:
+    assert Budget.parse("documents=1500, length=64,epochs=8") == Budget(documents=1500, length=64, epochs=8)
+    assert str(Budget.parse("documents=1500,length=64,epochs=8")) == "1,500 documents, 64 tokens, 8 epochs"
+    assert str(Budget.parse("epochs=8,test=400")) == "8 epochs, scored on test 400"
+    assert str(Budget.parse("epochs=1")) == "1 epoch"
+
+
+@pytest.mark.parametrize("text", ["docs=3", "", "epochs=3,epochs=4", "epochs=0", "epochs=2.5", "epochs=²", "epochs"])
+def test_a_budget_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        Budget.parse(text)
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1]])
+def test_seeds_are_given_once_each(plan: Experiment, seeds: list[int]) -> None:
+    with pytest.raises(InputError):
+        reproduce(TABLES["table4"], seeds, plan)
+
+
+@pytest.mark.parametrize("table", ["table2", "table3"])
+def test_a_missing_split_is_refused_before_anything_runs(
+    table: str, plan: Experiment, tmp_path: Path, toy_data: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("taxonomy.tsv", "train.jsonl.gz"):
+        (data / name).write_bytes((toy_data / name).read_bytes())
+    with pytest.raises(InputError) as error:
+        reproduce(TABLES[table], [1], replace(plan, data=data))
+    assert Path(str(error.value.path)) == data
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["training.seed=3", "model.architecture=flat", "training.epochs=3", "training.epoch=3", "model.node_widht=3", "x"],
+)
+def test_settings_that_an_option_decides_or_nobody_knows_are_refused(override: str, plan: Experiment) -> None:
+    with pytest.raises(InputError):
+        replace(plan, overrides=(override,)).base()
+
+
+def test_as_many_documents_are_scored_as_trained_on_unless_said_otherwise() -> None:
+    assert Budget.parse("documents=50,dev=20").settings()["data"] == {"limit": 50, "dev_limit": 20, "test_limit": 50}
+    whole = Budget(documents=50, dev=20, scores_all=True)
+    assert whole.settings()["data"] == {"limit": 50, "dev_limit": 20}
+    assert Budget.parse("epochs=2").settings() == {"data": {}, "model": {}, "training": {"epochs": 2}}
+
+
+@pytest.mark.parametrize(
+    ("key", "epochs", "patience"),
+    [("flat", 8, 6), ("hgclr", 8, 6), ("hiagm", 8, 6), ("flat-long", 16, 12), ("textrcnn-hiagm", 40, 30)],
+)
+def test_every_row_gets_the_same(key: str, epochs: int, patience: int, tmp_path: Path) -> None:
+    budget = Budget.parse("documents=150,length=32,epochs=8,test=70")
+    run = Experiment(data=tmp_path, encoder="e", output=tmp_path, budget=budget).run(SYSTEMS[key], 3)
+    assert (run.data.limit, run.data.dev_limit, run.data.test_limit) == (150, 150, 70)
+    assert run.model.overrides["max_length"] == 32
+    assert (run.training.epochs, run.training.patience) == (epochs, patience)
+
+
+def test_without_one_the_recipe_decides(tmp_path: Path) -> None:
+    plan = Experiment(data=tmp_path, encoder="e", output=tmp_path)
+    for key, patience in (("hgclr", 6), ("textrcnn", 30)):
+        run = plan.run(SYSTEMS[key], 3)
+        assert (run.data.limit, run.training.epochs, run.training.patience) == (None, None, patience)
 
 
 def run_row(key: str, seed: int, plan: Experiment) -> Path:
@@ -38,7 +106,7 @@ def plan(toy_data: Path, tmp_path: Path) -> Experiment:
 @pytest.fixture
 def training(monkeypatch: pytest.MonkeyPatch) -> PretendedTraining:
     pretended = PretendedTraining()
-    monkeypatch.setattr(runner, "train", pretended)
+    monkeypatch.setattr(experiment, "train", pretended)
     return pretended
 
 
@@ -81,12 +149,6 @@ def test_random_masking_runs_what_it_is_measured_on_first(plan: Experiment, trai
     assert len(training.runs) == 2
 
 
-def test_rows_done_before_stay_in_the_table(plan: Experiment, training: PretendedTraining) -> None:
-    reproduce(TABLES["table4"], [1], plan, rows=["hgclr", "no-name"])
-    reproduce(TABLES["table4"], [1], plan, rows=["layers-2"])
-    assert list(lines(plan, "table4")) == ["hgclr", "no-name", "layers-2"]
-
-
 def test_models_and_checkpoints_go_unless_they_are_wanted(
     plan: Experiment, training: PretendedTraining, toy_data: Path, tmp_path: Path
 ) -> None:
@@ -103,45 +165,24 @@ def test_models_and_checkpoints_go_unless_they_are_wanted(
 
 
 @pytest.mark.parametrize(
-    ("changed", "difference"),
+    "changed",
     [
-        ({"budget": Budget(documents=8, epochs=5)}, "training.epochs is 4 there and 5 here"),
-        ({"encoder": "other"}, "model.encoder is 'e' there and 'other' here"),
-        ({"overrides": ("model.label_layers=3",)}, "model.label_layers is 1 there and 3 here"),
-        ({"recipe": "paper"}, "training.recipe is 'default' there and 'paper' here"),
+        {"budget": Budget(documents=8, epochs=5)},
+        {"encoder": "other"},
+        {"overrides": ("model.label_layers=3",)},
+        {"recipe": "paper"},
     ],
 )
 def test_other_settings_in_the_same_place_are_refused_before_anything_runs(
-    plan: Experiment, training: PretendedTraining, changed: dict, difference: str
+    plan: Experiment, training: PretendedTraining, changed: dict
 ) -> None:
     reproduce(TABLES["table4"], [1], plan, rows=["no-edge"])
     before = (plan.output / "table4.md").read_text()
     with pytest.raises(InputError) as error:
-        reproduce(TABLES["table4"], [1], Experiment(**{**vars(plan), **changed}))
-    assert "no-edge-1 holds a run with other settings: " + difference in str(error.value)
-    assert str(error.value).endswith("; give another --output, or delete that folder")
+        reproduce(TABLES["table4"], [1], replace(plan, **changed))
+    assert error.value.remedy
     assert training.names == ["no-edge-1"]
     assert (plan.output / "table4.md").read_text() == before
-
-
-def test_a_change_of_the_preset_itself_is_another_setting(
-    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hgclr.config import PRESETS
-
-    run_row("hgclr", 1, plan)
-    monkeypatch.setitem(PRESETS, "default", PRESETS["default"] | {"keep_fraction": 0.9})
-    with pytest.raises(InputError, match=r"model\.keep_fraction is 0\.5 there and 0\.9 here"):
-        run_row("hgclr", 1, plan)
-
-
-def test_the_same_folder_may_be_spelled_otherwise(
-    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_row("bert", 1, plan)
-    monkeypatch.chdir(plan.data.parent)
-    run_row("bert", 1, Experiment(**{**vars(plan), "data": Path(plan.data.name)}))
-    assert training.names == ["bert-1"]
 
 
 def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, training: PretendedTraining) -> None:
@@ -155,28 +196,6 @@ def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, traini
     assert "released" not in text
     assert "tuned on dev" not in text  # the paper decides at one half
     assert "| tuned on dev |" in (plan.output / "table3.md").read_text()
-
-
-def test_a_table_says_which_rows_have_settings_of_their_own(plan: Experiment, training: PretendedTraining) -> None:
-    published = Experiment(**{**vars(plan), "preset": "published", "budget": None})
-    reproduce(TABLES["table2"], [1], published, rows=["bert", "himatch", "textrcnn"])
-    text = (plan.output / "table2-published.md").read_text()
-    released = "is as its own authors released it, unless set otherwise"
-    recipe = (
-        "batch_size 8, epochs 150, patience 50, learning_rate 2e-05, warmup 0.1, schedule linear, weight_decay 0.01"
-    )
-    own = f"recipe: {recipe}, max_gradient_norm 1.0; model: recursive_regularisation 0.0, max_length 300."
-    assert f"- BERT+HiMatch {released}: {own}" in text
-    assert (
-        f"- TextRCNN {released}: recipe: batch_size 64, epochs 200, patience 50, learning_rate 0.0001; model: " in text
-    )
-    assert f"- BERT {released}" not in text
-    assert "pooling cls (over TextRCNN the maximum over time)" in text
-    assert "five times" not in text
-    reproduce(TABLES["table2"], [1], plan, rows=["himatch", "textrcnn"])
-    text = (plan.output / "table2.md").read_text()
-    assert released not in text
-    assert "five times the epochs and the patience of the others" in text
 
 
 def test_a_row_that_cannot_be_run_is_named_and_the_others_go_on(plan: Experiment, training: PretendedTraining) -> None:
@@ -208,24 +227,6 @@ def test_a_folder_that_somebody_else_made_is_left_alone(plan: Experiment, traini
     (folder / "metrics.json").write_text(json.dumps(metrics(plan.base(), 0.1, 0.1)))
     with pytest.raises(InputError, match="bert-1 holds a run that hgclr reproduce did not make"):
         run_row("bert", 1, plan)
-
-
-@pytest.mark.parametrize("seeds", [[], [1, 1]])
-def test_seeds_are_given_once_each(plan: Experiment, seeds: list[int]) -> None:
-    with pytest.raises(InputError, match="give each seed once"):
-        reproduce(TABLES["table4"], seeds, plan)
-
-
-def test_a_split_that_is_not_there_is_missed_at_once(plan: Experiment, tmp_path: Path, toy_data: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("taxonomy.tsv", "train.jsonl.gz"):
-        (data / name).write_bytes((toy_data / name).read_bytes())
-    plan = Experiment(**{**vars(plan), "data": data})
-    with pytest.raises(InputError, match=r"table2 shows scores on test, and there is no such split; add test\.jsonl$"):
-        reproduce(TABLES["table2"], [1], plan)
-    with pytest.raises(InputError, match=r"or hold out a tenth of train with --set data\.dev_share=0\.1"):
-        reproduce(TABLES["table3"], [1], plan)
 
 
 @pytest.mark.slow

@@ -1,36 +1,27 @@
-"""``hgclr reproduce``: help that teaches, whole tables of tiny models, errors in one line."""
+"""``hgclr reproduce``: whole tables of tiny models, figures, errors in one line."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.models.base import load_tokenizer, save
 from hgclr.paper.systems import TABLES
+from hgclr.taxonomy import Taxonomy
 
 SMALL = ["--seeds", "1", "--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
 
 
 def run(*words: object):
     return CliRunner().invoke(app, ["reproduce", *map(str, words)], env={"COLUMNS": "250"})
-
-
-def test_help_shows_an_example_and_the_rows() -> None:
-    shown = run("--help").output
-    assert "hgclr reproduce table2 --data my-data" in shown
-    for name in ("table1", "table2", "table3", "table4", "table5", "systems", "curves"):
-        assert name in shown
-    assert "bert-chen" not in run("table2", "--help").output  # it is only printed
-    shown = " ".join(run("curves", "--help").output.replace("│", " ").split())
-    assert "Seeds of sizes up to 5,000; larger ones are run with the first alone." in shown
-    shown = run("table4", "--help").output
-    assert "Rows: hgclr, no-name, no-spatial, no-edge. Only with --rows: layers-2." in shown
 
 
 def test_corpora_are_counted_beside_the_papers_figures(toy_data: Path, tmp_path: Path) -> None:
@@ -55,20 +46,6 @@ def test_corpora_are_counted_beside_the_papers_figures(toy_data: Path, tmp_path:
     assert "RCV1" not in text
     content = json.loads((tmp_path / "out" / "table1.json").read_text())
     assert content["corpora"]["nyt"]["paper"]["labels_per_document"] == 7.6
-    with (tmp_path / "out" / "table1.csv").open(encoding="utf-8", newline="") as file:
-        assert [(row["corpus"], row["whose"], row["labels"]) for row in csv.DictReader(file)] == [
-            ("wos", "paper", "141"),
-            ("wos", "ours", "9"),
-            ("nyt", "paper", "166"),
-            ("nyt", "ours", "9"),
-        ]
-
-
-def test_table1_needs_a_folder(tmp_path: Path) -> None:
-    result = run("table1", "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "no data folder is given; give --wos, --nyt or --rcv1" in result.output
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +62,7 @@ def all_systems(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathF
 def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, all_systems: Path) -> None:
     """With a second seed, after the first."""
     out = all_systems / "out"
-    for suffix in ("md", "csv", "json"):
+    for suffix in ("md", "json"):
         (out / f"systems.{suffix}").unlink()
     common = ["--data", toy_data, "--encoder", make_encoder("bert"), "--output", out, *SMALL, "--seeds", "1,2"]
     result = run("systems", *common, "--rows", "tfidf,hiclass,flat,hgclr")
@@ -93,7 +70,7 @@ def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, all_sys
     assert "(budget: 24 documents, 16 tokens, 1 epoch)" in result.output
     assert "TF-IDF + hiclass, per parent node could not be run: hiclass gives a text one path" in result.output
     assert "row 4 of 4, seed 2: hgclr" in result.output
-    for suffix in ("md", "csv", "json"):
+    for suffix in ("md", "json"):
         assert (out / f"systems.{suffix}").is_file()
         assert f"systems.{suffix}" in result.output
     rows = {row["key"]: row for row in json.loads((out / "systems.json").read_text())["rows"]}
@@ -152,52 +129,85 @@ def test_curves_are_run_drawn_and_gone_on_with(
     assert (out / "curves.svg").read_text().count('id="axes_') == len(content["panels"])
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("table1", []),
+        ("systems", ["--seeds", "1,x"]),
+        ("systems", ["--seeds", "1,1"]),
+        ("systems", ["--rows", "flt"]),
+        ("systems", ["--budget", "docs=3"]),
+        ("systems", ["--preset", "paper"]),
+        ("systems", ["--set", "model.encoder=x"]),
+        ("systems", ["--data", "nowhere"]),
+        ("curves", ["--sizes", "few"]),
+        ("curves", ["--budget", "documents=3"]),
+        ("curves", ["--rows", "bert-chen"]),
+        ("figure5", ["--flat", "nowhere", "--hgclr", "nowhere"]),
+        ("figure3", ["--model", "nowhere", "--text", "a prism"]),
+        ("figure3", ["--model", "nowhere", "--text", "a prism", "--data", "nowhere"]),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(command: str, words: list[str], toy_data: Path, tmp_path: Path) -> None:
+    given = {"--output": str(tmp_path / "out")} | dict(zip(words[::2], words[1::2], strict=True))
+    if command in ("systems", "curves"):
+        given = {"--data": str(toy_data), "--encoder": "e"} | given
+    result = run(command, *(word for pair in given.items() for word in pair))
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def models(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("figures")
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    level = Taxonomy(["a", "b", "c"], [-1, -1, -1])
+    for name, kind, tree in (
+        ("flat", FlatForSequenceClassification, taxonomy),
+        ("hgclr", HGCLRForSequenceClassification, taxonomy),
+        ("level", FlatForSequenceClassification, level),
+    ):
+        torch.manual_seed(1)
+        model = kind.from_encoder(make_encoder("bert"), tree, tokenizer)
+        save(model.deployed(), tokenizer, folder / name / "model")
+        save(model, tokenizer, folder / name / "training-model")
+    return folder
+
+
 @pytest.mark.slow
-def test_no_row_with_a_figure_is_a_failure(toy_data: Path, tmp_path: Path) -> None:
-    result = run(
-        *("systems", "--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", "--rows", "hiclass"),
-        *("--seeds", "1"),
-    )
-    assert result.exit_code == 1
-    assert "could not be run: hiclass gives a text one path" in result.output
-    assert "refused" in (tmp_path / "out" / "systems.md").read_text()
+def test_figure5_writes_three_files_and_prints_the_numbers(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    result = run("figure5", "--flat", models / "flat/model", "--hgclr", models / "hgclr/model", "--output", out)
+    assert result.exit_code == 0, result.output
+    assert sorted(file.name for file in out.iterdir()) == ["figure5.json", "figure5.png", "figure5.svg"]
+    content = json.loads((out / "figure5.json").read_text(encoding="utf-8"))
+    assert content["models"] == {"flat": "flat/model", "HGCLR": "hgclr/model"}
+    assert content["machine"]["packages"]["hgclr"]
+    for name in ("flat", "HGCLR"):
+        (row,) = (line for line in result.stdout.splitlines() if line.startswith(f"│ {name} "))
+        numbers = content["maps"][name]
+        assert f"{numbers['silhouette_by_parent']['value']:.3f}" in row
+        assert f"{numbers['mean_rank_of_father']['value']:.1f} of 8" in row
+    assert f"written: {out / 'figure5.png'}" in result.stdout
+    assert str(models) not in (out / "figure5.json").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--sizes", "few"], "--sizes: 'few' is no size; give whole numbers or all, as in 300,1000,all"),
-        (["--budget", "documents=3"], "--budget has documents, which --sizes decides; leave them out of --budget"),
-        (["--rows", "bert-chen"], "systems has no row 'bert-chen'; did you mean 'bert'?"),
-    ],
-)
-def test_mistakes_of_curves_are_said_in_one_line(
-    words: list[str], message: str, toy_data: Path, tmp_path: Path
-) -> None:
-    given = ["--data", toy_data, "--encoder", "e", "--output", tmp_path / "out", *words]
-    result = run("curves", *given)
-    assert result.exit_code == 2
-    assert message in result.output
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--seeds", "1,x"], "--seeds '1,x' is no list of whole numbers; write for example --seeds 1,2"),
-        (["--seeds", "1,1"], "the seeds are 1, 1; give each seed once"),
-        (["--rows", "flt"], "systems has no row 'flt'; did you mean 'flat'?"),
-        (["--budget", "docs=3"], "--budget has no 'docs'"),
-        (["--preset", "paper"], "the rows of systems have presets of their own; use --rows hgclr-paper"),
-        (["--set", "model.encoder=x"], "model.encoder is decided by --encoder; use that option"),
-        (["--data", "nowhere"], "nowhere: no such data folder"),
-    ],
-)
-def test_mistakes_are_said_in_one_line(words: list[str], message: str, toy_data: Path, tmp_path: Path) -> None:
-    given = {"--data": str(toy_data), "--encoder": "e", "--output": str(tmp_path / "out")}
-    given |= dict(zip(words[::2], words[1::2], strict=True))
-    result = run("systems", *(word for pair in given.items() for word in pair))
-    assert result.exit_code == 2
-    assert message in result.output
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "out").exists()
+@pytest.mark.slow
+def test_figure3_of_a_data_folder(models: Path, toy_data: Path, tmp_path: Path) -> None:
+    arguments = ["figure3", "--model", models / "hgclr/training-model", "--data", toy_data, "--documents", 3]
+    result = run(*arguments, "--output", tmp_path, "--draws", 2, "--samples", 10)
+    assert result.exit_code == 0, result.output
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["figure3.html", "figure3.json"]
+    content = json.loads((tmp_path / "figure3.json").read_text(encoding="utf-8"))
+    assert (len(content["documents"]), content["draws"], content["draws_shown"]) == (3, 10, 2)
+    assert content["model"] == "hgclr/training-model"
+    assert "the model keeps the most probable 50% of a text's tokens, at least 16" in result.stdout
+    assert result.stdout.count("every draw keeps the whole text") == 3  # the toy texts are short
+    assert "--keep-fraction 0.5" in result.stdout
+    result = run(*arguments, "--output", tmp_path, "--keep-fraction", 0.5, "--samples", 10)
+    assert result.exit_code == 0, result.output
+    assert "whole text" not in result.stdout
+    shorter = json.loads((tmp_path / "figure3.json").read_text(encoding="utf-8"))
+    assert [one["text"] for one in shorter["documents"]] == [one["text"] for one in content["documents"]]
+    assert all(0.4 < one["kept_share"] < 0.7 for one in shorter["documents"])

@@ -1,12 +1,14 @@
+"""The XML of news items: characters, encodings, broken files."""
+
 from __future__ import annotations
 
-import unicodedata
 from xml.sax.saxutils import escape
 
 import pytest
-from hgclr.paper.corpora.news_xml import BrokenXml, paragraphs, parse, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hgclr.paper.corpora import BrokenXml, paragraphs, parse
 
 NITF = '<!DOCTYPE nitf SYSTEM "http://www.nitf.org/IPTC/NITF/3.3/specification/dtd/nitf-3-3.dtd">'
 
@@ -15,25 +17,6 @@ NITF = '<!DOCTYPE nitf SYSTEM "http://www.nitf.org/IPTC/NITF/3.3/specification/d
 def test_named_and_numeric_characters(doctype: str) -> None:
     data = f"{doctype}<p>Caf&eacute; &mdash; 5 &lt; 6 &amp; &#233;&#xE9; &quot;&apos; &amp;eacute;</p>"
     assert parse(data.encode()).text == "Café — 5 < 6 & éé \"' &eacute;"
-
-
-def test_named_characters_are_those_of_html() -> None:
-    names = {
-        "eacute": "LATIN SMALL LETTER E WITH ACUTE",
-        "Eacute": "LATIN CAPITAL LETTER E WITH ACUTE",
-        "nbsp": "NO-BREAK SPACE",
-        "euro": "EURO SIGN",
-        "hellip": "HORIZONTAL ELLIPSIS",
-        "frac12": "VULGAR FRACTION ONE HALF",
-        "Omega": "GREEK CAPITAL LETTER OMEGA",
-        "rsquo": "RIGHT SINGLE QUOTATION MARK",
-    }
-    for entity, name in names.items():
-        assert parse(f"<p>&{entity};</p>".encode()).text == unicodedata.lookup(name)
-
-
-def test_an_ampersand_in_a_cdata_section_is_an_ampersand() -> None:
-    assert parse(b"<p><![CDATA[&eacute; <b>]]> &eacute; <![CDATA[\n&amp;]]></p>").text == "&eacute; <b> é \n&amp;"
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "windows-1252", "UTF-16"])
@@ -65,17 +48,6 @@ def test_files_that_define_entities_are_refused(encoding: str) -> None:
     data = '<!DOCTYPE p [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><p>&b;</p>'.encode(encoding)
     with pytest.raises(BrokenXml, match="it defines entities"):
         parse(data)
-
-
-def test_paragraphs() -> None:
-    root = parse(
-        b"""<nitf><head><title>No paragraph</title></head><body>
-        <p>
-          First,\t<em>with <a href="x">markup</a></em> inside.
-        </p><p/><p>  </p><block><p>Second<!-- no text --> one.</p>tail</block><P>no</P></body></nitf>"""
-    )
-    assert paragraphs(root) == ["First, with markup inside.", "Second one."]
-    assert text_of(root.find("head")) == "No paragraph"
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)

@@ -1,25 +1,24 @@
-"""Import of published checkpoints: the same numbers as a literal computation, and a refusal for everything else."""
+"""Import of published checkpoints: the numbers of a literal computation, and refusals."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import zipfile
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from transformers import AutoConfig, BertModel
 
 from hgclr.errors import InputError
-from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
-from hgclr.paper.published import import_published, read_checkpoint, read_published
+from hgclr.paper.published import import_published, read_published
 from support.literal import path_edges, training_step
-from support.published_program import NAMES, PARENTS, POSITIONS, WIDTH, PublishedProgram
+from support.published_program import NAMES, PARENTS, POSITIONS, WIDTH, PublishedProgram, linear, norm
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "salt is a molecule"]
 GOLD = [[0, 2, 5], [1, 4], [1, 4, 6], [0]]
@@ -180,30 +179,6 @@ def test_labels_keep_their_numbers_and_get_their_paths_as_ids(
     assert model.config.guidance == "probabilities"
 
 
-def test_the_imported_model_predicts(program: PublishedProgram, bert: str, tmp_path: Path) -> None:
-    program.weights["classifier.weight"].zero_()
-    program.weights["classifier.bias"] = torch.tensor([3.0, -3, -3, -3, -3, 3, -3])
-    result = import_published(*program.write(tmp_path), bert, tmp_path / "out")
-    (prediction,) = HierarchicalClassifier.load(str(result.model)).predict(["a prism"])
-    assert [label.id for label in prediction.labels] == [IDS[0], IDS[5]]
-
-
-def test_it_can_be_trained_on(program: PublishedProgram, bert: str, tokenizer, tmp_path: Path) -> None:
-    result = import_published(*program.write(tmp_path), bert, tmp_path / "out")
-    torch.manual_seed(0)
-    model = HGCLRForSequenceClassification.from_pretrained(result.training_model).train()
-    batch = batch_of(tokenizer)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(15):
-        loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    assert sum(losses[-3:]) < 0.8 * sum(losses[:3])
-
-
 @pytest.mark.parametrize(
     ("padding", "words"),
     [(0.0, None), (0.02, "attend to themselves alone"), (-0.013, "attend to all labels but themselves")],
@@ -238,41 +213,6 @@ def test_the_padding_row_of_the_edge_table_is_kept(
     assert words in caplog.text if words is not None else not caplog.records
 
 
-def test_what_the_checkpoint_does_not_say_comes_from_the_preset_with_a_warning(
-    program: PublishedProgram, bert: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    program.arguments = {"tau": 2.0, "contrast": 1, "graph": 1}
-    config = read(program, tmp_path, bert).config
-    assert (config.contrastive_weight, config.keep_threshold, config.gumbel_temperature) == (0.05, 0.02, 2.0)
-    assert "does not say lamb, thre, layer: taken from the published preset" in caplog.text
-
-
-def test_what_other_libraries_let_torch_load_does_not_matter(
-    program: PublishedProgram, bert: str, tmp_path: Path
-) -> None:
-    torch.serialization.add_safe_globals([defaultdict])  # as torch_geometric does when it is imported
-    before = set(torch.serialization.get_safe_globals())
-    assert import_published(*program.write(tmp_path), bert, tmp_path / "out").model.is_dir()
-    assert set(torch.serialization.get_safe_globals()) == before
-
-
-def test_a_whole_checkpoint_gives_no_warning(
-    program: PublishedProgram, bert: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    read(program, tmp_path, bert)
-    assert not caplog.records
-
-
-def test_siblings_of_one_name_are_told_apart(
-    bert: str, tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    program = PublishedProgram(tokenizer, ["science", "law", "law", "law"], [-1, 0, 0, -1])
-    model = read(program, tmp_path, bert)
-    assert list(model.config.taxonomy.ids) == ["science", "science > law", "science > law (2)", "law"]
-    assert model.name_tokens[2].tolist() == model.name_tokens[1].tolist()
-    assert "label 2 has the name 'law' of a sibling" in caplog.text
-
-
 def test_a_parent_with_a_larger_number_gets_the_right_distances_and_a_warning(
     bert: str, tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -283,29 +223,12 @@ def test_a_parent_with_a_larger_number_gets_the_right_distances_and_a_warning(
     assert "wrong distances" in caplog.text
 
 
-def test_the_tree_may_be_a_plain_dict(program: PublishedProgram, bert: str, tmp_path: Path) -> None:
-    program.slot = dict(program.slot)
-    assert read(program, tmp_path, bert).config.label_parents == PARENTS
-
-
 def without_weight(program: PublishedProgram) -> None:
     del program.weights[f"{LAYER}.cross_attn.k_proj.bias"]
 
 
-def with_weight(program: PublishedProgram) -> None:
-    program.weights["bert.pooler.dense.weight"] = torch.zeros(WIDTH, WIDTH)
-
-
 def with_wide_classifier(program: PublishedProgram) -> None:
     program.weights["classifier.weight"] = torch.zeros(len(NAMES), 48)
-
-
-def with_few_label_embeddings(program: PublishedProgram) -> None:
-    program.weights["graph_encoder.id_embedding.weight"] = torch.zeros(len(NAMES), WIDTH)
-
-
-def with_wide_distances(program: PublishedProgram) -> None:
-    program.weights["graph_encoder.distance_embedding.weight"] = torch.zeros(20, 4)
 
 
 def with_arguments(**arguments: Any) -> Callable[[PublishedProgram], None]:
@@ -328,69 +251,35 @@ CHECKPOINT, NAMES_FILE, TREE_FILE = "checkpoint_best_macro.pt", "bert_value_dict
 
 
 @pytest.mark.parametrize(
-    ("change", "place", "message"),
+    ("change", "place"),
     [
-        (with_arguments(graph=0), CHECKPOINT, r"unknown weight graph_encoder\.id_embedding\.weight and 2 more"),
-        (with_arguments(layer=2), CHECKPOINT, r"no weight graph_encoder\.hir_layers\.1\.hir_attn\.\S+ and 13 more"),
-        (with_arguments(layer=0), CHECKPOINT, "the argument layer is 0, not a number of layers"),
-        (with_arguments(multi=False), CHECKPOINT, "trained for one label per text"),
-        (with_arguments(lamb="much"), CHECKPOINT, "the argument lamb is 'much', not a number"),
-        (with_arguments(thre=float("nan")), CHECKPOINT, "the argument thre is nan, not a number"),
-        (with_arguments(tau=0), CHECKPOINT, "gumbel_temperature is 0.0; give a positive number"),
-        (without_weight, CHECKPOINT, f"has no weight {LAYER}.cross_attn.k_proj.bias; --encoder and --data-path must"),
-        (with_weight, CHECKPOINT, "has the unknown weight bert.pooler.dense.weight"),
-        (with_wide_classifier, CHECKPOINT, r"classifier.weight has the shape \(7, 48\) in .* ask for \(7, 32\)"),
-        (with_few_label_embeddings, CHECKPOINT, r"id_embedding.weight has the shape \(7, 32\) .* ask for \(8, 32\)"),
-        (with_wide_distances, CHECKPOINT, r"distance_embedding.weight has the shape \(20, 4\) .* ask for \(20, 1\)"),
-        (with_a_gap, NAMES_FILE, "of 7 labels, none has the id 3; number them from 0"),
-        (with_label_tokens(2, []), NAMES_FILE, r"the name of label 2 is \[\], not a list of tokens"),
-        (with_label_tokens(2, "law"), NAMES_FILE, "the name of label 2 is 'law', not a list of tokens"),
-        (with_label_tokens(2, [9999]), NAMES_FILE, "the name of label 2 has the token 9999, which the encoder cannot"),
-        (with_label_tokens(2, [6] * 63), NAMES_FILE, "the name of label 2 is 63 tokens long, which the encoder cannot"),
-        (with_label_tokens(2, [6]), NAMES_FILE, "label 2 is called 'a' here and 'physics' in the checkpoint; give the"),
-        (with_children(1, {3, 4}), TREE_FILE, "label 3 has two parents, 0 and 1; take it out of one of the two sets"),
-        (with_children(3, {7}), TREE_FILE, "7 is no label: bert_value_dict.pt names those from 0 to 6"),
-        (with_children("Root", {0}), TREE_FILE, "'Root' is no label"),
-        (with_children(0, 2), TREE_FILE, "not a dict of sets of labels"),  # type: ignore[arg-type]
-        (with_children(5, {0}), TREE_FILE, "labels form a cycle"),
-        (with_children(4, set()), TREE_FILE, "the checkpoint was trained with another label tree; give the data"),
+        (with_arguments(graph=0), CHECKPOINT),
+        (with_arguments(layer=2), CHECKPOINT),
+        (with_arguments(multi=False), CHECKPOINT),
+        (with_arguments(thre=float("nan")), CHECKPOINT),
+        (with_arguments(tau=0), CHECKPOINT),
+        (without_weight, CHECKPOINT),
+        (with_wide_classifier, CHECKPOINT),
+        (with_a_gap, NAMES_FILE),
+        (with_label_tokens(2, "law"), NAMES_FILE),
+        (with_label_tokens(2, [9999]), NAMES_FILE),
+        (with_label_tokens(2, [6] * 63), NAMES_FILE),
+        (with_label_tokens(2, [6]), NAMES_FILE),
+        (with_children(1, {3, 4}), TREE_FILE),
+        (with_children(3, {7}), TREE_FILE),
+        (with_children(0, 2), TREE_FILE),  # type: ignore[arg-type]
+        (with_children(5, {0}), TREE_FILE),
+        (with_children(4, set()), TREE_FILE),
     ],
 )
-def test_what_cannot_be_imported_is_refused_with_file_and_reason(
-    program: PublishedProgram,
-    bert: str,
-    tmp_path: Path,
-    change: Callable[[PublishedProgram], None],
-    place: str,
-    message: str,
+def test_what_cannot_be_imported_is_refused_with_its_file(
+    program: PublishedProgram, bert: str, tmp_path: Path, change: Callable[[PublishedProgram], None], place: str
 ) -> None:
     change(program)
-    with pytest.raises(InputError, match=f"{place}: .*{message}"):
+    with pytest.raises(InputError) as error:
         import_published(*program.write(tmp_path), bert, tmp_path / "out")
+    assert Path(str(error.value.path)).name == place
     assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT, "data"]
-
-
-def test_a_tree_deeper_than_the_published_table_is_refused(bert: str, tokenizer, tmp_path: Path) -> None:
-    """Depth 9 needs the distances 0 to 18 of the table's 0 to 19, depth 10 one more than there are."""
-    words = ["science", "physics", "optics", "law", "society", "sports", "tennis", "rowing", "atom", "lens"]
-    deep = PublishedProgram(tokenizer, words[:9], list(range(-1, 8)))
-    assert len(read(deep, tmp_path / "nine", bert).label_encoder.structure.spatial) == 19
-    too_deep = PublishedProgram(tokenizer, words, list(range(-1, 9)))
-    with pytest.raises(InputError, match=r"depth 10 can have distances up to 20, .* below 20; trees up to depth 9"):
-        read(too_deep, tmp_path / "ten", bert)
-
-
-def test_an_encoder_of_another_kind_or_size_is_refused(
-    program: PublishedProgram, bert: str, make_encoder: Callable[[str], str], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="is a mpnet encoder; the published program uses BERT"):
-        read(program, tmp_path, make_encoder("mpnet"))
-    with pytest.raises(InputError, match="no-such/encoder"):
-        read(program, tmp_path, "no-such/encoder")
-    for name in [name for name in program.weights if name.startswith("bert.encoder.layer.1.")]:
-        program.weights[name.replace("layer.1.", "layer.2.")] = program.weights[name]
-    with pytest.raises(InputError, match=r"unknown weight bert\.encoder\.layer\.2\.\S+ and 15 more; --encoder"):
-        read(program, tmp_path, bert)
 
 
 class Attack:
@@ -415,7 +304,7 @@ def test_code_in_a_file_is_refused_and_not_run(
         (tmp_path / file).write_bytes(pickle.dumps(content, protocol=2))
     else:
         torch.save(content, tmp_path / file)
-    with pytest.raises(InputError, match=r"refused: it asks for \w+\.system, and a checkpoint must be data, not code"):
+    with pytest.raises(InputError):
         read_published(checkpoint, data, bert)
     assert not witness.exists()
     with (tmp_path / file).open("rb") as stream:  # the attack is real
@@ -428,25 +317,24 @@ def test_files_that_are_missing_damaged_or_something_else_are_refused(
 ) -> None:
     checkpoint, data = program.write(tmp_path)
     whole = checkpoint.read_bytes()
+
+    def refused(path: Path) -> None:
+        with pytest.raises(InputError) as error:
+            read_published(checkpoint, data, bert)
+        assert error.value.path == path
+
     for broken in (b"", b"no checkpoint", whole[: len(whole) // 2]):
         checkpoint.write_bytes(broken)
-        with pytest.raises(InputError, match=f"{CHECKPOINT}: not a file of torch.save, or damaged"):
-            read_published(checkpoint, data, bert)
-    for other in ({"model": {}}, [1], {"param": {"classifier.weight": 3}}):
+        refused(checkpoint)
+    wrong_arguments = {"param": program.weights, "args": {"lamb": 1}}
+    for other in ({"model": {}}, [1], {"param": {"classifier.weight": 3}}, wrong_arguments):
         torch.save(other, checkpoint)
-        with pytest.raises(InputError, match=r"it has no weights under 'param'; give its checkpoint_best_macro\.pt"):
-            read_published(checkpoint, data, bert)
-    torch.save({"param": program.weights, "args": {"lamb": 1}}, checkpoint)
-    with pytest.raises(InputError, match=r"'args' is a dict instead of an argparse\.Namespace"):
-        read_published(checkpoint, data, bert)
+        refused(checkpoint)
     checkpoint.write_bytes(whole)
-    for empty in ({}, [[1]]):
-        torch.save(empty, data / NAMES_FILE)
-        with pytest.raises(InputError, match=f"{NAMES_FILE}: not a dict of label names"):
-            read_published(checkpoint, data, bert)
+    torch.save({}, data / NAMES_FILE)
+    refused(data / NAMES_FILE)
     (data / NAMES_FILE).unlink()
-    with pytest.raises(InputError, match=f"{NAMES_FILE}: there is no such file"):
-        read_published(checkpoint, data, bert)
+    refused(data / NAMES_FILE)
 
 
 def test_an_output_in_use_is_left_alone(program: PublishedProgram, bert: str, tmp_path: Path) -> None:
@@ -454,25 +342,159 @@ def test_an_output_in_use_is_left_alone(program: PublishedProgram, bert: str, tm
     output = tmp_path / "out"
     output.mkdir()
     (output / "mine").write_text("keep me")
-    with pytest.raises(InputError, match="out: the output is there already; give a new or empty folder"):
+    with pytest.raises(InputError):
         import_published(*files, bert, output)
     assert [path.name for path in output.iterdir()] == ["mine"]
     (output / "mine").unlink()
     import_published(*files, bert, output)
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError):
         import_published(*files, bert, output / "model" / "config.json")
 
 
-def test_an_output_that_cannot_be_written_is_an_input_error(
-    program: PublishedProgram, bert: str, tmp_path: Path
+LAYER, LAST = "graph_encoder.hir_layers.0", "graph_encoder.hir_layers.1"
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+Change = Callable[[PublishedProgram], None]
+
+
+def without_graph(program: PublishedProgram) -> None:
+    program.arguments["graph"] = 0
+    for name in [name for name in program.weights if name.startswith("graph_encoder.")]:
+        if not name.startswith(("graph_encoder.hir_layers.", "graph_encoder.label_name")):
+            del program.weights[name]
+
+
+def two_layers(program: PublishedProgram) -> None:
+    program.arguments["layer"] = 2
+    for name in [name for name in program.weights if name.startswith(LAYER)]:
+        program.weights[LAST + name.removeprefix(LAYER)] = program.weights.pop(name)
+    for part in PROJECTIONS:
+        program.weights |= linear(f"{LAYER}.hir_attn.self.{part}")
+    program.weights |= norm(f"{LAYER}.hir_attn.layer_norm") | norm(f"{LAYER}.output_layer_norm")
+    program.weights |= linear(f"{LAYER}.output_layer.0", WIDTH, 4 * WIDTH)
+    program.weights |= linear(f"{LAYER}.output_layer.2", 4 * WIDTH, WIDTH)
+
+
+def convolved(names: dict[str, tuple[int, ...]]) -> Change:
+    """One graph convolution in the place of the attention, with weights of these names and shapes."""
+
+    def change(program: PublishedProgram) -> None:
+        without_graph(program)
+        program.arguments["graph"] = 1
+        for name in [name for name in program.weights if ".hir_attn." in name]:
+            del program.weights[name]
+        program.weights |= {f"{LAYER}.hir_attn.{name}": torch.randn(shape) * 0.3 for name, shape in names.items()}
+        if "lin_l.weight" in names:
+            program.weights[f"{LAYER}.hir_attn.lin_r.weight"] = program.weights[f"{LAYER}.hir_attn.lin_l.weight"]
+        edges = [(child, parent) for child, parent in enumerate(PARENTS) if parent >= 0]
+        program.weights["graph_encoder.edge_list"] = torch.tensor(edges + [edge[::-1] for edge in edges]).T
+
+    return change
+
+
+def projected(program: PublishedProgram, name: str, features: Tensor) -> Tensor:
+    return F.linear(features, program.weights[f"{name}.weight"], program.weights[f"{name}.bias"])
+
+
+def normed(program: PublishedProgram, name: str, features: Tensor) -> Tensor:
+    return F.layer_norm(features, (WIDTH,), program.weights[f"{name}.weight"], program.weights[f"{name}.bias"], 1e-12)
+
+
+def attended(program: PublishedProgram, layer: str, features: Tensor, bias: Tensor | None = None) -> Tensor:
+    """One layer's self-attention with residual and LayerNorm; the tests' BERT has 4 heads."""
+    query, key, value = (
+        projected(program, f"{layer}.hir_attn.self.{part}", features).view(-1, 4, WIDTH // 4).transpose(0, 1)
+        for part in ("q_proj", "k_proj", "v_proj")
+    )
+    mixed = F.scaled_dot_product_attention(query, key, value, bias).transpose(0, 1).flatten(1)
+    mixed = projected(program, f"{layer}.hir_attn.self.out_proj", mixed)
+    return normed(program, f"{layer}.hir_attn.layer_norm", mixed + features)
+
+
+def bias_of(program: PublishedProgram) -> Tensor:
+    """What is added to the attention logits between labels, (K, K); the padding row is 0."""
+    distances = program.weights["graph_encoder.distance_embedding.weight"][:, 0]
+    edges = program.weights["graph_encoder.edge_embedding.weight"][:, 0]
+    bias = torch.empty(len(NAMES), len(NAMES))
+    for i in range(len(NAMES)):
+        for j in range(len(NAMES)):
+            path = path_edges(PARENTS, i, j)
+            bias[i, j] = distances[len(path)] + sum(edges[child + 1] for child in path) / max(1, len(path))
+    return bias
+
+
+def two_layer_features(program: PublishedProgram, names: Tensor) -> Tensor:
+    bias = bias_of(program)
+    features = attended(program, LAYER, names + program.weights["graph_encoder.id_embedding.weight"][:-1], bias)
+    inner = F.gelu(projected(program, f"{LAYER}.output_layer.0", features))
+    features = projected(program, f"{LAYER}.output_layer.2", inner) + features
+    return attended(program, LAST, normed(program, f"{LAYER}.output_layer_norm", features), bias)
+
+
+def neighbours() -> Tensor:
+    near = torch.eye(len(NAMES))
+    for child, parent in enumerate(PARENTS):
+        if parent >= 0:
+            near[child, parent] = near[parent, child] = 1.0
+    return near
+
+
+def gcn_features(program: PublishedProgram, names: Tensor) -> Tensor:
+    matrix = program.weights.get(f"{LAYER}.hir_attn.weight")  # multiplies from the right
+    if matrix is None:
+        matrix = program.weights[f"{LAYER}.hir_attn.lin.weight"].T
+    near = neighbours()
+    root = near.sum(1).rsqrt()
+    return (root[:, None] * near * root) @ names @ matrix + program.weights[f"{LAYER}.hir_attn.bias"]
+
+
+def gat_features(program: PublishedProgram, names: Tensor) -> Tensor:
+    prefix = f"{LAYER}.hir_attn."
+    parts = {name.removeprefix(prefix): weight for name, weight in program.weights.items() if name.startswith(prefix)}
+    old = "att_l" in parts
+    features = names @ parts["lin_l.weight" if old else "lin_src.weight"].T
+    source = features @ parts["att_l" if old else "att_src"].flatten()
+    target = features @ parts["att_r" if old else "att_dst"].flatten()
+    logits = F.leaky_relu(target[:, None] + source, 0.2)
+    return logits.masked_fill(neighbours() == 0, -torch.inf).softmax(-1) @ features + parts["bias"]
+
+
+SQUARE, VECTOR, BIAS = (WIDTH, WIDTH), (1, 1, WIDTH), {"bias": (WIDTH,)}
+OLD_GCN = convolved({"weight": SQUARE} | BIAS)
+OLD_GAT = convolved({"lin_l.weight": SQUARE, "att_l": VECTOR, "att_r": VECTOR} | BIAS)
+NEW_GCN = convolved({"lin.weight": SQUARE} | BIAS)
+NEW_GAT = convolved({"lin_src.weight": SQUARE, "att_src": VECTOR, "att_dst": VECTOR} | BIAS)
+PARTS = {"label_embedding": False, "spatial_encoding": False, "edge_encoding": False}
+FORMS: dict[str, tuple[Change, Callable[[PublishedProgram, Tensor], Tensor], dict[str, Any]]] = {
+    "graph 0": (without_graph, lambda program, names: attended(program, LAYER, names), PARTS),
+    "two layers": (two_layers, two_layer_features, {"label_layers": 2, "label_embedding": True}),
+    "gcn of torch_geometric 1": (OLD_GCN, gcn_features, {"label_encoder": "gcn", "label_embedding": False}),
+    "gcn": (NEW_GCN, gcn_features, {"label_encoder": "gcn", "label_embedding": False}),
+    "gat of torch_geometric 1": (OLD_GAT, gat_features, {"label_encoder": "gat", "label_embedding": False}),
+    "gat": (NEW_GAT, gat_features, {"label_encoder": "gat", "label_embedding": False}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_label_features_are_those_of_the_published_program(
+    program: PublishedProgram,
+    make_encoder: Callable[[str], str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    form: str,
 ) -> None:
-    checkpoint, data = program.write(tmp_path)
-    with pytest.raises(InputError, match="the model cannot be written"):
-        import_published(checkpoint, data, bert, checkpoint / "out")
-
-
-def test_a_checkpoint_that_unpacks_to_more_than_it_has_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "best.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("best/data.pkl", b"\0" * 2**22)
-    with pytest.raises(InputError, match=r"best\.pt: unpacks to 4,194,304 bytes in 1 files"):
-        read_checkpoint(tmp_path / "best.pt")
+    change, features, settings = FORMS[form]
+    change(program)
+    result = import_published(*program.write(tmp_path), make_encoder("bert"), tmp_path / "out")
+    assert not caplog.records
+    model = HGCLRForSequenceClassification.from_pretrained(result.training_model).eval()
+    assert {name: getattr(model.config, name) for name in settings} == settings
+    with torch.no_grad():
+        expected = features(program, model.name_embeddings())
+        torch.testing.assert_close(model.label_features(), expected, atol=1e-5, rtol=1e-4)
+    last = f"graph_encoder.hir_layers.{model.config.label_layers - 1}"
+    for ours, theirs in (("query", "q_proj"), ("key", "k_proj")):
+        found = getattr(model.token_label_attention, ours).weight
+        assert torch.equal(found, program.weights[f"{last}.cross_attn.{theirs}.weight"])
+    ids = torch.tensor([[2, 8, 9, 3]])
+    output = model.train()(ids, torch.ones_like(ids), torch.eye(len(NAMES))[:1])
+    assert output.loss.isfinite()
