@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hgclr.paper.runner import reproduce
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.errors import InputError
-from hgclr.paper import experiment as experiment
+from hgclr.paper import experiment
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.paper.tables import reproduce

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.paper import experiment as experiment
+from hgclr.paper import experiment
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.systems import TABLES
 from hgclr.paper.tables import Spread, reproduce
