@@ -13,7 +13,8 @@ import pytest
 
 from hgclr.decisions.settings import Decisions
 from hgclr.inference.classifier import TokenisedText
-from hgclr.serving.engine import BatchQueue, Failure, PendingRequest, PendingText, QueueFullError
+from hgclr.serving.engine import BatchQueue, PendingRequest, PendingText
+from hgclr.serving.messages import Problem
 from hgclr.taxonomy import Taxonomy
 from support.fake_service import LONGEST, PATIENCE, GatedBackend, WordBackend, fake_service, metric, until
 
@@ -54,7 +55,7 @@ def busy(backend: GatedBackend, client: httpx.Client) -> Iterator[None]:
 def test_a_request_comes_in_whole_or_not_at_all() -> None:
     queue = BatchQueue(3)
     queue.admit(request(2), 2)
-    with pytest.raises(QueueFullError):
+    with pytest.raises(Problem):
         queue.admit(request(2), 2)
     assert queue.length == 2
     queue.admit(request(1), 1)
@@ -114,7 +115,7 @@ def test_a_closed_queue_is_emptied_and_takes_nothing() -> None:
     queue = BatchQueue(10)
     admitted(queue, [4, 5])
     queue.close()
-    with pytest.raises(QueueFullError):
+    with pytest.raises(Problem):
         queue.admit(request(1), 1)
     assert len(queue.take_batch(100, 3600.0)) == 2  # without waiting for more
     assert queue.take_batch(100, 3600.0) == []
@@ -122,7 +123,7 @@ def test_a_closed_queue_is_emptied_and_takes_nothing() -> None:
 
 def test_answers_are_in_the_order_of_the_texts_and_may_be_unwanted() -> None:
     one, unwanted = request(3), request(1)
-    answers = [Failure("invalid", str(place)) for place in range(3)]
+    answers = [Problem("invalid", str(place)) for place in range(3)]
     for place in (2, 0, 1):
         assert not one.future.done()
         one.deliver(place, answers[place])
@@ -146,7 +147,7 @@ def test_requests_beyond_the_queue_are_refused_before_they_are_tokenised() -> No
             assert metric(client, "hgclr_queue_texts") == 3
             last = threading.Thread(target=client.post, args=("/predict",), kwargs={"json": {"text": "judge"}})
             last.start()
-            until(lambda: app.state.service.engine.full)
+            until(lambda: app.state.service.engine.waiting == 4)
             # Now that the queue is full, the body is not even parsed.
             assert client.post("/predict", content=b"no JSON").status_code == 429
             for path in ("/livez", "/readyz", "/metrics", "/model", "/taxonomy"):

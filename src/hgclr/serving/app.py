@@ -24,19 +24,16 @@ from starlette.staticfiles import StaticFiles
 from hgclr.errors import InputError
 from hgclr.files import json_text
 from hgclr.inference import HierarchicalClassifier
-from hgclr.serving.engine import Answer, Failure, QueueFullError, fault_of
+from hgclr.serving.engine import Answer, problem_of
 from hgclr.serving.messages import (
     PROBLEMS,
     ErrorAnswer,
     ExplainAnswer,
     ExplainRequest,
-    HealthAnswer,
     ModelAnswer,
     PredictAnswer,
     PredictRequest,
     Problem,
-    ProblemType,
-    TaxonomyAnswer,
     error_json,
     on_http_error,
     on_invalid,
@@ -48,16 +45,13 @@ from hgclr.serving.service import Service, Settings
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
 """Texts times labels of a request that asks for the probability of every label: an answer of some ten megabytes."""
+LIMITS = ("texts_per_request", "characters_per_text", "body_bytes", "max_queue")
+"""Settings that GET /model returns."""
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline';"
     " object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "Cache-Control": "private, no-cache",
-}
-DOCS_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'",
     "Cache-Control": "private, no-cache",
 }
 
@@ -138,9 +132,9 @@ def _json_answer(content: Any) -> Response:
     return Response(json_text(content, allow_nan=False, separators=(",", ":")), media_type="application/json")
 
 
-def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
+def _problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """Return the error answers of an endpoint, for the API's description."""
-    everywhere: tuple[ProblemType, ...] = ("unauthorised", "method_not_allowed", "too_large", "not_ready", "internal")
+    everywhere = ("unauthorised", "method_not_allowed", "too_large", "not_ready", "internal")
     retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
     wrong_host = {"description": "The host is not allowed.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     return {400: wrong_host} | {
@@ -153,14 +147,10 @@ def _problems(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
 def _predicting_routes(service: Service) -> APIRouter:
     """Return the endpoints that label and explain texts."""
 
-    def overloaded() -> Problem:
-        message = f"{service.engine.waiting} of at most {service.settings.max_queue} texts wait"
-        return Problem("overloaded", message, retry_after=service.engine.wait)
-
     def before(request: Request) -> None:
         service.require_ready()
-        if request.url.path == "/predict" and service.engine.full:
-            raise overloaded()
+        if request.url.path == "/predict":
+            service.engine.require_room()
 
     def check_lengths(texts: Sequence[str], *, alone: bool) -> None:
         longest = service.settings.characters_per_text
@@ -193,18 +183,13 @@ def _predicting_routes(service: Service) -> APIRouter:
         decisions = service.decisions(
             rule=wanted.rule, threshold=wanted.threshold, paths=wanted.paths, abstain_below=wanted.abstain_below
         )
-        try:
-            pending = service.engine.submit(texts, decisions)
-        except QueueFullError:
-            raise overloaded() from None
+        pending = service.engine.submit(texts, decisions)
         answers = await service.wait_for(pending.future, request, lambda why: service.engine.drop(pending, why))
-        failures = [answer for answer in answers if isinstance(answer, Failure)]
-        if len(failures) == len(answers) and all(failure.kind == "internal" for failure in failures):
-            raise Problem("internal", failures[0].message)
-        if alone and failures:
-            raise Problem("invalid", failures[0].message, field="text")
-        for failure in failures:
-            service.metrics.errors.labels(failure.kind).inc()
+        problems = [answer for answer in answers if isinstance(answer, Problem)]
+        if problems and (alone or all(isinstance(one, Problem) and one.kind == "internal" for one in answers)):
+            raise problems[0]
+        for problem in problems:
+            service.metrics.errors.labels(problem.kind).inc()
         return _json_answer(
             {
                 "predictions": [_text_answer(service, answer, wanted.probabilities) for answer in answers],
@@ -224,8 +209,8 @@ def _predicting_routes(service: Service) -> APIRouter:
         Explanations are made one at a time, beside the predictions.
         """
         check_lengths([wanted.text], alone=True)
-        if fault := fault_of(wanted.text):
-            raise Problem("invalid", fault, field="text")
+        if problem := problem_of(wanted.text):
+            raise problem
         for place, label in enumerate(wanted.labels or ()):
             if label not in ids:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")
@@ -240,12 +225,13 @@ def _predicting_routes(service: Service) -> APIRouter:
     return router
 
 
-def _text_answer(service: Service, answer: Answer, probabilities: bool) -> dict[str, Any]:
-    if isinstance(answer, Failure):
-        return error_json(answer.kind, answer.message)
-    fields = answer.prediction.to_json()
-    if probabilities:
-        values = answer.probabilities.astype(float).round(4).tolist()
+def _text_answer(service: Service, answer: Answer, with_probabilities: bool) -> dict[str, Any]:
+    if isinstance(answer, Problem):
+        return error_json(answer.kind, answer.detail)
+    prediction, probabilities = answer
+    fields = prediction.to_json()
+    if with_probabilities:
+        values = probabilities.astype(float).round(4).tolist()
         fields["probabilities"] = dict(zip(service.classifier.taxonomy.ids, values, strict=True))
     return fields
 
@@ -253,7 +239,7 @@ def _text_answer(service: Service, answer: Answer, probabilities: bool) -> dict[
 def _describing_routes(service: Service) -> APIRouter:
     """Return the endpoints that describe the model and its label tree, whose answers are made once."""
     router = APIRouter()
-    settings, classifier, taxonomy = service.settings, service.classifier, service.classifier.taxonomy
+    classifier, taxonomy = service.classifier, service.classifier.taxonomy
     parents = [taxonomy.ids[parent] if parent >= 0 else None for parent in taxonomy.parents.tolist()]
     rows = zip(taxonomy.ids, taxonomy.names, parents, strict=True)
     labels = _json_answer({"labels": [{"id": label, "name": name, "parent": parent} for label, name, parent in rows]})
@@ -265,13 +251,7 @@ def _describing_routes(service: Service) -> APIRouter:
             "max_length": classifier.max_length,
             "backend": service.backend,
             "decisions": classifier.decisions.to_json(),
-            "limits": {
-                "texts_per_request": settings.texts_per_request,
-                "characters_per_text": settings.characters_per_text,
-                "body_bytes": settings.body_bytes,
-                "queue": settings.max_queue,
-                "probabilities": PROBABILITIES,
-            },
+            "limits": {name: getattr(service.settings, name) for name in LIMITS} | {"probabilities": PROBABILITIES},
             "explain": service.methods,
             "version": version("hgclr"),
         }
@@ -281,7 +261,7 @@ def _describing_routes(service: Service) -> APIRouter:
     @router.get(
         "/taxonomy",
         summary="The label tree",
-        response_model=TaxonomyAnswer,
+        response_model=dict[str, list[dict[str, str | None]]],
         responses={304: {"description": "The ETag in If-None-Match is still right."}, **_problems()},
     )
     async def get_taxonomy(request: Request) -> Response:
@@ -303,14 +283,14 @@ def _health_routes(service: Service) -> APIRouter:
     """Return the endpoints for orchestrators and Prometheus."""
     router = APIRouter()
 
-    @router.get("/livez", summary="Alive?", response_model=HealthAnswer, responses=_problems())
+    @router.get("/livez", summary="Alive?", response_model=dict[str, str], responses=_problems())
     async def livez() -> Response:
         """Say whether the process works; one that does not should be restarted."""
         if service.state == "broken":
             raise Problem("not_ready", "a thread has ended or hangs")
         return _json_answer({"status": "alive"})
 
-    @router.get("/readyz", summary="Ready?", response_model=HealthAnswer, responses=_problems())
+    @router.get("/readyz", summary="Ready?", response_model=dict[str, str], responses=_problems())
     async def readyz() -> Response:
         """Say whether requests are taken: the model is loaded and warm."""
         service.require_ready()
@@ -329,29 +309,18 @@ def _health_routes(service: Service) -> APIRouter:
     return router
 
 
-class _PageFiles(StaticFiles):
-    """The files of the page, which browsers check for changes."""
-
-    def file_response(self, *args: object, **kwargs: object) -> Response:
-        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
-        response.headers.update(PAGE_HEADERS)
-        return response
-
-
 def _add_pages(app: FastAPI) -> None:
     """Add the pages to an application that has its other routes."""
-    app.mount("/page", _PageFiles(directory=FILES, check_dir=False), name="page")
+    app.mount("/page", StaticFiles(directory=FILES), name="page")
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
-        if not (FILES / "index.html").is_file():
-            raise HTTPException(404, "this installation has no page")
         return FileResponse(FILES / "index.html", headers=PAGE_HEADERS)
 
     # The framework's own page would load its program from another server.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return HTMLResponse(api_page(app.openapi()), headers=DOCS_HEADERS)
+        return HTMLResponse(api_page(app.openapi()), headers=PAGE_HEADERS)
 
 
 def api_page(description: Mapping[str, Any]) -> str:

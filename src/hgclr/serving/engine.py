@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,12 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction
 from hgclr.inference.backends import batches_by_length
 from hgclr.inference.classifier import TokenisedText
+from hgclr.serving.messages import Problem
 from hgclr.serving.monitoring import Metrics
 
 logger = logging.getLogger(__name__)
 STUCK = 60.0
 """Seconds after which a batch that is still being computed counts as hanging."""
-PACE_DECAY = 0.9
-"""Weight of the earlier batches in the running mean of seconds per text."""
 WINDOW = 1024
 """Texts, the oldest, that a batch is chosen from."""
 UNTOKENISED = TokenisedText([], truncated=False, blank=True)
@@ -37,33 +36,16 @@ UNTOKENISED = TokenisedText([], truncated=False, blank=True)
 Reason = Literal["deadline", "client_gone", "shutdown"]
 
 
-class LabelledText(NamedTuple):
-    """The prediction for a text, and the probability of every label, (K,)."""
-
-    prediction: Prediction
-    probabilities: NDArray[np.float32]
+Answer = tuple[Prediction, NDArray[np.float32]] | Problem
+"""The prediction for a text and the probability of every label, (K,); or why there is none."""
 
 
-class Failure(NamedTuple):
-    """Why a text has no prediction: the text is ``invalid``, or the service has an ``internal`` error."""
-
-    kind: Literal["invalid", "internal"]
-    message: str
-
-
-Answer = LabelledText | Failure
-
-
-class QueueFullError(Exception):
-    """The queue has no room for so many texts now."""
-
-
-def fault_of(text: str) -> str | None:
+def problem_of(text: str) -> Problem | None:
     """Return why a text is refused, None if it is not."""
     try:
         check_text(text)
     except InputError as error:
-        return error.what
+        return Problem("invalid", error.what, field="text")
     return None
 
 
@@ -128,7 +110,6 @@ class Engine:
         self._classifier, self._metrics, self._max_wait = classifier, metrics, max_wait
         self._budget = batch_tokens or classifier.backend.batch_tokens
         self._queue = BatchQueue(max_queue)
-        self._pace = 0.0  # seconds that a text takes, averaged
         self._begun: float | None = None  # when the batch that is being computed was begun
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="hgclr-tokenise")  # starts no thread yet
         self._thread = threading.Thread(target=self._compute, name="hgclr-compute", daemon=True)
@@ -151,27 +132,22 @@ class Engine:
     def waiting(self) -> int:
         return self._queue.length
 
-    @property
-    def full(self) -> bool:
-        return self._queue.length >= self._queue.capacity
-
-    @property
-    def wait(self) -> float:
-        """About how many seconds the texts that wait now will take."""
-        return self._pace * self._queue.length
+    def require_room(self) -> None:
+        """Raise a `Problem` if not even one more text may wait."""
+        self._queue.require_room(1)
 
     def submit(self, texts: Sequence[str], decisions: Decisions) -> PendingRequest:
         """Queue texts; the request's future will have the answers in order.
 
         Raises:
-            QueueFullError: if there is no room for all of them; then nothing has been done for any.
+            Problem: if there is no room for all of them; then nothing has been done for any.
         """
         request = PendingRequest(decisions, len(texts))
-        faults = {place: fault for place, text in enumerate(texts) if (fault := fault_of(text))}
-        waiting = [PendingText(request, place, text) for place, text in enumerate(texts) if place not in faults]
+        problems = {place: problem for place, text in enumerate(texts) if (problem := problem_of(text))}
+        waiting = [PendingText(request, place, text) for place, text in enumerate(texts) if place not in problems]
         self._queue.admit(request, len(waiting))
-        for place, fault in faults.items():
-            request.deliver(place, Failure("invalid", fault))
+        for place, problem in problems.items():
+            request.deliver(place, problem)
         self._tokeniser.submit(self._tokenise, waiting)
         return request
 
@@ -207,8 +183,6 @@ class Engine:
                 self._metrics.queue.observe(now - entry.request.arrived)
             self._predict(batch)
             self._begun = None
-            elapsed = (time.monotonic() - now) / len(batch)
-            self._pace = PACE_DECAY * self._pace + (1 - PACE_DECAY) * elapsed if self._pace else elapsed
 
     def _predict(self, batch: list[PendingText]) -> None:
         """Predict texts together; if that fails, one by one, so that only those fail that must."""
@@ -228,14 +202,14 @@ class Engine:
         self._metrics.batch_tokens.observe(len(batch) * max(len(tokens.ids) for tokens in tokenised))
         self._metrics.texts.inc(len(batch))
         for entry, prediction, probabilities in zip(batch, *predicted, strict=True):
-            entry.request.deliver(entry.place, LabelledText(prediction, probabilities))
+            entry.request.deliver(entry.place, (prediction, probabilities))
 
     def _fail(self, entries: Sequence[PendingText], error: Exception) -> None:
         """Answer with a failure; the error's message is not logged, because it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
         for entry in entries:
-            entry.request.deliver(entry.place, Failure("internal", "the model could not label this text"))
+            entry.request.deliver(entry.place, Problem("internal", "the model could not label this text"))
 
 
 class BatchQueue:
@@ -251,11 +225,15 @@ class BatchQueue:
         self._ready: list[PendingText] = []
         self._changed = threading.Condition()
 
+    def require_room(self, count: int) -> None:
+        """Raise a `Problem` if there is no room for so many texts."""
+        if self._closed or self.length + count > self.capacity:
+            raise Problem("overloaded", f"{self.length} of at most {self.capacity} texts wait", retry_after=1)
+
     def admit(self, request: PendingRequest, count: int) -> None:
-        """Keep room for the texts of a request: for all, or for none (`QueueFullError`)."""
+        """Keep room for the texts of a request: for all, or for none (`Problem`)."""
         with self._changed:
-            if self._closed or self.length + count > self.capacity:
-                raise QueueFullError
+            self.require_room(count)
             self.length += count
             request.waiting += count
 

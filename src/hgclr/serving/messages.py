@@ -23,19 +23,7 @@ EXPLAINED_LABELS = 32
 """Labels explained in one request: every one costs a backward pass."""
 LONGEST_FIELD = 64
 """Characters of an unknown field's name that an error repeats."""
-ProblemType = Literal[
-    "overloaded",
-    "too_large",
-    "invalid",
-    "unauthorised",
-    "deadline",
-    "not_ready",
-    "not_found",
-    "method_not_allowed",
-    "client_gone",
-    "internal",
-]
-PROBLEMS: dict[ProblemType, tuple[int, str]] = {
+PROBLEMS = {
     "overloaded": (429, "Too much is under way; try again after the seconds in Retry-After."),
     "too_large": (413, "The body is too large."),
     "invalid": (422, "The request does not have the form described here, or exceeds a limit."),
@@ -61,15 +49,13 @@ class Problem(HTTPException):
         retry_after: seconds after which to try again.
     """
 
-    def __init__(
-        self, kind: ProblemType, message: str, *, field: str | None = None, retry_after: float | None = None
-    ) -> None:
+    def __init__(self, kind: str, message: str, *, field: str | None = None, retry_after: float | None = None) -> None:
         headers = {} if retry_after is None else {"Retry-After": str(max(1, math.ceil(retry_after)))}
         super().__init__(PROBLEMS[kind][0], message, headers)
         self.kind, self.field = kind, field
 
 
-def error_json(kind: ProblemType, message: str, field: str | None = None) -> dict[str, Any]:
+def error_json(kind: str, message: str, field: str | None = None) -> dict[str, Any]:
     """Return an error as JSON; a lone surrogate in a name that a client made up becomes a question mark."""
     error = {"type": kind, "message": message}
     if field is not None:
@@ -78,7 +64,7 @@ def error_json(kind: ProblemType, message: str, field: str | None = None) -> dic
 
 
 def error_answer(
-    scope: Scope, kind: ProblemType, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+    scope: Scope, kind: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """Return the answer to a request that went wrong, and leave the type for the metrics."""
     scope.setdefault("state", {})["problem"] = kind
@@ -164,7 +150,7 @@ class ExplainRequest(BaseModel):
 class ErrorDetail(BaseModel):
     """What is wrong."""
 
-    type: ProblemType
+    type: Annotated[str, Field(json_schema_extra={"enum": list(PROBLEMS)})]
     message: str
     field: str = Field(default="", description="The field of the request that is wrong, where it is one.")
 
@@ -200,19 +186,6 @@ class PredictAnswer(BaseModel):
     seconds: float = Field(ge=0, description="From the request's arrival to its answer.")
 
 
-class ExplainedLabelAnswer(LabelAnswer):
-    """A label and how much each word of the text speaks for it."""
-
-    status: Literal["given", "abstained", "not given"]
-    relevance: list[float] = Field(description="One number for each word.")
-    kept: list[int] = Field(description="The words that speak most for the label, by index.")
-    probability_only_kept: Share = Field(description="If these words are all of the text.")
-    probability_only_random: Share = Field(description="If as many random words are.")
-    probability_without_kept: Share = Field(description="If the text is all but these words.")
-    sufficiency: float
-    comprehensiveness: float
-
-
 class ExplainAnswer(BaseModel):
     """The words that carry each label of a text."""
 
@@ -221,15 +194,12 @@ class ExplainAnswer(BaseModel):
     neutral: float = Field(description="The relevance of a word that says nothing.")
     words: list[dict[str, str | int]] = Field(description="Each word with start and stop, counted in code points.")
     words_not_read: int
-    labels: list[ExplainedLabelAnswer]
+    labels: list[dict[str, Any]] = Field(
+        description="Each label with id, path, probability and status; relevance of each word; kept, the words that"
+        " speak most for it, by index; and its probability with only these words, as many random ones, or the others."
+    )
     keep: float
     stability: dict[str, Any] = Field(description="The labels lost and gained with the kept words alone.")
-
-
-class TaxonomyAnswer(BaseModel):
-    """All labels in the model's order."""
-
-    labels: list[dict[str, str | None]] = Field(description="Each with id, name and the id of its parent.")
 
 
 class ModelAnswer(BaseModel):
@@ -242,14 +212,8 @@ class ModelAnswer(BaseModel):
     backend: Literal["torch", "onnx"]
     decisions: dict[str, Any] = Field(description="The content of decisions.json.")
     limits: dict[str, int] = Field(
-        description="Largest texts_per_request, characters_per_text, body_bytes and queue; probabilities: texts times"
-        " labels of a request that asks for all probabilities."
+        description="Limits of a request, the texts that may wait, and texts times labels of a request that asks for"
+        " all probabilities."
     )
     explain: list[str] = Field(description="Methods of explanation, the best first.")
     version: str
-
-
-class HealthAnswer(BaseModel):
-    """The state of the service."""
-
-    status: Literal["alive", "ready"]

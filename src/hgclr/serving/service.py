@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -73,14 +73,10 @@ class Settings:
     key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        positive = ("max_queue", "batch_tokens", "deadline", "body_bytes", "texts_per_request", "characters_per_text")
-        for name in (*positive, "max_connections"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} is {value}", remedy="give a number above 0")
-        for name in ("max_wait", "grace"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} is {getattr(self, name)}", remedy="give 0 or a number above it")
+        for setting in fields(self):
+            value, least = getattr(self, setting.name), 0 if setting.name in ("max_wait", "grace") else 1e-9
+            if isinstance(value, int | float) and not value >= least:
+                raise InputError(f"{setting.name} is {value}", remedy="give a larger number")
         if self.texts_per_request > self.max_queue:
             raise InputError(
                 f"the queue holds {self.max_queue} texts, fewer than the {self.texts_per_request} of one request",
@@ -99,10 +95,8 @@ def read_key(environment: Mapping[str, str]) -> str | None:
     if file is not None:
         try:
             given = Path(file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise InputError(f"cannot read the key: {error.strerror}", path=file) from None
-        except UnicodeDecodeError:
-            raise InputError("the key is not UTF-8", path=file) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the key: {error}", path=file) from None
     if given is None:
         return None
     if not given or not all("!" <= character <= "~" for character in given):
@@ -233,4 +227,4 @@ class Service:
                 result.cancel()
         if reason == "client_gone":
             raise Problem("client_gone", "the client has hung up")
-        raise Problem("deadline", f"no answer within {self.settings.deadline:g} seconds", retry_after=self.engine.wait)
+        raise Problem("deadline", f"no answer within {self.settings.deadline:g} seconds", retry_after=1)

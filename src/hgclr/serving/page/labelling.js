@@ -50,7 +50,7 @@ async function label(rows, texts, options) {
 
 /** Yield batches of row numbers that keep the service's limits; rows that cannot are `done` with an error. */
 function* batches(texts, limits, done) {
-  const share = Math.floor((limits.queue ?? Infinity) / TOGETHER);
+  const share = Math.floor((limits.max_queue ?? Infinity) / TOGETHER);
   const size = Math.max(1, Math.min(BATCH, limits.texts_per_request ?? BATCH, share));
   const room = (limits.body_bytes ?? 2 ** 20) - OVERHEAD;
   let [batch, bytes] = [[], 0];
