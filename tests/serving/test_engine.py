@@ -28,7 +28,7 @@ def request(count: int) -> PendingRequest:
 def texts_of(one: PendingRequest, lengths: list[int]) -> list[PendingText]:
     """Texts of certain lengths in tokens."""
     tokens = [TokenisedText([0] * length, truncated=False, blank=False) for length in lengths]
-    return [PendingText(one, place, "text", tokens[place]) for place in range(len(lengths))]
+    return [PendingText(one, place, tokens[place]) for place in range(len(lengths))]
 
 
 def admitted(queue: BatchQueue, lengths: list[int]) -> PendingRequest:
@@ -147,7 +147,7 @@ def test_requests_beyond_the_queue_are_refused_before_they_are_tokenised() -> No
             assert metric(client, "hgclr_queue_texts") == 3
             last = threading.Thread(target=client.post, args=("/predict",), kwargs={"json": {"text": "judge"}})
             last.start()
-            until(lambda: app.state.service.engine.waiting == 4)
+            until(lambda: app.state.service.engine.queue.length == 4)
             # Now that the queue is full, the body is not even parsed.
             assert client.post("/predict", content=b"no JSON").status_code == 429
             for path in ("/livez", "/readyz", "/metrics", "/model", "/taxonomy"):
@@ -196,7 +196,7 @@ def test_texts_of_several_requests_share_a_batch_and_keep_their_own_decisions() 
         with busy(backend, client):
             for thread in threads:
                 thread.start()
-            until(lambda: len(app.state.service.engine._queue._ready) == 4)  # those that are tokenised
+            until(lambda: len(app.state.service.engine.queue._ready) == 4)  # those that are tokenised
         for thread in threads:
             thread.join(PATIENCE)
     assert [len(batch) for batch in backend.batches] == [1, 4]
@@ -242,4 +242,4 @@ def test_a_text_that_breaks_the_tokenizer_fails_alone(monkeypatch: pytest.Monkey
         assert client.post("/predict", json={"text": "atom"}).status_code == 500
         monkeypatch.undo()
         assert client.post("/predict", json={"text": "atom"}).status_code == 200
-        assert app.state.service.engine.waiting == 0
+        assert app.state.service.engine.queue.length == 0

@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterable, Iterator
 
@@ -287,19 +286,6 @@ def test_a_fault_that_occurs_a_million_times_is_refused_cheaply(
     answer = client.post("/predict", content=body, headers=JSON)
     assert time.process_time() - started < 6  # collecting an error for each takes 10 to 20
     assert problem(answer) == (422, "invalid", field)
-
-
-def test_long_bodies_are_parsed_in_a_thread(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[str] = []
-
-    def note(body: bytes, most: int) -> object:
-        threads.append(threading.current_thread().name)
-        return read_json(body, most)
-
-    monkeypatch.setattr("hgclr.serving.middleware.read_json", note)
-    for length in (10, 19_000):
-        assert client.post("/predict", json={"texts": ["a" * length] * 4}).status_code == 200
-    assert [name.startswith("hgclr-read") for name in threads] == [False, True]
 
 
 @given(

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hgclr.serving.monitoring import SameFault, log_loop_error, start_log
+from hgclr.serving.monitoring import log_loop_error, start_log
 from support.fake_service import fake_service, metric
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ .+")
@@ -58,13 +58,6 @@ def test_a_fault_is_logged_once_a_second_and_counted(stream: io.StringIO, monkey
     assert lines[:2] == ["ERROR cannot take more", "WARNING another fault"]
     assert len(lines) == 6  # in the first moment of three seconds
     assert "344" in lines[2]
-
-
-def test_different_faults_are_bounded() -> None:
-    same = SameFault()
-    for number in range(5000):
-        assert same.filter(logging.LogRecord("a", logging.ERROR, "", 0, f"fault {number}", (), None))
-    assert len(same._logged) <= 1000
 
 
 def test_errors_of_the_loop_and_requests_that_are_not_http_fill_no_log(stream: io.StringIO) -> None:

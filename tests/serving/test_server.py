@@ -292,7 +292,7 @@ def test_metrics_ignore_a_worker_that_is_just_starting_and_gauges_of_a_dead_one(
 import os, subprocess, sys
 from pathlib import Path
 from hgclr.serving.monitoring import Metrics
-metrics = Metrics()
+metrics = Metrics("0", "torch")
 metrics.texts.inc(3)
 metrics.watch("ready", "", lambda: 1)
 metrics.refresh()

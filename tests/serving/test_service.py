@@ -109,7 +109,7 @@ def test_a_service_whose_thread_has_ended_is_broken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with fake_service() as (client, app):
         engine = app.state.service.engine
-        engine._queue.take_batch = lambda *_: 1 / 0
+        engine.queue.take_batch = lambda *_: 1 / 0
         client.post("/predict", json={"text": "atom"})  # the last that the real take_batch returns
         until(lambda: not engine.alive)
         assert client.get("/livez").status_code == client.get("/readyz").status_code == 503
@@ -158,11 +158,11 @@ def test_a_deadline_is_answered_with_504_and_a_client_that_left_is_dropped(caplo
         with deadline(app, 0.1):
             late = client.post("/predict", json={"texts": ["lens", "atom"]})
         assert (late.status_code, late.json()["error"]["type"]) == (504, "deadline")
-        assert engine.waiting == 0
+        assert engine.queue.length == 0
         assert metric(client, 'hgclr_dropped_texts_total{reason="deadline"}') == 2
         with sent(client, b'{"texts": ["lens", "atom", "laser"]}'):
-            until(lambda: engine.waiting == 3)
-        until(lambda: engine.waiting == 0)
+            until(lambda: engine.queue.length == 3)
+        until(lambda: engine.queue.length == 0)
         assert metric(client, 'hgclr_dropped_texts_total{reason="client_gone"}') == 3  # not what is being computed
         backend.gate.set()
         assert client.post("/predict", json={"text": "judge"}).status_code == 200

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from hgclr.errors import InputError
 from hgclr.files import json_text
 from hgclr.inference import HierarchicalClassifier
-from hgclr.serving.engine import Answer, problem_of
+from hgclr.serving.engine import Answer
 from hgclr.serving.messages import (
     PROBLEMS,
     ErrorAnswer,
@@ -69,7 +69,6 @@ def create_app(
     """
     settings = settings or Settings()
     service = Service(classifier, settings, name)
-    service.metrics.describe(version("hgclr"), service.backend)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -150,7 +149,7 @@ def _predicting_routes(service: Service) -> APIRouter:
     def before(request: Request) -> None:
         service.require_ready()
         if request.url.path == "/predict":
-            service.engine.require_room()
+            service.engine.queue.require_room(1)
 
     def check_lengths(texts: Sequence[str], *, alone: bool) -> None:
         longest = service.settings.characters_per_text
@@ -209,8 +208,6 @@ def _predicting_routes(service: Service) -> APIRouter:
         Explanations are made one at a time, beside the predictions.
         """
         check_lengths([wanted.text], alone=True)
-        if problem := problem_of(wanted.text):
-            raise problem
         for place, label in enumerate(wanted.labels or ()):
             if label not in ids:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
@@ -31,22 +31,12 @@ STUCK = 60.0
 """Seconds after which a batch that is still being computed counts as hanging."""
 WINDOW = 1024
 """Texts, the oldest, that a batch is chosen from."""
-UNTOKENISED = TokenisedText([], truncated=False, blank=True)
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
 
 
 Answer = tuple[Prediction, NDArray[np.float32]] | Problem
 """The prediction for a text and the probability of every label, (K,); or why there is none."""
-
-
-def problem_of(text: str) -> Problem | None:
-    """Return why a text is refused, None if it is not."""
-    try:
-        check_text(text)
-    except InputError as error:
-        return Problem("invalid", error.what, field="text")
-    return None
 
 
 @dataclass(eq=False)
@@ -82,18 +72,18 @@ class PendingRequest:
 
 @dataclass(eq=False, slots=True)
 class PendingText:
-    """One text, its place in its request and, once it is tokenised, its tokens."""
+    """The tokens of one text, and its place in its request."""
 
     request: PendingRequest
     place: int
-    text: str
-    tokens: TokenisedText = UNTOKENISED
+    tokens: TokenisedText
 
 
 class Engine:
     """Predict the texts of many requests in batches.
 
     Attributes:
+        queue: the texts that wait.
         warm: set once the model has predicted a first batch.
     """
 
@@ -109,15 +99,15 @@ class Engine:
         self.warm = threading.Event()
         self._classifier, self._metrics, self._max_wait = classifier, metrics, max_wait
         self._budget = batch_tokens or classifier.backend.batch_tokens
-        self._queue = BatchQueue(max_queue)
+        self.queue = BatchQueue(max_queue)
         self._begun: float | None = None  # when the batch that is being computed was begun
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="hgclr-tokenise")  # starts no thread yet
         self._thread = threading.Thread(target=self._compute, name="hgclr-compute", daemon=True)
         self.start = self._thread.start
 
-    def stop(self, patience: float) -> None:
+    def stop(self, patience: float = 5.0) -> None:
         """Take nothing more, and wait at most so many seconds for the texts that are being computed."""
-        self._queue.close()
+        self.queue.close()
         self._tokeniser.shutdown(wait=False)
         if self._thread.is_alive():
             self._thread.join(patience)
@@ -128,14 +118,6 @@ class Engine:
         begun = self._begun
         return self._thread.is_alive() and not (begun is not None and time.monotonic() - begun > STUCK)
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.length
-
-    def require_room(self) -> None:
-        """Raise a `Problem` if not even one more text may wait."""
-        self._queue.require_room(1)
-
     def submit(self, texts: Sequence[str], decisions: Decisions) -> PendingRequest:
         """Queue texts; the request's future will have the answers in order.
 
@@ -143,31 +125,35 @@ class Engine:
             Problem: if there is no room for all of them; then nothing has been done for any.
         """
         request = PendingRequest(decisions, len(texts))
-        problems = {place: problem for place, text in enumerate(texts) if (problem := problem_of(text))}
-        waiting = [PendingText(request, place, text) for place, text in enumerate(texts) if place not in problems]
-        self._queue.admit(request, len(waiting))
+        problems: dict[int, Problem] = {}
+        for place, text in enumerate(texts):
+            try:
+                check_text(text)
+            except InputError as error:
+                problems[place] = Problem("invalid", error.what, field="text")
+        self.queue.admit(request, len(texts) - len(problems))
         for place, problem in problems.items():
             request.deliver(place, problem)
-        self._tokeniser.submit(self._tokenise, waiting)
+        self._tokeniser.submit(
+            self._tokenise, request, {place: texts[place] for place in range(len(texts)) if place not in problems}
+        )
         return request
 
     def drop(self, request: PendingRequest, reason: Reason) -> None:
-        self._metrics.dropped.labels(reason).inc(self._queue.drop(request))
+        self._metrics.dropped.labels(reason).inc(self.queue.drop(request))
 
-    def _tokenise(self, entries: Sequence[PendingText]) -> None:
-        if not entries or entries[0].request.dropped:
+    def _tokenise(self, request: PendingRequest, texts: Mapping[int, str]) -> None:
+        if not texts or request.dropped:
             return
         started = time.perf_counter()
         try:
-            tokenised = self._classifier.tokenise([entry.text for entry in entries])
+            tokenised = self._classifier.tokenise(list(texts.values()))
         except Exception as error:  # whatever it is, the texts must have an answer
-            self._queue.leave(entries)
-            self._fail(entries, error)
+            self.queue.drop(request)
+            self._fail(request, texts, error)
             return
-        for entry, tokens in zip(entries, tokenised, strict=True):
-            entry.tokens = tokens
         self._metrics.tokenise.observe(time.perf_counter() - started)
-        self._queue.put(entries)
+        self.queue.put([PendingText(request, place, tokens) for place, tokens in zip(texts, tokenised, strict=True)])
 
     def _compute(self) -> None:
         # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and takes it
@@ -177,7 +163,7 @@ class Engine:
         for size in (1, max(1, self._budget // longest)):
             self._classifier.predict_batch([tokens] * size)
         self.warm.set()
-        while batch := self._queue.take_batch(self._budget, self._max_wait):
+        while batch := self.queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()
             for entry in batch:
                 self._metrics.queue.observe(now - entry.request.arrived)
@@ -192,7 +178,7 @@ class Engine:
             predicted = self._classifier.predict_batch(tokenised, [entry.request.decisions for entry in batch])
         except Exception as error:  # whatever it is, the next batch must not suffer from it
             if len(batch) == 1:
-                self._fail(batch, error)
+                self._fail(batch[0].request, [batch[0].place], error)
             else:
                 for entry in batch:
                     self._predict([entry])
@@ -204,12 +190,12 @@ class Engine:
         for entry, prediction, probabilities in zip(batch, *predicted, strict=True):
             entry.request.deliver(entry.place, (prediction, probabilities))
 
-    def _fail(self, entries: Sequence[PendingText], error: Exception) -> None:
-        """Answer with a failure; the error's message is not logged, because it may quote a text."""
+    def _fail(self, request: PendingRequest, places: Collection[int], error: Exception) -> None:
+        """Answer with a problem; the error's message is not logged, because it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
-        logger.error("%d texts could not be labelled: %s\n%s", len(entries), type(error).__name__, frames)
-        for entry in entries:
-            entry.request.deliver(entry.place, Problem("internal", "the model could not label this text"))
+        logger.error("%d texts could not be labelled: %s\n%s", len(places), type(error).__name__, frames)
+        for place in places:
+            request.deliver(place, Problem("internal", "the model could not label this text"))
 
 
 class BatchQueue:
@@ -252,12 +238,6 @@ class BatchQueue:
             self._changed.notify()
         return left
 
-    def leave(self, entries: Sequence[PendingText]) -> None:
-        """Remove texts that cannot be tokenised."""
-        with self._changed:
-            self._leave(entries)
-            self._changed.notify()
-
     def take_batch(self, tokens: int, max_wait: float) -> list[PendingText]:
         """Return texts to compute together: the one that waits longest, and others of about its length.
 
@@ -277,7 +257,9 @@ class BatchQueue:
             chosen = set(next(batch for batch in batches if 0 in batch))
             batch = [window[index] for index in sorted(chosen)]
             self._ready = [entry for index, entry in enumerate(self._ready) if index not in chosen]
-            self._leave(batch)
+            for entry in batch:
+                entry.request.waiting -= 1
+            self.length -= len(batch)
             return batch
 
     def close(self) -> None:
@@ -291,9 +273,3 @@ class BatchQueue:
         if self._closed or sum(len(entry.tokens.ids) for entry in self._ready[:WINDOW]) >= tokens:
             return 0.0
         return self._ready[0].request.arrived + max_wait - time.monotonic()
-
-    def _leave(self, entries: Sequence[PendingText]) -> None:
-        for entry in entries:
-            if not entry.request.dropped:
-                entry.request.waiting -= 1
-                self.length -= 1

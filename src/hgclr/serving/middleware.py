@@ -13,7 +13,6 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -41,8 +40,6 @@ PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
 BODIES_HELD = 16
 """Bodies of the largest size that are held in memory at a time."""
-READ_ON_THE_LOOP = 2**16
-"""Bytes of a body that are parsed on the event loop; longer ones are parsed in a thread, one at a time."""
 MOST_FIELDS = 16
 """Fields of a request, more than any has: pydantic would collect an error for each unknown one."""
 
@@ -172,14 +169,10 @@ def strict_route(before: Callable[[Request], None], most: int) -> type[APIRoute]
 
     ``before`` is called before the body is read, so that it costs little to refuse a request.
     """
-    reader = ThreadPoolExecutor(1, thread_name_prefix="hgclr-read")  # starts no thread until one is needed
 
     class StrictRequest(Request):
         async def json(self) -> Any:
-            body = await self.body()
-            if len(body) <= READ_ON_THE_LOOP:
-                return read_json(body, most)
-            return await asyncio.get_running_loop().run_in_executor(reader, read_json, body, most)
+            return read_json(await self.body(), most)
 
     class StrictRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -217,11 +210,7 @@ def read_json(body: bytes, most: int) -> Any:
         value = json.loads(body.decode("utf-8"), parse_constant=refuse_constant, object_pairs_hook=check_names)
     except RecursionError:
         raise Problem("invalid", "the JSON is nested too deeply") from None
-    except UnicodeDecodeError as error:
-        raise Problem("invalid", f"the body is not UTF-8 at byte {error.start + 1}") from None
-    except json.JSONDecodeError as error:
-        raise Problem("invalid", f"the body is not JSON at character {error.pos + 1}: {error.msg}") from None
-    except ValueError as error:  # one of the two above, or an integer of more digits than Python reads
+    except ValueError as error:  # not UTF-8, not JSON, refused above, or an integer of more digits than Python reads
         raise Problem("invalid", f"the body is not JSON: {error}") from None
     if isinstance(value, dict):
         if len(value) > MOST_FIELDS:

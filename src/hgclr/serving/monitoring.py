@@ -23,7 +23,6 @@ ACCESS = "hgclr.serving.access"
 """The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
 QUIET = 1.0
 """Seconds for which a fault that has been logged is not logged again."""
-DIFFERENT_FAULTS = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +52,13 @@ class Metrics:
     Their labels are routes, statuses, types and reasons that the code lists, never anything that a client sends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, version: str, backend: str) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._watched: list[tuple[Gauge, Callable[[], float]]] = []
-        self._info = Gauge(
-            "hgclr_info", "What is served.", ("version", "backend"), registry=registry, multiprocess_mode="livemax"
-        )
+        names = ("version", "backend")
+        info = Gauge("hgclr_info", "What is served.", names, registry=registry, multiprocess_mode="livemax")
+        info.labels(version, backend).set(1)
         self.requests = Counter("hgclr_requests", "Answers.", ("endpoint", "status"), registry=registry)
         self.request_seconds = Histogram(
             "hgclr_request_seconds", "From arrival to answer.", ("endpoint",), registry=registry, buckets=SECONDS
@@ -81,9 +80,6 @@ class Metrics:
         self.batch_tokens = Histogram(
             "hgclr_batch_tokens", "Tokens in a batch, padding included.", registry=registry, buckets=TOKENS
         )
-
-    def describe(self, version: str, backend: str) -> None:
-        self._info.labels(version, backend).set(1)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value :meth:`refresh` asks for; over several processes it is the sum."""
@@ -123,22 +119,20 @@ def start_log(stream: TextIO | None = None, *, requests: bool = False) -> None:
 
 
 class SameFault(logging.Filter):
-    """Log a fault at most once a second; the next line of it has the number of those left out."""
+    """Log a fault, which is a line of code, at most once a second; its next line has the number of those left out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
-        fault, now = (record.name, str(record.msg).partition("\n")[0]), time.monotonic()
+        fault, now = (record.pathname, record.lineno), time.monotonic()
         last, left_out = self._logged.get(fault, (float("-inf"), 0))
         if now - last < QUIET:
             self._logged[fault] = last, left_out + 1
             return False
-        if len(self._logged) >= DIFFERENT_FAULTS:
-            self._logged.clear()
         self._logged[fault] = now, 0
         if left_out:
             record.msg, record.args = f"({left_out} more of these meanwhile) {record.getMessage()}", ()

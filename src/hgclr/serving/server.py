@@ -36,8 +36,6 @@ KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than proxies keep theirs, so that they never use a closed one."""
 HEAD_SECONDS = 20.0
 """Seconds that the head of a connection's first request may take."""
-HEAD_BYTES = 2**14
-"""Size of the head of a request."""
 UNREAD_SECONDS = 60
 """Seconds after which a client that reads nothing of its answer is cut off."""
 HUNG = 60
@@ -105,7 +103,6 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
     return uvicorn.Config(
         app,
         http=TimedProtocol,
-        h11_max_incomplete_event_size=HEAD_BYTES,
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=settings.grace,
@@ -139,25 +136,16 @@ def run(app: FastAPI, listener: socket.socket) -> None:
     settings = app.state.service.settings
     raise_file_limit(settings.max_connections)
     # uvicorn raises the signal again once it has stopped; with the default handler the exit code would not be 0.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        with suppress(KeyboardInterrupt):
-            uvicorn.Server(server_config(app, settings)).run(sockets=[listener])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(server_config(app, settings)).run(sockets=[listener])
 
 
 def run_workers(app: Callable[[], FastAPI], settings: Settings, listener: socket.socket, count: int) -> None:
     """Let ``count`` processes, each with the model in memory, share a listener until SIGTERM or Ctrl-C.
 
     uvicorn supervises them: a worker that dies or hangs is replaced. The cores are divided among them, unless the
-    environment sets how many threads each has.
-
-    Args:
-        app: returns the application in each worker, such as a partial of :func:`worker_app`; it is pickled.
-        settings: limits and waiting times of each worker.
-        listener: a socket from :func:`listen`.
-        count: workers.
+    environment sets how many threads each has. ``app``, such as a partial of :func:`worker_app`, is pickled.
 
     Raises:
         InputError: if a worker cannot load the model.

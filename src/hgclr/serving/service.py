@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 CACHED_DECISIONS = 64
 """Decisions that are kept: clients ask for few different ones, and texts with the same ones are decided together."""
-LAST_BATCH = 5.0
-"""Seconds that a batch has to end in when the process does."""
 MOST_EXPLANATIONS = 8
 """Explanations under way and waiting; one by occlusion is as much work as a text for each of its words."""
 KEY, KEY_FILE = "HGCLR_API_KEY", "HGCLR_API_KEY_FILE"
@@ -119,7 +118,8 @@ class Service:
 
     def __init__(self, classifier: HierarchicalClassifier, settings: Settings, name: str) -> None:
         self.classifier, self.settings, self.name = classifier, settings, name
-        self.metrics = Metrics()
+        self.backend: Literal["torch", "onnx"] = "onnx" if isinstance(classifier.backend, OnnxBackend) else "torch"
+        self.metrics = Metrics(version("hgclr"), self.backend)
         self.engine = Engine(
             classifier,
             self.metrics,
@@ -130,10 +130,9 @@ class Service:
         self.explanations: set[Future[dict[str, Any]]] = set()
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="hgclr-explain")  # starts no thread yet
         self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
-        self.backend: Literal["torch", "onnx"] = "onnx" if isinstance(classifier.backend, OnnxBackend) else "torch"
         differentiable = isinstance(classifier.backend, TorchBackend)
         self.methods: list[Method] = ["integrated", "gradient", "occlusion"] if differentiable else ["occlusion"]
-        self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.waiting)
+        self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.queue.length)
         self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: len(self.explanations))
         self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")
 
@@ -198,7 +197,7 @@ class Service:
 
     async def stop(self) -> None:
         self._explainer.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self.engine.stop, LAST_BATCH)
+        await asyncio.to_thread(self.engine.stop)
 
     async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:
         """Return a result when it is there; call ``drop`` with the reason if nobody waits for it any more.
