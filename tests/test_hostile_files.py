@@ -21,8 +21,6 @@ from hgclr.data import readers
 from hgclr.data.readers import read_rows
 from hgclr.encoders import ENCODERS, cached_encoder, fetch_encoder
 from hgclr.errors import InputError
-from hgclr.paper.corpora import rcv1
-from hgclr.paper.corpora.rcv1 import ItemReader, Story, Unusable, find_disks
 from hgclr.taxonomy import Taxonomy, entries
 from support.tiny_encoder import let_download_give, offer_tiny_encoder
 
@@ -53,33 +51,6 @@ def test_a_line_without_end_is_refused_with_its_number_in_little_memory(
     tracemalloc.stop()
     assert str(caught.value) == f"{path}:2: no line end in 4,194,304 characters; put one document on a line"
     assert peak < 6 * 2**22  # a hundred and twenty-eight without the limit
-
-
-def news(number: int, text: str) -> bytes:
-    codes = '<metadata><codes class="bip:topics:1.0"><code code="C1"/></codes></metadata>'
-    return f'<newsitem itemid="{number}"><text><p>{text}</p></text>{codes}</newsitem>'.encode()
-
-
-def test_an_item_that_unpacks_to_anything_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rcv1, "LARGEST", 2**20)
-    monkeypatch.setattr(rcv1, "UNPACKED_A_PORTION", 2**22)
-    with zipfile.ZipFile(tmp_path / "day.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("1news.xml", news(1, "a word"))
-        archive.writestr("2news.xml", news(2, "a" * 2**26))
-        for number in range(3, 19):
-            archive.writestr(f"{number}news.xml", news(number, "a" * 2**19))
-    assert (tmp_path / "day.zip").stat().st_size < 2**17
-    portions = find_disks(tmp_path).portions
-    assert len(portions) == 3  # 9.5 MB unpacked, in shares of 4 MB
-    reader = ItemReader.of(Taxonomy(["C1"], [-1]), text="full", need_region=False)
-    tracemalloc.start()
-    documents = [document for portion in portions for document in reader(portion).documents]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert [document.id for document in documents] == list(range(1, 19))
-    assert documents[1] == Unusable(2, "day.zip/2news.xml", rcv1.TOO_LARGE, None)
-    assert sum(isinstance(document, Story) for document in documents) == 17
-    assert peak < 2**25
 
 
 SHEET = (
@@ -172,12 +143,10 @@ def test_a_tree_has_only_so_many_labels(tmp_path: Path, text: str, monkeypatch: 
 
 
 def test_pipes_are_refused_at_once(tmp_path: Path) -> None:
-    for name in ("train.jsonl", "day.zip", "tree.json"):
+    for name in ("train.jsonl", "tree.json"):
         os.mkfifo(tmp_path / name)
     with pytest.raises(InputError, match="no such file"):
         read_rows(tmp_path / "train.jsonl", ("text",))
-    with pytest.raises(InputError, match=r"day\.zip: truncated or not a zip file: .*not a regular file"):
-        find_disks(tmp_path)
     with pytest.raises(InputError, match=r"tree\.json: the label file cannot be read: not a regular file"):
         Taxonomy.read(tmp_path / "tree.json")
 

@@ -106,7 +106,7 @@ def test_the_times_of_a_bar_say_which_they_are() -> None:
     bar = progress_bar(console)
     now = 1000.0
     bar.get_time = lambda: now  # type: ignore[method-assign]
-    task = bar.add_task("htcinfomax", total=12_000)
+    task = bar.add_task("hgclr", total=12_000)
     assert "0:00 gone" in shown(console, bar)
     for seconds, completed in ((17, 400), (34, 800)):
         now = 1000.0 + seconds

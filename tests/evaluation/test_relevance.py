@@ -15,10 +15,8 @@ from hgclr.errors import InputError
 from hgclr.evaluation.explanation import Method, explain
 from hgclr.evaluation.relevance import STEPS, AttentionRelevance, GradientRelevance, OcclusionRelevance, read_text
 from hgclr.inference import HierarchicalClassifier
-from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.models import HGCLRForSequenceClassification
 from hgclr.nn.positive_samples import gold_probability
-from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
-from hgclr.paper.models.textrcnn import TextRCNNConfig
 
 TEXT = "Laser of the laser, a prism"
 LABELS = [4, 0, 7]
@@ -102,28 +100,6 @@ def test_integrated_parts_sum_up_to_what_the_words_add(classifier: HierarchicalC
         ends = network.encode(torch.ones(2, len(words)), inputs_embeds=torch.stack([words, empty]))
         whole, without = network.classifier(ends)
     np.testing.assert_allclose(found.sum(1), (whole - without)[LABELS].numpy(), atol=0.02)
-
-
-@pytest.mark.parametrize("kind", ["hiagm-la", "textrcnn"])
-def test_any_system_on_any_encoder_has_gradients(make_encoder, taxonomy, kind: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(make_encoder("mpnet"))
-    torch.manual_seed(1)
-    if kind == "textrcnn":
-        encoder = TextRCNNConfig(vocab_size=len(tokenizer), word_width=8, recurrent_width=8, filters=8)
-        network = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="max")
-    else:
-        network = HiAGMLAForSequenceClassification.from_encoder(
-            make_encoder("mpnet"), taxonomy, tokenizer, node_width=8
-        )
-    backend = SimpleNamespace(model=network.eval(), device=torch.device("cpu"), batch_tokens=1000)
-    model = HierarchicalClassifier(
-        backend, tokenizer.backend_tokenizer, taxonomy, pad_token=tokenizer.pad_token_id, max_length=32
-    )
-    text = read_text(model, TEXT)
-    relevance = GradientRelevance(backend, integrated=True)(text, LABELS)
-    assert relevance.shape == (3, 7)
-    assert (relevance != 0).all(1).any()
-    assert all(parameter.grad is None for parameter in network.parameters())
 
 
 def test_an_encoder_that_looks_words_up_elsewhere_is_refused(additive) -> None:

@@ -10,7 +10,6 @@ import torch
 
 from hgclr.models import CORE, FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture
 from hgclr.models.base import HierarchicalOutput
-from hgclr.paper.models.textrcnn import TextRCNNConfig, TextRCNNModel
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
 from hgclr.training.changed_tree import carry_over
@@ -46,15 +45,14 @@ def test_a_seventh_system_needs_no_more_than_its_class(make_encoder, taxonomy, t
     assert new.config.taxonomy == grown
 
 
-@pytest.mark.parametrize("name", ["hgclr", "htcinfomax", "himatch"])
 def test_layers_for_training_are_left_out_without_a_word(
-    make_encoder, taxonomy, tokenizer, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+    make_encoder, taxonomy, tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By ``_keys_to_ignore_on_load_unexpected``, which is no public name; tried with transformers 5.22.
 
     These layers are all that the two classes differ in.
     """
-    model = architecture(name).from_encoder(make_encoder("bert"), taxonomy, tokenizer, node_width=6)
+    model = architecture("hgclr").from_encoder(make_encoder("bert"), taxonomy, tokenizer)
     model.save_pretrained(tmp_path)
     caplog.clear()  # of what was said when the encoder was loaded
     deployed = model.deployed_class
@@ -65,20 +63,3 @@ def test_layers_for_training_are_left_out_without_a_word(
     assert not caplog.records
     left = {key.partition(".")[0] for key in model.state_dict().keys() - loaded.state_dict().keys()}
     assert left == set(model.training_parts)
-
-
-def test_loaded_words_are_not_drawn_anew(tmp_path: Path) -> None:
-    """By what ``transformers.initialization`` knows of a weight, tried with transformers 5.22.
-
-    The padding's vector may have been trained.
-    """
-    encoder = TextRCNNModel(TextRCNNConfig(vocab_size=9, word_width=4, recurrent_width=3, filters=2))
-    words = encoder.get_input_embeddings().weight
-    assert not words[0].any()
-    assert words[1:].abs().amax() <= 0.25
-    with torch.no_grad():
-        words.fill_(7.0)
-    encoder.save_pretrained(tmp_path)
-    state = torch.get_rng_state()
-    assert (TextRCNNModel.from_pretrained(tmp_path).get_input_embeddings().weight == 7).all()
-    assert torch.equal(torch.get_rng_state(), state)

@@ -12,9 +12,7 @@ import torch
 
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
 from hgclr.models.base import load_tokenizer
-from hgclr.models.stock import from_modules, no_modules_form, read_modules, write_modules
-from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification
-from hgclr.paper.models.textrcnn import TextRCNNConfig
+from hgclr.models.stock import from_modules, read_modules, write_modules
 
 POOLINGS = ["cls", "mean", "max"]
 
@@ -77,17 +75,6 @@ def test_what_the_files_say_is_the_model_with_padding_of_any_size(make_flat, tmp
     assert expected.std() > 0.1
     torch.testing.assert_close(found, expected + torch.from_numpy(shift), atol=5e-6, rtol=0)
     torch.testing.assert_close(again, expected, atol=2e-6, rtol=0)
-
-
-def test_what_has_no_such_form_is_told_why(make_flat, taxonomy, tokenizer, tmp_path: Path) -> None:
-    hiagm = make_flat(cls=HiAGMTPForSequenceClassification)
-    assert no_modules_form(hiagm) == "HiAGMTPForSequenceClassification has more than a linear layer on its encoder"
-    config = TextRCNNConfig(vocab_size=len(tokenizer))
-    rcnn = FlatForSequenceClassification.from_encoder(config, taxonomy, tokenizer, pooling="max")
-    assert no_modules_form(rcnn) == "its encoder, TextRCNNModel, is none of transformers' own"
-    with pytest.raises(ValueError, match="HiAGMTPForSequenceClassification has more than a linear layer"):
-        write_modules(hiagm, tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

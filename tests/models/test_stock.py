@@ -13,7 +13,6 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, load_deployed
 from hgclr.models.base import load_tokenizer
 from hgclr.models.stock import from_stock, no_stock_form, to_stock
-from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification
 
 KINDS = ["bert", "roberta", "mpnet", "xlm-roberta", "camembert"]
 SHAPES = [(1, 1), (1, 30), (5, 17), (16, 3)]
@@ -123,12 +122,6 @@ def test_it_becomes_our_model_again(make_flat, taxonomy, tmp_path: Path, kind: s
             FlatForSequenceClassification,
             {"pooling": "mean"},
             "reads the first token, this model's pooling is mean",
-        ),
-        (
-            "bert",
-            HiAGMTPForSequenceClassification,
-            {},
-            "HiAGMTPForSequenceClassification has more than a linear layer on its encoder",
         ),
     ],
 )

@@ -14,7 +14,6 @@ import random
 import resource
 import shutil
 import traceback
-import zipfile
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -202,44 +201,3 @@ def test_reports(taxonomy, tmp_path: Path) -> None:
     made = write(tmp_path / "report", score(taxonomy, noise=0.4).content(resamples=20))
     whole = shutil.copytree(made, tmp_path / "whole")
     survives(made, "report.json", mutated_json, lambda folder: compare([whole, folder]), tmp_path / "cases")
-
-
-def test_archives_of_news(tmp_path: Path) -> None:
-    from hgclr.paper.corpora.rcv1 import ItemReader, find_disks
-    from hgclr.taxonomy import Taxonomy
-
-    codes = '<metadata><codes class="bip:topics:1.0"><code code="C1"/></codes></metadata>'
-    (tmp_path / "disks").mkdir()
-    with zipfile.ZipFile(tmp_path / "disks" / "day.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(1, 5):
-            item = f'<newsitem itemid="{number}"><text><p>some &eacute; words</p></text>{codes}</newsitem>'
-            archive.writestr(f"{number}news.xml", item)
-    reader = ItemReader.of(Taxonomy(["C1"], [-1]), text="full", need_region=False)
-
-    def read(disks: Path) -> None:
-        for portion in find_disks(disks).portions:
-            reader(portion)
-
-    survives(tmp_path / "disks", "day.zip", mutated_bytes, read, tmp_path / "cases")
-
-
-@pytest.mark.parametrize("ending", ["json", "json.gz", "zip"])
-def test_snapshots_of_arxiv(tmp_path: Path, ending: str) -> None:
-    from hgclr.paper.corpora.arxiv import PaperReader, records
-
-    record = {"id": "1", "title": "t", "abstract": "a", "categories": "cs.CL", "versions": [{"created": "x"}]}
-    content = (json.dumps(record) + "\n").encode() * 20
-    (tmp_path / "made").mkdir()
-    path = tmp_path / "made" / f"snapshot.{ending}"
-    if ending == "zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("snapshot.json", content)
-    else:
-        path.write_bytes(gzip.compress(content) if ending == "json.gz" else content)
-
-    def read(file: Path) -> None:
-        papers = PaperReader(frozenset(["cs.CL"]), dated=True)
-        for _, found in records(file):
-            papers.read(found)
-
-    survives(path, "", mutated_bytes, read, tmp_path / "cases")

@@ -18,7 +18,6 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
-from hgclr.paper.models.textrcnn import TextRCNNConfig
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import frozen
 from hgclr.training.batches import Collator, deal
@@ -73,12 +72,8 @@ def step(
     """Return loss and gradient of a batch of documents, dropout and all else that is random included."""
     torch.manual_seed(1)
     settings, tokenizer = dict(settings), load_tokenizer(encoder)
-    text_encoder: Any = encoder
-    if settings.pop("textrcnn", False):
-        sizes = {"word_width": 10, "recurrent_width": 6, "filters": 5}
-        text_encoder = TextRCNNConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
     large = settings.pop("large", False)
-    model = architecture(architecture).from_encoder(text_encoder, taxonomy, tokenizer, **settings)
+    model = architecture(architecture).from_encoder(encoder, taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():  # so large that everything matters
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)

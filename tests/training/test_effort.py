@@ -196,11 +196,6 @@ def test_two_fits_of_a_head_are_the_same(encoder: str, toy_data: Path, tmp_path:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        (
-            {"model": {"architecture": "himatch"}, "training": {"effort": "head"}},
-            "himatch has more to train than a head",
-        ),
-        ({"model": {"encoder": "textrcnn"}, "training": {"effort": "names"}}, "textrcnn has more to train than a head"),
         ({"model": {"start": "x"}, "training": {"effort": "names"}}, "takes nothing from model.start"),
     ],
 )
@@ -261,21 +256,3 @@ def test_scores_stand_apart_for_labels_that_train_has_no_document_of(
     ]
     assert groups["unseen"]["labels"] == 1
     assert groups["unseen"]["gold"] > 0
-
-
-def test_a_started_model_with_more_than_a_head_needs_full_training(
-    encoder: str, toy_data: Path, tmp_path: Path
-) -> None:
-    model = {"architecture": "hiagm-tp", "node_width": 8}
-    first = train(make_run(encoder, toy_data, tmp_path / "first", model=model, training={"epochs": 1}))
-    run = RunConfig.build(
-        {
-            "data": {"path": toy_data},
-            "model": {"start": first.training_model},
-            "training": {"effort": "head"},
-            "output": tmp_path / "second",
-        }
-    )
-    with pytest.raises(InputError, match="hiagm-tp has more to train than a head"):
-        train(run)
-    assert not (tmp_path / "second").exists()

@@ -273,7 +273,6 @@ def test_without_peft_a_line_names_the_extra(
         ("model.lora=8", "model.lora: "),
         ("model.lora.targets=[]", "model.lora.targets is empty: name linear layers, or give auto"),
         ("training.effort=head", "model.lora adapts a pretrained encoder in training, and training.effort is head"),
-        ("model.encoder=textrcnn", "model.lora adapts a pretrained encoder in training, and model.encoder is textrcnn"),
         ("training.gradient_checkpointing=2", "training.gradient_checkpointing: "),
     ],
 )

@@ -12,7 +12,6 @@ import torch
 
 from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
-from hgclr.errors import InputError
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
@@ -62,7 +61,6 @@ def test_a_new_head_stays_unless_the_old_one_is_better_on_dev(make_encoder, alik
         ({}, {"refit_head": False}, False),
         ({"preset": "paper"}, {}, False),
         ({"preset": "published", "architecture": "flat"}, {"refit_head": True}, True),
-        ({"architecture": "hiagm-tp"}, {}, False),
         ({}, {"effort": "head"}, False),
     ],
 )
@@ -71,12 +69,6 @@ def test_linear_heads_of_the_default_preset_may_be_fitted_again(
 ) -> None:
     run = RunConfig(data={"path": "d"}, model=model, training=training, output="o")
     assert run.refits_head is run.resolved_training.refit_head is refits
-
-
-def test_what_has_no_linear_head_cannot_be_asked_for_it() -> None:
-    tree = {"data": {"path": "d"}, "model": {"architecture": "himatch"}, "output": "o"}
-    with pytest.raises(InputError, match=r"refit_head is true, and himatch has more than a linear head"):
-        RunConfig.build(tree, ["training.refit_head=true"])
 
 
 @pytest.mark.slow

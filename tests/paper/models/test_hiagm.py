@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture, load_deployed
@@ -24,7 +25,9 @@ from hgclr.paper.models.hiagm import (
     edge_prior,
 )
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.changes import compare
 from hgclr.training import RunConfig, train
+from hgclr.training.changed_tree import carry_over
 from support.learned import StopWhenLearned
 from support.tiny_set import StopAfterEpoch, first_layer, tiny_set, without_dropout
 from support.toy import TEXTS, batch_of, random_tree
@@ -345,3 +348,40 @@ def test_levels_at_a_time_equal_label_by_label(labels: int, seed: int, deep: boo
     slow = torch.autograd.grad(expected, weights, direction, allow_unused=True, materialize_grads=True)
     for one, other in zip(fast, slow, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    ("sections", "overrides"),
+    [
+        ({"model": {"architecture": "himatch"}, "training": {"effort": "head"}}, []),
+        ({"model": {"encoder": "textrcnn"}, "training": {"effort": "names"}}, []),
+        ({"model": {"architecture": "himatch"}}, ["training.refit_head=true"]),
+        ({"model": {"encoder": "textrcnn"}}, ["model.lora.rank=4"]),
+    ],
+)
+def test_baselines_need_full_training(sections: dict, overrides: list[str]) -> None:
+    with pytest.raises(InputError):
+        RunConfig.build({"data": {"path": "d"}, "output": "o", **sections}, overrides)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("kind", [*KINDS, "htcinfomax", "himatch"])
+def test_new_labels_and_another_order_keep_the_logits_of_old_ones(
+    make_encoder, taxonomy: Taxonomy, tokenizer, kind: str, structure: str
+) -> None:
+    settings = {"structure_encoder": structure, "joint_width": 5}
+    model = make_model(make_encoder, taxonomy, tokenizer, kind, **settings)
+    order = torch.randperm(len(taxonomy), generator=torch.Generator().manual_seed(0)).tolist()
+    parents = [order.index(int(taxonomy.parents[label])) if taxonomy.parents[label] >= 0 else -1 for label in order]
+    turned = Taxonomy([taxonomy.ids[label] for label in order], parents)
+    grown = Taxonomy([*turned.ids, "mirror", "lake"], [*parents, turned.ids.index("optics"), -1])
+    batch = {name: value for name, value in batch_of(tokenizer, taxonomy).items() if name != "labels"}
+    for tree in (turned, grown):
+        rates = torch.linspace(0.02, 0.4, len(tree))
+        new = carry_over(model, compare(taxonomy, tree), tokenizer, rates=rates, texts=TEXTS)
+        other = architecture(kind).from_encoder(make_encoder("bert"), tree, tokenizer, node_width=10, **settings)
+        shapes = {name: value.shape for name, value in other.state_dict().items()}
+        assert {name: value.shape for name, value in new.state_dict().items()} == shapes
+        logits = new.eval()(**batch).logits[:, : len(turned)]
+        torch.testing.assert_close(logits, model(**batch).logits[:, order], atol=1e-5, rtol=1e-4)
+        assert new.config.taxonomy == tree
