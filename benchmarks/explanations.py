@@ -1,7 +1,7 @@
 """Do the words that an explanation names carry the label? The label's probability with them alone, and without them.
 
     python benchmarks/explanations.py --name icd10cm --data data/icd10cm --model runs/first/model \
-        --training-model runs/first/training-model --output benchmarks/results/explanations/icd10cm.json
+        --output benchmarks/results/explanations/icd10cm.json
 
 Means over the predicted labels of some test texts of at least three words, in per cent. Good words keep the probability
 up by themselves, beside as many words at random, and take it down when they are left out.
@@ -9,28 +9,27 @@ up by themselves, beside as many words at random, and take it down when they are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
-from hgclr.evaluation.relevance import AttentionRelevance
+from hgclr.evaluation.explanation import Method
 from hgclr.inference import HierarchicalClassifier
 from measuring import arguments_of, provenance, show, write
 
-METHODS = ("integrated", "occlusion", "gradient")
+METHODS: tuple[Method, ...] = ("integrated", "occlusion")
 
 
-def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: Any) -> dict[str, float]:
+def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: Method) -> dict[str, float]:
     """Return what the strongest words of texts are worth by one method."""
     values, same = [], []
     for text in texts:
         explanation = classifier.explain(text, method=method)
-        if len(explanation.words) < 3 or explanation.labels[0].status != "given":
+        if len(explanation.words) < 3 or explanation.labels[0].status != "predicted":
             continue
         same.append(explanation.stability.same)
         values += [
@@ -55,7 +54,6 @@ def main() -> None:
     parser.add_argument("--name", required=True, help="what the data are called")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--training-model", type=Path, help="for the attention between tokens and labels")
     parser.add_argument("--texts", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path)
@@ -64,12 +62,7 @@ def main() -> None:
     classifier = HierarchicalClassifier.load(arguments.model)
     folder = DataFolder(arguments.data, taxonomy=classifier.taxonomy)
     texts = [document.text for document in sample_documents(folder, "test", (arguments.texts, arguments.seed))]
-    methods: dict[str, Any] = {name: name for name in METHODS}
-    if arguments.training_model is not None:
-        methods["attention"] = AttentionRelevance.from_pretrained(arguments.training_model)
-    found: Mapping[str, Mapping[str, float]] = {
-        name: measure(classifier, texts, method) for name, method in methods.items()
-    }
+    found = {method: measure(classifier, texts, method) for method in METHODS}
     columns = ("whole_text", "only_these_words", "as_many_at_random", "without_them", "same_label_set")
     rows = [[name, *(f"{row[column]:.1f}" for column in columns)] for name, row in found.items()]
     show(arguments.name, ["", *(column.replace("_", " ") for column in columns)], rows)

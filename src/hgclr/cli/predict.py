@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,7 +25,6 @@ from hgclr.files import write_files
 
 if TYPE_CHECKING:
     from hgclr.bulk.files import Chunk, Format
-    from hgclr.inference import HierarchicalClassifier
 
 
 BULK = "Bulk prediction: many files into a folder"
@@ -279,12 +278,10 @@ def explain(
         Path | None, file("Read the texts from this file, one per line; '-': from standard input.", "--input")
     ] = None,
     method: Annotated[
-        Literal["auto", "integrated", "gradient", "occlusion", "attention"],
+        Literal["auto", "integrated", "occlusion"],
         option(
-            "integrated: gradient × input, averaged on the way from an empty text, which sums to the logit;"
-            " gradient: gradient × input at the text alone, fast and often misleading; occlusion: leave each word out,"
-            " for any model; attention: the token-label attention of HGCLR, where MODEL is its folder 'training-model';"
-            " auto: integrated, or occlusion for ONNX."
+            "integrated: integrated gradients, parts of the label's logit; occlusion: leave each word out, for any"
+            " model; auto: integrated, or occlusion for ONNX."
         ),
     ] = "auto",
     labels: Annotated[
@@ -305,14 +302,13 @@ def explain(
     """Show the words that carry each label of a text, and whether these words alone would get the same labels.
 
     In a terminal, words that speak for a label are blue, words against it orange; the strongest are listed with their
-    numbers. For each label, its probability with only its strongest words stands beside its probability with as many
-    random words, and without the strongest.
+    numbers. For each label, the output compares its probability with only its strongest words, with as many random
+    words, and without the strongest.
 
     Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
     """
     from hgclr.cli.tables import show_explanations
-    from hgclr.evaluation.explanation import explanation_page
-    from hgclr.evaluation.relevance import AttentionRelevance
+    from hgclr.evaluation.explanation import explanation_page, read_text
 
     texts = texts or []
     if bool(texts) == (source is not None):
@@ -321,17 +317,25 @@ def explain(
     chosen = [(text, None) for text in texts] if source is None else list(text_lines(source))
     classifier = open_classifier(model)
     decisions = deciding.changed(classifier.decisions)
-    how = AttentionRelevance.from_pretrained(model) if method == "attention" else method
-    _check(chosen, classifier, source)
+    for text, line in chosen:  # before the work on those before it
+        try:
+            read_text(classifier, text)
+        except InputError as error:
+            raise InputError(error.what, path=source, line=line, remedy=error.remedy) from None
     with standard_error().status("reading the text with some of its words …"):
         explanations = [
-            classifier.explain(text, method=how, labels=labels or None, keep=keep, decisions=decisions)
+            classifier.explain(text, method=method, labels=labels or None, keep=keep, decisions=decisions)
             for text, _ in chosen
         ]
     if str(html) != "-":
         show_explanations(explanations, results(json_file))
     if html is not None:
-        _write_page(html, explanation_page(explanations, model=model))
+        page = explanation_page(explanations, model=model)
+        if str(html) == "-":
+            sys.stdout.write(page)
+        else:
+            write_files(html.parent, {html.name: page.encode()})
+            standard_error().say(f"written: {html}")
     write_result(json_file, {"model": model, "explanations": [explanation.to_json() for explanation in explanations]})
 
 
@@ -351,22 +355,3 @@ def text_lines(source: Path) -> Iterator[tuple[str, int]]:
             yield text, number
     if not found:
         raise InputError("no text in it", path=source, remedy="write one text per line")
-
-
-def _check(texts: Iterable[tuple[str, int | None]], classifier: HierarchicalClassifier, source: Path | None) -> None:
-    """Refuse a text without words, with its place, before the work on those before it."""
-    from hgclr.evaluation.relevance import read_text
-
-    for text, line in texts:
-        try:
-            read_text(classifier, text)
-        except InputError as error:
-            raise InputError(error.what, path=source, line=line, remedy=error.remedy) from None
-
-
-def _write_page(target: Path, page: str) -> None:
-    if str(target) == "-":
-        sys.stdout.write(page)
-        return
-    write_files(target.parent, {target.name: page.encode()})
-    standard_error().say(f"written: {target}")

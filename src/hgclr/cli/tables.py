@@ -328,7 +328,7 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
 
 def _heading(label: ExplainedLabel) -> Text:
     *above, name = label.label.path
-    status = "" if label.status == "given" else f" ({label.status})"
+    status = "" if label.status == "predicted" else f" ({label.status})"
     return Text.assemble(
         (f"{label.label.probability:4.0%} ", "bold"),
         ("".join(f"{step} > " for step in above), "dim"),
@@ -355,10 +355,8 @@ def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
     table.add_column(overflow="fold")
     for name, words in zip(("for", "against"), explanation.strongest(label, LISTED_WORDS), strict=True):
         if words:
-            listed = (f"{explanation.word(word)} {explanation.number(label.relevance[word])}" for word in words)
+            listed = (f"{explanation.word(word)} {label.relevance[word]:+.2f}" for word in words)
             table.add_row(name, Text("   ".join(listed).translate(HARMLESS)))
-    if chance := explanation.chance(label, len(FOR)):
-        table.add_row("chance", chance)
     table.add_row(
         "tested",
         f"{counted(len(label.kept), 'word')} only {label.only_kept:.0%}   as many random words {label.only_random:.0%}"

@@ -1,34 +1,64 @@
-"""Explanations: for each label of a text the words that carry it, and what the model says of those words alone."""
+"""Explanations: the words that carry each label of a text, and the model's answer for those words alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Encoding
 
+from hgclr.data.rows import check_text
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
-from hgclr.evaluation.relevance import AttentionRelevance, Method, Word, choose_relevance, logits_of, read_text
-from hgclr.inference import HierarchicalClassifier, PredictedLabel
+from hgclr.inference.backends import TorchBackend, batches_by_length
+from hgclr.inference.predictions import PredictedLabel
 from hgclr.presentation import render_page
 
-Status = Literal["given", "abstained", "not given"]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from hgclr.inference import HierarchicalClassifier
+
+Status = Literal["predicted", "abstained", "not predicted"]
+Method = Literal["auto", "integrated", "occlusion"]
+METHODS = {
+    "integrated": "integrated gradients: how much of the label's logit each word brings",
+    "occlusion": "occlusion: how much the label's logit falls when the word is left out",
+}
+"""The meaning of a word's relevance by method."""
 MOST_LABELS = 12
-"""Labels that are explained if nobody says which: each costs as much as some readings of the text."""
+"""Labels that are explained by default: each costs as much as several readings of the text."""
 RANDOM_DRAWS = 10
 """Draws of random words that the words of a label are compared with."""
-METHODS = {
-    "integrated": "integrated gradients: gradient × input, averaged on the way from a text without words;"
-    " how much of the label's logit each word brings",
-    "gradient": "gradient × input: how the label's logit changes with each word's embedding, to first order",
-    "occlusion": "occlusion: how much the label's logit falls when the word is left out",
-    "attention": "token-label attention of the training model: how probably the word is sampled for the label",
-}
-"""What the relevance of each method is, in words."""
+STEPS = 16
+"""Steps of the integral. Its parts then sum up to the difference of logits within 1 % in the median, within 13 % at
+worst (40 texts of ICD-10-CM and CLINC150); 8 steps miss it by 6 to 11 %."""
+APOSTROPHES = "'’"
+# Scripts whose words have no space between them, as first and last character; there, each token is a word.
+WITHOUT_SPACES = (
+    ("\u0e00", "\u0fff"),  # Thai, Lao, Tibetan
+    ("\u1000", "\u109f"),  # Burmese
+    ("\u1780", "\u17ff"),  # Khmer
+    ("\u3040", "\u30ff"),  # Hiragana, Katakana
+    ("\u3400", "\u9fff"),  # Han
+    ("\uf900", "\ufaff"),
+    ("\U00020000", "\U000323af"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Characters of a text: the first, and the one after the last."""
+
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +67,12 @@ class ExplainedLabel:
 
     Args:
         label: id, path, and the probability with the whole text.
-        status: whether the text is given the label; abstained, if it is left out for doubt.
-        relevance: how much each word speaks for the label, W numbers; what they mean depends on the method.
-        kept: the words with the largest of them, by index, in the order of the text.
-        only_kept: the label's probability if these words are all of the text.
-        only_random: the same for as many words drawn at random, the mean of several draws.
-        without_kept: its probability if the text is all but these words.
+        status: whether the label is predicted for the text; ``abstained`` if it is held back as unsure.
+        relevance: how much each word speaks for the label, W numbers, parts of its logit.
+        kept: the words with the largest relevance, by index, in the order of the text.
+        only_kept: the label's probability with these words only.
+        only_random: the same for as many random words, the mean of several draws.
+        without_kept: its probability with all but these words.
     """
 
     label: PredictedLabel
@@ -52,16 +82,6 @@ class ExplainedLabel:
     only_kept: float
     only_random: float
     without_kept: float
-
-    @property
-    def sufficiency(self) -> float:
-        """What the probability loses if only the kept words are given: the lower, the better the explanation."""
-        return self.label.probability - self.only_kept
-
-    @property
-    def comprehensiveness(self) -> float:
-        """What the probability loses without the kept words: the higher, the better the explanation."""
-        return self.label.probability - self.without_kept
 
     def to_json(self) -> dict[str, Any]:
         """Return everything in plain Python types."""
@@ -73,19 +93,19 @@ class ExplainedLabel:
             "probability_only_kept": round(self.only_kept, 4),
             "probability_only_random": round(self.only_random, 4),
             "probability_without_kept": round(self.without_kept, 4),
-            "sufficiency": round(self.sufficiency, 4),
-            "comprehensiveness": round(self.comprehensiveness, 4),
+            "sufficiency": round(self.label.probability - self.only_kept, 4),
+            "comprehensiveness": round(self.label.probability - self.without_kept, 4),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """What the text is given if it has only the words that matter most for all explained labels together.
+    """The change of the labels if the text is cut to the words that matter most for all explained labels together.
 
     Args:
         kept: these words, by index, in the order of the text.
-        lost: labels that the whole text is given and these words are not.
-        gained: labels that these words are given and the whole text is not.
+        lost: labels that only the whole text gets, with their probability for these words.
+        gained: labels that only these words get.
     """
 
     kept: tuple[int, ...]
@@ -94,38 +114,26 @@ class Stability:
 
     @property
     def same(self) -> bool:
-        """Whether the labels are the same."""
         return not self.lost and not self.gained
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything in plain Python types; probabilities are those with the kept words only."""
-        return {
-            "same_labels": self.same,
-            "kept": list(self.kept),
-            "lost": [label.to_json() for label in self.lost],
-            "gained": [label.to_json() for label in self.gained],
-        }
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a text has its labels.
+    """The reasons for the labels of a text.
 
     Args:
         text: the text.
-        method: how relevance was found: integrated, gradient, occlusion or attention.
-        neutral: the relevance of a word that says nothing of a label.
+        method: how relevance was found, ``integrated`` or ``occlusion``.
         words: the words that the model reads.
-        unread: how many more there are, which it does not read.
-        labels: what is explained, parents before their children.
-        unexplained: how many less probable labels the text is given that are left out here.
-        keep: the share of the words that are kept to see whether they would do.
-        stability: what the text is given with the words that matter most.
+        unread: number of words after these, which it does not read.
+        labels: the explained labels, parents before their children.
+        unexplained: number of less probable labels of the text that are not explained.
+        keep: share of the words that are kept.
+        stability: the labels with the words that matter most.
     """
 
     text: str
     method: str
-    neutral: float
     words: tuple[Word, ...]
     unread: int
     labels: tuple[ExplainedLabel, ...]
@@ -134,47 +142,32 @@ class Explanation:
     stability: Stability
 
     def word(self, index: int) -> str:
-        """Return a word as it stands in the text."""
+        """Return a word as it is written in the text."""
         return self.text[self.words[index].start : self.words[index].stop]
-
-    def number(self, relevance: float) -> str:
-        """Return a relevance in writing: a part of a logit with its sign, or else a probability."""
-        return f"{100 * relevance:.3g}%" if self.neutral else f"{relevance:+.2f}"
-
-    def chance(self, label: ExplainedLabel, levels: int) -> str:
-        """Say what relevance a word has by chance, where that is not 0, and whether no word has much more or less."""
-        if not self.neutral:
-            return ""
-        far = any(self.shades(label, levels))
-        return self.number(self.neutral) + ("" if far else ", and no word is far from it")
 
     def strongest(self, label: ExplainedLabel, count: int) -> tuple[list[int], list[int]]:
         """Return the words, by index, that speak most for a label and those that speak most against it."""
         order = sorted(range(len(self.words)), key=lambda index: -label.relevance[index])
-        speaks_for = [index for index in order if label.relevance[index] > self.neutral]
-        against = [index for index in reversed(order) if label.relevance[index] < self.neutral]
+        speaks_for = [index for index in order if label.relevance[index] > 0]
+        against = [index for index in reversed(order) if label.relevance[index] < 0]
         return speaks_for[:count], against[:count]
 
     def shades(self, label: ExplainedLabel, levels: int) -> list[int]:
-        """Return for each word how strongly to mark it: from -levels, against the label, over 0 to levels, for it.
+        """Return for each word how strongly to mark it: from -levels, against the label, to levels, for it.
 
-        The strongest word has the deepest shade. Where :attr:`neutral` is not 0 (attention) the scale reaches at least
-        twice that: values that hardly differ from chance stay without a mark.
+        The strongest word has the deepest shade; marks begin at 1 / (2 levels) of it.
         """
-        values = np.asarray(label.relevance) - self.neutral
-        scale = max(float(np.abs(values).max()), self.neutral)
-        if scale == 0:
-            return [0] * len(values)
-        # Half a level and more is rounded up, so that marks begin at 1 / (2 levels) of the strongest.
-        shades: Sequence[int] = np.trunc(values / scale * levels + np.copysign(0.5, values)).astype(int).tolist()
-        return list(shades)
+        values = np.asarray(label.relevance)
+        scale = float(np.abs(values).max()) or 1.0
+        shades: list[int] = np.trunc(values / scale * levels + np.copysign(0.5, values)).astype(int).tolist()
+        return shades
 
     def to_json(self) -> dict[str, Any]:
         """Return everything in plain Python types; words are places in the text, counted in code points."""
+        stability = self.stability
         return {
             "text": self.text,
             "method": self.method,
-            "neutral": self.neutral,
             "words": [
                 {"word": self.word(index), "start": word.start, "stop": word.stop}
                 for index, word in enumerate(self.words)
@@ -183,39 +176,37 @@ class Explanation:
             "labels": [label.to_json() for label in self.labels],
             "labels_left_out": self.unexplained,
             "keep": self.keep,
-            "stability": self.stability.to_json(),
+            "stability": {
+                "same_labels": stability.same,
+                "kept": list(stability.kept),
+                "lost": [label.to_json() for label in stability.lost],
+                "gained": [label.to_json() for label in stability.gained],
+            },
         }
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in writing, such as "1 word" and "2 words"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def explain(
     classifier: HierarchicalClassifier,
     text: str,
     *,
-    method: Method | AttentionRelevance = "auto",
+    method: Method = "auto",
     labels: Iterable[str] | None = None,
     keep: float = 0.3,
     decisions: Decisions | None = None,
     before_pass: Callable[[], None] = lambda: None,
 ) -> Explanation:
-    """Tell which words of a text carry its labels, and whether those words alone would do.
+    """Return the words of a text that carry its labels, and whether those words alone get the same labels.
 
     Args:
-        classifier: the model; nothing in it is changed.
+        classifier: the model, which is not changed.
         text: the text.
-        method: ``integrated`` and ``gradient`` need a model in torch (:class:`GradientRelevance`), ``occlusion`` takes
-            any (:class:`OcclusionRelevance`); ``auto``: the first if the model allows it, else the last. The attention
-            of a training model: an :class:`AttentionRelevance`.
-        labels: ids, names or paths of the labels to explain, whether the text is given them or not. By default those
-            that it is given or only for doubt is not, the most probable :data:`MOST_LABELS`; if there is none, the most
-            probable label.
-        keep: share of the words that are kept to see whether they would do, at least one.
-        decisions: how to decide; by default as the model does.
-        before_pass: called before each pass through the model; what it raises ends the work.
+        method: ``integrated`` (:func:`integrated_gradients`) needs a torch model, ``occlusion`` (:func:`occlusion`)
+            takes any; ``auto``: the first if the model allows it, else the second.
+        labels: ids, names or paths of the labels to explain, predicted or not. By default the predicted and the
+            abstained ones, the most probable :data:`MOST_LABELS`; if there is none, the most probable label.
+        keep: share of the words to keep, at least one word.
+        decisions: by default the model's.
+        before_pass: called before each pass through the model; an exception that it raises ends the work.
 
     Raises:
         InputError: if the text has no words, there is no such label, a number is out of range, or the method does not
@@ -230,88 +221,275 @@ def explain(
     if not 0 < keep <= 1:
         raise InputError(f"the share of words to keep is {keep}", remedy="give a share above 0, up to 1")
     taxonomy, deciding = classifier.taxonomy, decisions or classifier.decisions
+    backend = classifier.backend
+    if method == "auto":
+        method = "integrated" if isinstance(backend, TorchBackend) else "occlusion"
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}", remedy=f"choose one of auto, {', '.join(METHODS)}")
+    if method == "integrated" and not isinstance(backend, TorchBackend):
+        raise InputError(
+            "an ONNX model has no gradients",
+            remedy="choose the method occlusion, or give the model that it was exported from",
+        )
 
     def decide(texts: Sequence[Sequence[int]]) -> Decided:
-        return deciding.decide(deciding.probabilities(logits_of(classifier, texts, before_pass=before_pass)))
+        return deciding.decide(deciding.probabilities(logits_of(classifier, texts, before_pass)))
 
     def shown(label: int, probabilities: NDArray[np.float32]) -> PredictedLabel:
         return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), float(probabilities[label]))
 
-    relevance_of = choose_relevance(classifier, method, before_pass)
     read = read_text(classifier, text)
     whole = decide([read.ids.tolist()])
-    found = _found(whole) if labels is None else [taxonomy.resolve(label) for label in labels]
-    chosen = found[:MOST_LABELS] if labels is None else found
+    predicted, abstained = whole.predicted[0], whole.abstained[0]
+    if labels is None:
+        order = np.argsort(-whole.probabilities[0], kind="stable")
+        found: list[int] = order[(predicted | abstained)[order]].tolist() or [int(order[0])]
+        chosen = found[:MOST_LABELS]
+    else:
+        chosen = found = [taxonomy.resolve(label) for label in labels]
+    unexplained = len(found) - len(chosen)
     chosen = sorted(set(chosen), key=taxonomy.path_names)
     if not chosen:
         raise InputError("no labels are given to explain", remedy="give some, or leave them out")
-    relevance = relevance_of(read, chosen)  # (n, W)
-    # What is kept for all labels together goes by the sum, as the tokens of a positive sample do (paper, Eq. 9).
-    kept = np.stack([_strongest(row, keep) for row in (*relevance, relevance.sum(0))])  # (n + 1, W)
-    again = decide([read.only(words) for words in _variants(kept)])
-    only, without, random = np.split(again.probabilities, (len(kept), 2 * len(kept) - 1))
+    find_relevance = integrated_gradients if method == "integrated" else occlusion
+    relevance = find_relevance(classifier, read, chosen, before_pass)  # (n, W)
+    # The words kept for all labels together have the largest sums, as the tokens of a positive sample (paper, Eq. 9).
+    kept = np.zeros((len(chosen) + 1, len(read.words)), dtype=np.bool_)
+    count = ceil(round(keep * len(read.words), 9))  # 0.55 * 100 is a little more than 55
+    for row, values in enumerate((*relevance, relevance.sum(0))):
+        kept[row, np.argsort(-values, kind="stable")[:count]] = True
+    # To read again: kept words only, all but those of each label, random ones (the same draws whatever the method).
+    random = np.random.default_rng(0)
+    draws = [random.permutation(np.sort(kept[0])) for _ in range(RANDOM_DRAWS)]
+    again = decide([read.only(words) for words in np.concatenate([kept, ~kept[:-1], draws])])
+    only, without, at_random = np.split(again.probabilities, (len(kept), 2 * len(kept) - 1))
+    indices: list[list[int]] = [np.flatnonzero(words).tolist() for words in kept]
     explained = tuple(
         ExplainedLabel(
             shown(label, whole.probabilities[0]),
-            _status(whole, label),
+            "predicted" if predicted[label] else "abstained" if abstained[label] else "not predicted",
             tuple(relevance[row].tolist()),
-            _indices(kept[row]),
+            tuple(indices[row]),
             only_kept=float(only[row, label]),
-            only_random=float(random[:, label].mean()),
+            only_random=float(at_random[:, label].mean()),
             without_kept=float(without[row, label]),
         )
         for row, label in enumerate(chosen)
     )
-    before, after = whole.predicted[0], again.predicted[len(chosen)]
+    after = again.predicted[len(chosen)]
     lost, gained = (
         tuple(sorted((shown(label, only[-1]) for label in np.flatnonzero(changed).tolist()), key=lambda one: one.path))
-        for changed in (before & ~after, after & ~before)
+        for changed in (predicted & ~after, after & ~predicted)
     )
-    return Explanation(
-        text=text,
-        method=relevance_of.name,
-        neutral=relevance_of.neutral,
-        words=read.words,
-        unread=read.unread,
-        labels=explained,
-        unexplained=len(found) - len(chosen) if labels is None else 0,
-        keep=keep,
-        stability=Stability(_indices(kept[-1]), lost, gained),
+    stability = Stability(tuple(indices[-1]), lost, gained)
+    return Explanation(text, method, read.words, read.unread, explained, unexplained, keep, stability)
+
+
+@dataclass(frozen=True)
+class ReadText:
+    """A text and its tokens.
+
+    Args:
+        ids: its tokens as the model takes them, special ones included, (L,).
+        words: the W words that are read.
+        word_of: the index of each token's word, -1 for a special token, (L,).
+        unread: number of words after the last one that the model reads.
+    """
+
+    ids: NDArray[np.int64]
+    words: tuple[Word, ...]
+    word_of: NDArray[np.int64]
+    unread: int
+
+    def only(self, words: NDArray[np.bool_]) -> list[int]:
+        """Return the token ids of some words, (W,), in their order, between the special tokens.
+
+        Ids are left out, not characters: no word is tokenised again, and none that was not read moves up.
+        """
+        kept: list[int] = self.ids[np.append(words, True)[self.word_of]].tolist()  # -1, the special tokens, is the last
+        return kept
+
+
+def read_text(classifier: HierarchicalClassifier, text: str) -> ReadText:
+    """Return a text as a classifier reads it.
+
+    Raises:
+        InputError: if it is not a text, or has no words.
+    """
+
+    def spans(encoding: Encoding) -> list[tuple[int, int] | None]:
+        pairs = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        return [None if special else span for span, special in pairs]
+
+    check_text(text)
+    (encoding,) = classifier.encode([text], offsets=True)
+    words, word_of = find_words(text, spans(encoding))
+    if not words:
+        raise InputError(f"the text {text!r:.80} has no words", remedy="give a text with some")
+    whole, _ = find_words(text, [span for part in (encoding, *encoding.overflowing) for span in spans(part)])
+    return ReadText(
+        np.array(encoding.ids, dtype=np.int64),
+        tuple(words),
+        np.array(word_of, dtype=np.int64),
+        unread=sum(word.start >= words[-1].stop for word in whole),
     )
 
 
-def _found(whole: Decided) -> list[int]:
-    """Return the labels to explain where nobody has said which, the most probable first."""
-    order = np.argsort(-whole.probabilities[0], kind="stable")
-    found: list[int] = order[(whole.predicted[0] | whole.abstained[0])[order]].tolist()
-    return found or [int(order[0])]
+def find_words(text: str, spans: Sequence[tuple[int, int] | None]) -> tuple[list[Word], list[int]]:
+    """Return the words that tokens make up, and the index of each token's word, -1 for a special token.
+
+    Pieces of a word are one word, and so are tokens that share a character, as the bytes of one do in some tokenizers.
+    A punctuation mark is a word. A token without a visible character, as a space is in some tokenizers, belongs to the
+    word after it.
+
+    Args:
+        text: the text.
+        spans: the characters of each token, as start and stop, in order; None for a special token.
+    """
+    words: list[Word] = []
+    word_of = [-1] * len(spans)
+    invisible: list[int] = []
+    for token, span in enumerate(spans):
+        if span is None:
+            continue
+        visible = text[slice(*span)].strip()
+        if not visible:
+            invisible.append(token)
+            continue
+        start = text.index(visible, *span)
+        stop = start + len(visible)
+        if words and all(_continues_word(text, place) for place in range(words[-1].stop, start + 1)):
+            words[-1] = Word(words[-1].start, max(words[-1].stop, stop))
+        else:
+            words.append(Word(start, stop))
+        for member in (*invisible, token):
+            word_of[member] = len(words) - 1
+        invisible = []
+    for token in invisible:
+        word_of[token] = len(words) - 1
+    return words, word_of
 
 
-def _strongest(relevance: NDArray[np.float64], keep: float) -> NDArray[np.bool_]:
-    """Return which words have the largest values, (W,); of equal ones the first."""
-    count = ceil(round(keep * len(relevance), 9))  # 0.55 * 100 is a little more than 55
-    strongest = np.zeros(len(relevance), dtype=np.bool_)
-    strongest[np.argsort(-relevance, kind="stable")[:count]] = True
-    return strongest
+def _continues_word(text: str, place: int) -> bool:
+    """Return whether the character at a place belongs to the word of the one before it."""
+
+    def in_word(character: str) -> bool:
+        """Return whether a character is a letter, digit or accent of a script that has spaces."""
+        if any(first <= character <= last for first, last in WITHOUT_SPACES):
+            return False
+        return character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")
+
+    before, after = text[place - 1], text[place]
+    # M: accents and vowel signs, Cf: joiners and the soft hyphen.
+    if unicodedata.category(after) in ("Mn", "Mc", "Me", "Cf") or unicodedata.category(before) == "Cf":
+        return not before.isspace() and not after.isspace()
+    if after in APOSTROPHES:
+        return before.isalnum() and text[place + 1 : place + 2].isalnum()
+    if before in APOSTROPHES:
+        return after.isalnum() and place > 1 and text[place - 2].isalnum()
+    return in_word(before) and in_word(after)
 
 
-def _variants(kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the texts to read again as rows of words: kept ones only, all but those of each label, random ones."""
-    random = np.random.default_rng(0)
-    as_many = np.sort(kept[0])  # every row keeps so many; sorted, the draws are the same whatever the method
-    draws = [random.permutation(as_many) for _ in range(RANDOM_DRAWS)]
-    return np.concatenate([kept, ~kept[:-1], draws])
+def logits_of(
+    classifier: HierarchicalClassifier, texts: Sequence[Sequence[int]], before_pass: Callable[[], None]
+) -> NDArray[np.float32]:
+    """Return the logits of texts given as token ids, (n, K)."""
+    logits = np.empty((len(texts), len(classifier.taxonomy)), dtype=np.float32)
+    for batch in batches_by_length([len(ids) for ids in texts], classifier.backend.batch_tokens):
+        before_pass()
+        logits[batch] = classifier.batch_logits([texts[row] for row in batch])
+    return logits
 
 
-def _status(whole: Decided, label: int) -> Status:
-    if whole.predicted[0, label]:
-        return "given"
-    return "abstained" if whole.abstained[0, label] else "not given"
+def occlusion(
+    classifier: HierarchicalClassifier,
+    text: ReadText,
+    labels: Sequence[int],
+    before_pass: Callable[[], None] = lambda: None,
+) -> NDArray[np.float64]:
+    """Return the relevance of each word for each label, (len(labels), W): ``r_kw = z_k - z_k(without w)``.
+
+    Needs no gradient, and one more reading per word.
+    """
+    without = [text.only(row) for row in ~np.eye(len(text.words), dtype=np.bool_)]
+    logits = logits_of(classifier, [text.ids.tolist(), *without], before_pass)[:, list(labels)].astype(np.float64)
+    drops: NDArray[np.float64] = (logits[0] - logits[1:]).T
+    return drops
 
 
-def _indices(words: NDArray[np.bool_]) -> tuple[int, ...]:
-    found: list[int] = np.flatnonzero(words).tolist()
-    return tuple(found)
+def integrated_gradients(
+    classifier: HierarchicalClassifier,
+    text: ReadText,
+    labels: Sequence[int],
+    before_pass: Callable[[], None] = lambda: None,
+) -> NDArray[np.float64]:
+    """Return the relevance of each word for each label, (len(labels), W), by integrated gradients.
+
+    ``r_kt = ∂z_k/∂e_t · e_t``, summed over the tokens t of a word. e_t is the word embedding of a token, before
+    position and normalisation, z_k the logit of label k. The gradient is the mean over :data:`STEPS` texts on the way
+    from a text whose words are all zeros; the values of the words sum up to what they add to the logit of that text.
+    Each step is a pass forwards, and one back for each label.
+
+    Raises:
+        InputError: if the encoder does not look words up in its table of embeddings.
+    """
+    import torch
+
+    backend: Any = classifier.backend
+    encoder = backend.model.encoder
+    shares = (np.arange(STEPS) + 0.5) / STEPS
+    at_once = max(1, backend.batch_tokens // len(text.ids))
+    total = np.zeros((len(labels), len(text.ids)))
+    for start in range(0, STEPS, at_once):
+        part = shares[start : start + at_once, np.newaxis]
+        ids = torch.from_numpy(text.ids).to(backend.device).expand(len(part), -1)
+        factors = np.where(text.word_of < 0, 1.0, part)  # (n, L): special tokens stay
+        scale = torch.from_numpy(factors).to(backend.device, torch.float32).unsqueeze(-1)
+        before_pass()
+        # The recurrent layers of cuDNN have no gradient outside of training.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _scaled(encoder, scale) as looked_up:
+            logits = backend.model(ids, torch.ones_like(ids)).logits.sum(0)  # (K,)
+            if not looked_up:
+                raise InputError(
+                    f"a {type(encoder).__name__} does not look words up in its table of embeddings",
+                    remedy="choose the method occlusion",
+                )
+            ((words, scaled),) = looked_up  # e and its shares, (n, L, H)
+            for row, label in enumerate(labels):
+                before_pass()
+                (gradient,) = torch.autograd.grad(logits[label], scaled, retain_graph=True)
+                total[row] += (gradient * words).sum((0, 2)).double().cpu().numpy()
+    members = text.word_of[:, np.newaxis] == np.arange(len(text.words))  # (L, W)
+    relevance: NDArray[np.float64] = total @ members.astype(np.float64) / STEPS
+    return relevance
+
+
+@contextmanager
+def _scaled(encoder: Any, scale: Tensor) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Scale the word embeddings that an encoder looks up, (n, L, 1), and collect them: before and after scaling.
+
+    Only in this thread: another may be predicting with the same model.
+    """
+    found: list[tuple[Tensor, Tensor]] = []
+    thread = threading.get_ident()
+
+    def collect(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor | None:
+        if threading.get_ident() != thread:
+            return None
+        words = output.detach()
+        found.append((words, (words * scale.to(words.dtype)).requires_grad_()))
+        return found[-1][1]
+
+    handle = encoder.get_input_embeddings().register_forward_hook(collect)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 word" and "2 words"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def explanation_page(explanations: Sequence[Explanation], *, model: str) -> str:
@@ -325,5 +503,5 @@ def explanation_page(explanations: Sequence[Explanation], *, model: str) -> str:
         counted=counted,
         levels=4,  # of marks, as explanation.css has them
         listed_words=5,
-        excerpt=60,  # characters of a text that are its heading
+        excerpt=60,  # characters of a text in its heading
     )

@@ -191,7 +191,6 @@ class ExplainAnswer(BaseModel):
 
     text: str
     method: str
-    neutral: float = Field(description="The relevance of a word that says nothing.")
     words: list[dict[str, str | int]] = Field(description="Each word with start and stop, counted in code points.")
     words_not_read: int
     labels: list[dict[str, Any]] = Field(

@@ -131,7 +131,7 @@ class Service:
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="hgclr-explain")  # starts no thread yet
         self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
         differentiable = isinstance(classifier.backend, TorchBackend)
-        self.methods: list[Method] = ["integrated", "gradient", "occlusion"] if differentiable else ["occlusion"]
+        self.methods: list[Method] = ["integrated", "occlusion"] if differentiable else ["occlusion"]
         self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.queue.length)
         self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: len(self.explanations))
         self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")

@@ -7,7 +7,7 @@ import { count, percent, sentence } from "./wording.js";
 const PATIENCE = 200; // milliseconds before it is said that one has to wait
 const FAINT = 0.1; // of the strongest word: what matters less is not marked
 
-const METHODS = { integrated: "integrated gradients", gradient: "gradient × input", occlusion: "leaving each out" };
+const METHODS = { integrated: "integrated gradients", occlusion: "leaving each out" };
 
 /** The panel that explains one label of the text; `closed()` is called when the user closes it. */
 export class Why {
@@ -56,16 +56,16 @@ export class Why {
   }
 
   /** Mark the words of a text, stronger the more they matter; return those that carry the label. */
-  mark(text, { words, neutral }, { relevance, kept }) {
+  mark(text, { words }, { relevance, kept }) {
     const characters = [...text]; // places are counted in code points
-    const strongest = Math.max(neutral, ...relevance.map((value) => Math.abs(value - neutral)));
-    const carriers = new Set(kept.filter((word) => relevance[word] > neutral));
+    const strongest = Math.max(0, ...relevance.map(Math.abs));
+    const carriers = new Set(kept.filter((word) => relevance[word] > 0));
     const parts = [];
     let end = 0;
     words.forEach(({ start, stop }, word) => {
       parts.push(characters.slice(end, start).join(""));
       end = stop;
-      const weight = strongest ? (relevance[word] - neutral) / strongest : 0;
+      const weight = strongest ? relevance[word] / strongest : 0;
       const kind = carriers.has(word) ? "kept" : weight > 0 ? "for" : "against";
       const content = characters.slice(start, stop).join("");
       if (kind !== "kept" && Math.abs(weight) < FAINT) {
