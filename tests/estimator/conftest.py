@@ -50,7 +50,7 @@ def on_strings(quick, one_path: Corpus) -> HGCLRClassifier:
 @pytest.fixture(scope="session")
 def on_lists(quick, several_paths: Corpus) -> HGCLRClassifier:
     """Fitted to a list of paths for each document."""
-    return quick(calibrate=True, validation_fraction=0.2).fit(several_paths.texts, several_paths.paths)
+    return quick(validation_fraction=0.2).fit(several_paths.texts, several_paths.paths)
 
 
 @pytest.fixture(scope="session")

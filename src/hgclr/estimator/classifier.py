@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hgclr.errors import InputError, require_extra
@@ -26,8 +25,6 @@ from hgclr.estimator.labels import (
     write_targets,
 )
 from hgclr.taxonomy import Taxonomy
-
-__all__ = ["HGCLRClassifier"]
 
 
 class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -60,10 +57,11 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
         validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
         rule: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
-            one path for each document, otherwise ``closure``, or the best rule that calibration finds.
+            one path for each document, otherwise the best rule on the documents held out, or ``closure``.
         threshold: probability above which a label is given; None takes 0.5, or what calibration finds.
         paths: how many paths ``top-k-paths`` gives.
-        calibrate: calibrate probabilities, and find decoding rule and thresholds, on the documents held out.
+        calibrate: calibrate probabilities, and tune decoding rule and thresholds, on the documents held out, if they
+            are 10 or more; None does so in the preset ``default``, as ``hgclr train`` does.
         random_state: seed, generator, or None for another result each time.
         output_dir: folder to keep the training run in, such as for explanations; it must not hold one yet. None leaves
             nothing on disk.
@@ -100,7 +98,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         rule: str = "auto",
         threshold: float | None = None,
         paths: int = 1,
-        calibrate: bool = False,
+        calibrate: bool | None = None,
         random_state: int | np.random.RandomState | None = None,
         output_dir: str | Path | None = None,
         verbose: int = 0,
@@ -137,7 +135,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             ValueError: if texts, labels or parameters do not fit.
         """
         require_extra("torch", extra="sklearn", capability="Training")
-        from hgclr.estimator.model import Deciding, fit_model
+        from hgclr.estimator.model import fit_model
 
         with as_value_errors():
             texts, targets = read_texts(X, empty=False), read_targets(y)
@@ -150,20 +148,8 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             label_sets = [labels for labels, _ in TreeLabels(taxonomy, self.path_separator, drawn=drawn).find(targets)]
             if [] in label_sets:
                 raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
-            deciding = Deciding(
-                self.rule, self.threshold, self.paths, self.calibrate, one_path=targets.form.kind == "path"
-            )
-            self.classifier_, self.history_ = fit_model(
-                texts,
-                label_sets,
-                taxonomy,
-                model=self._model_settings(),
-                training=self._training_settings(),
-                deciding=deciding,
-                validation_fraction=self.validation_fraction,
-                output=self.output_dir,
-                verbose=self.verbose,
-            )
+            one_path = targets.form.kind == "path"
+            self.classifier_, self.history_ = fit_model(self, texts, label_sets, taxonomy, one_path=one_path)
         self._set_tree(self.classifier_.taxonomy, targets.form, drawn)
         return self
 
@@ -279,35 +265,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.taxonomy_, self._form, self._drawn = taxonomy, form, drawn
         self.classes_ = np.array(taxonomy.ids, dtype=object)
 
-    def _model_settings(self) -> dict[str, Any]:
-        """Return the section ``model`` of a training run."""
-        own = {"encoder": str(self.encoder), "preset": self.preset}
-        if self.architecture is not None:
-            own["architecture"] = self.architecture
-        if self.max_length is not None:
-            own["max_length"] = _plain(self.max_length)
-        settings = dict(self.settings or {})
-        if both := sorted(settings.keys() & {*own, "architecture", "max_length"}):
-            raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
-        return own | {name: _plain(value) for name, value in settings.items()}
-
-    def _training_settings(self) -> dict[str, Any]:
-        """Return the section ``training`` of a training run."""
-        seed = self.random_state
-        if seed is None or isinstance(seed, np.random.RandomState):
-            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        names = ("effort", "epochs", "batch_size", "learning_rate", "precision")
-        own = {"seed": _plain(seed), "calibrate": False}  # decisions are found afterwards, as the parameters say
-        return {name: _plain(getattr(self, name)) for name in names} | own
-
 
 def _check_lengths(texts: list[str], targets: Targets) -> None:
     if not texts:
         raise InputError("X has no text")
     if len(texts) != len(targets):
         raise InputError(f"X has {len(texts)} texts and y the labels of {len(targets)}")
-
-
-def _plain(value: Any) -> Any:
-    """Return the Python number of a numpy one, which searches over parameters draw."""
-    return value.item() if isinstance(value, np.generic) else value

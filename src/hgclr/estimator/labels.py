@@ -22,21 +22,6 @@ from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import read_json
 from hgclr.taxonomy.tree import NamePath, check_name
 
-__all__ = [
-    "Form",
-    "Targets",
-    "TreeLabels",
-    "as_value_errors",
-    "label_matrix",
-    "label_tree",
-    "read_targets",
-    "read_texts",
-    "read_tree",
-    "tree_of",
-    "write_targets",
-]
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""The model of an estimator: trained, with the process left as it was; in a folder, and in a pickle."""
+"""The model of an estimator: trained without side effects on the process; in a folder, and in a pickle."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.utils import check_random_state
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hgclr.data.folder import Document, DocumentSet
 from hgclr.data.split import hold_out
-from hgclr.decisions.decoding import RULES, Rule
+from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import Decisions
-from hgclr.decisions.tuning import calibrate
 from hgclr.errors import InputError
 from hgclr.estimator.labels import Form
 from hgclr.files import atomic_folder, json_bytes, read_json
@@ -27,96 +27,49 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import TorchBackend
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["Deciding", "fit_model", "load", "pack", "save", "unpack"]
-
 logger = logging.getLogger(__name__)
 FILE = "estimator.json"
-"""Beside the weights: what only an estimator needs."""
+"""Beside the weights: parameters and form of the labels."""
 REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
 Estimator = TypeVar("Estimator", bound=Any)
 _ONE_AT_A_TIME = threading.RLock()
 
 
-@dataclass(frozen=True)
-class Deciding:
-    """How labels are to be decided, in the estimator's parameters; ``one_path``: every text gets exactly one path."""
-
-    rule: str
-    threshold: float | None
-    paths: int
-    calibrate: bool
-    one_path: bool
-
-    def check(self, taxonomy: Taxonomy, allow_inner_nodes: bool) -> Decisions:
-        """Return the decisions without calibration; refuse values that do not fit."""
-        if self.rule not in ("auto", *RULES):
-            raise InputError(f"unknown decoding rule {self.rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
-        if self.one_path and self.rule not in ("auto", "best-path"):
-            raise InputError(
-                f"y has one path for each document, and rule={self.rule!r} may give a text none or several",
-                remedy="give a list of paths for each document, or rule='auto'",
-            )
-        threshold = 0.5 if self.threshold is None else self.threshold
-        return Decisions(taxonomy, self._fixed_rule, threshold, paths=self.paths, allow_inner_nodes=allow_inner_nodes)
-
-    @property
-    def _fixed_rule(self) -> Rule:
-        if self.rule == "auto":
-            return "best-path" if self.one_path else "closure"
-        return self.rule  # type: ignore[return-value]  # checked to be one
-
-    def find(
-        self, classifier: HierarchicalClassifier, dev: Sequence[Document], without: Decisions, seed: int
-    ) -> Decisions:
-        """Return the decisions that are best on the documents held out, or those without calibration."""
-        found = calibrate(
-            classifier.outputs(dev),
-            without,
-            rule="auto" if self.rule == "auto" and not self.one_path else self._fixed_rule,
-            scope="auto" if self.threshold is None else "none",
-            paths=self.paths,
-            seed=seed,
-        )
-        return found.decisions.changed(threshold=self.threshold)
-
-
 def fit_model(
-    texts: Sequence[str],
-    label_sets: Sequence[Sequence[int]],
-    taxonomy: Taxonomy,
-    *,
-    model: dict[str, Any],
-    training: dict[str, Any],
-    deciding: Deciding,
-    validation_fraction: float,
-    output: str | Path | None,
-    verbose: int,
+    estimator: Any, texts: Sequence[str], label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy, *, one_path: bool
 ) -> tuple[HierarchicalClassifier, list[dict[str, float]]]:
-    """Train a model, and return it in memory with its scores by epoch.
+    """Train a model with an estimator's parameters, and return it in memory with its scores by epoch.
 
-    Label sets are indices with all ancestors; ``model`` and ``training`` are sections of a run; ``output`` keeps the
-    run, None leaves nothing on disk.
+    Label sets are indices with all ancestors; with ``one_path`` every text gets exactly one path.
     """
     from transformers import set_seed
 
     from hgclr.training import RunConfig, fit
+    from hgclr.training.frozen import LEAST
     from hgclr.training.run import new_model, save_run
     from hgclr.training.run_checks import check_output
 
-    decisions = deciding.check(taxonomy, any(map(taxonomy.ends_inside, label_sets)))
-    place = str(output or "in-memory")
-    run = RunConfig.build({"data": {"path": "in-memory"}, "model": model, "training": training, "output": place})
-    seed = run.training.seed
-    share = validation_fraction
+    inside = any(map(taxonomy.ends_inside, label_sets))
+    decisions = _untuned_decisions(estimator, taxonomy, one_path=one_path, allow_inner_nodes=inside)
+    kept = estimator.output_dir
+    run = RunConfig.build(
+        {
+            "data": {"path": "in-memory"},
+            "model": _model_settings(estimator),
+            "training": _training_settings(estimator),
+            "output": str(kept or "in-memory"),
+        }
+    )
+    seed, share = run.training.seed, estimator.validation_fraction
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         raise InputError(f"validation_fraction is {share!r}", remedy="give a share between 0 and 1")
-    held_out = set(hold_out(len(texts), share, seed, least=2 if deciding.calibrate else 1)[1].tolist())
+    held_out = set(hold_out(len(texts), share, seed)[1].tolist())
     splits: dict[str, list[Document]] = {"train": [], "dev": []}
     for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
         splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
-    if output is not None:
+    if kept is not None:
         check_output(run)
-    with shown_log(verbose), quiet_libraries(), own_randomness():
+    with shown_log(estimator.verbose), quiet_libraries(), own_randomness():
         set_seed(seed)
         trained, tokenizer, _ = new_model(run, DocumentSet(taxonomy, splits))
         fitted = fit(
@@ -124,19 +77,72 @@ def fit_model(
             tokenizer,
             splits["train"],
             splits["dev"],
-            settings=run.resolved_training,
+            # Decisions are tuned below, within the limits of rule and threshold.
+            settings=run.resolved_training.model_copy(update={"calibrate": False}),
             label_documents=run.uses_label_documents,
             lora=run.model.lora,
-            output=None if output is None else run.output,
+            output=None if kept is None else run.output,
             callbacks=[EpochLog()],
         )
         classifier = HierarchicalClassifier.from_model(trained, tokenizer, decisions)
-        if deciding.calibrate:
-            classifier.decisions = deciding.find(classifier, splits["dev"], decisions, seed)
-        if output is not None:
+        if run.tunes_decisions and len(splits["dev"]) >= LEAST:
+            found = classifier.calibrate(
+                classifier.outputs(splits["dev"]),
+                rule="auto" if estimator.rule == "auto" and not one_path else decisions.rule,
+                scope="auto" if estimator.threshold is None else "none",
+                paths=estimator.paths,
+                seed=seed,
+            )
+            classifier.decisions = found.decisions.changed(threshold=estimator.threshold)
+        if kept is not None:
             result = save_run(run, trained, tokenizer, fitted)
             classifier.decisions.write(result.model)
         return classifier, fitted.metrics["history"]
+
+
+def _untuned_decisions(estimator: Any, taxonomy: Taxonomy, *, one_path: bool, allow_inner_nodes: bool) -> Decisions:
+    """Return the decisions without tuning; refuse parameters that do not fit."""
+    rule = estimator.rule
+    if rule not in ("auto", *RULES):
+        raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
+    if one_path and rule not in ("auto", "best-path"):
+        raise InputError(
+            f"y has one path for each document, and rule={rule!r} may give a text none or several",
+            remedy="give a list of paths for each document, or rule='auto'",
+        )
+    if rule == "auto":
+        rule = "best-path" if one_path else "closure"
+    threshold = 0.5 if estimator.threshold is None else estimator.threshold
+    return Decisions(taxonomy, rule, threshold, paths=estimator.paths, allow_inner_nodes=allow_inner_nodes)
+
+
+def _model_settings(estimator: Any) -> dict[str, Any]:
+    """Return the section ``model`` of a training run."""
+    names = ("architecture", "max_length")
+    own = {name: _plain(value) for name in names if (value := getattr(estimator, name)) is not None}
+    own |= {"encoder": str(estimator.encoder), "preset": estimator.preset}
+    settings = dict(estimator.settings or {})
+    if both := sorted(settings.keys() & {"encoder", "preset", *names}):
+        raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
+    return own | {name: _plain(value) for name, value in settings.items()}
+
+
+def _training_settings(estimator: Any) -> dict[str, Any]:
+    """Return the section ``training`` of a training run."""
+    seed = estimator.random_state
+    if seed is None or isinstance(seed, np.random.RandomState):
+        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+    names = ("effort", "epochs", "batch_size", "learning_rate", "precision", "calibrate")
+    return {name: _plain(getattr(estimator, name)) for name in names} | {"seed": _plain(seed)}
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter in plain Python types; searches over parameters draw numbers of numpy."""
+    if isinstance(value, Taxonomy):
+        return value.to_json()
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 @contextmanager
@@ -218,17 +224,16 @@ def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
 
 
 def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
-    """Load the classifier that a folder's files make."""
+    """Load the classifier from the files of its folder."""
     with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as temporary:
         for name, content in files.items():
             if name != Path(name).name:
-                raise InputError(f"{name!r} is no name of a file")
+                raise InputError(f"{name!r} is not the name of a file")
             (Path(temporary) / name).write_bytes(content)
-        return load_folder(Path(temporary))
+        return _load_folder(Path(temporary))
 
 
-def load_folder(folder: Path) -> HierarchicalClassifier:
-    """Load a model's folder, in torch; refuse one for onnxruntime, which cannot be trained."""
+def _load_folder(folder: Path) -> HierarchicalClassifier:
     with quiet_libraries():
         classifier = HierarchicalClassifier.load(folder)
     if not isinstance(classifier.backend, TorchBackend):
@@ -237,11 +242,14 @@ def load_folder(folder: Path) -> HierarchicalClassifier:
 
 
 def save(estimator: Any, folder: Path) -> None:
-    """Write a fitted estimator into a folder, in the place of an estimator that may be there, but of nothing else."""
+    """Write a fitted estimator into a folder, which may be new, empty, or hold an estimator."""
     if folder.exists() and not (folder / FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError("something else is here already", path=folder, remedy="give the name of a new folder")
+        raise InputError("the folder holds something else", path=folder, remedy="give the name of a new folder")
+    parameters = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+    if isinstance(estimator.random_state, np.random.RandomState):
+        parameters["random_state"] = None
     fields = {
-        "parameters": {name: _json_value(value) for name, value in estimator.get_params(deep=False).items()},
+        "parameters": parameters,
         "labels": asdict(estimator._form),
         "drawn": estimator._drawn,
         "history": estimator.history_,
@@ -259,38 +267,20 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def load(kind: type[Estimator], folder: Path) -> Estimator:
-    """Load an estimator that was saved, or make one of what ``hgclr train`` wrote."""
+    """Load an estimator that was saved, or make one from the folder that ``hgclr train`` wrote."""
     if not folder.is_dir():
         raise InputError("no such folder", path=folder, remedy=REMEDY)
-    classifier = load_folder(folder)
-    fields = _read(folder / FILE, classifier.taxonomy)
+    classifier, file = _load_folder(folder), folder / FILE
+    fields = {"parameters": {"taxonomy": classifier.taxonomy}, "labels": {"kind": "paths"}, "drawn": False}
+    if file.is_file():
+        fields = read_json(file, remedy=REMEDY)
+        if not isinstance(fields, dict):
+            raise InputError(f"expected an object, got {fields!r:.80}", path=file, remedy=REMEDY)
     try:
         estimator = kind(**fields["parameters"])
-        form, drawn, history = Form(**fields["labels"]), fields["drawn"], fields["history"]
+        form, drawn = Form(**fields["labels"]), fields["drawn"]
     except (KeyError, TypeError) as error:
-        raise InputError(f"not what this version writes: {error}", path=folder / FILE, remedy=REMEDY) from None
-    estimator.classifier_, estimator.history_ = classifier, history
+        raise InputError(f"broken: {error}", path=file, remedy=REMEDY) from None
+    estimator.classifier_, estimator.history_ = classifier, fields.get("history", [])
     estimator._set_tree(classifier.taxonomy, form, drawn)
     return estimator  # type: ignore[no-any-return]
-
-
-def _read(file: Path, taxonomy: Taxonomy) -> dict[str, Any]:
-    """Return the fields of the file; of a folder without it, what the model tells."""
-    if not file.is_file():
-        parameters = {"taxonomy": taxonomy}
-        return {"parameters": parameters, "labels": {"kind": "paths"}, "drawn": False, "history": []}
-    fields = read_json(file, remedy=REMEDY)
-    if not isinstance(fields, dict):
-        raise InputError(f"expected an object, got {fields!r:.80}", path=file, remedy=REMEDY)
-    return fields
-
-
-def _json_value(value: Any) -> Any:
-    """Return a parameter in plain Python types."""
-    if isinstance(value, Taxonomy):
-        return value.to_json()
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    return None if isinstance(value, np.random.RandomState) else value
