@@ -200,7 +200,7 @@ def test_mistakes_of_an_import_are_one_line(table: Path, tmp_path: Path, options
 
 
 def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_path: Path, make_encoder) -> None:
-    from hgclr.cli.predict import _text_column
+    from hgclr.bulk.run import text_columns_of
     from hgclr.training.run import new_model
     from hgclr.training.settings import RunConfig
 
@@ -208,6 +208,4 @@ def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_p
     assert run("import", table, "--output", out, "--no-stratify").exit_code == 0
     made, _, _ = new_model(RunConfig.read(out, [f"model.encoder={make_encoder('bert')}"]))
     made.config.save_pretrained(model)
-    assert _text_column(str(model), [str(table)]) == "Brief"
-    assert _text_column(str(model), [str(out / "test.jsonl.gz")]) == "text"  # which comes first
-    assert _text_column(str(out), [str(table)]) == "text"
+    assert text_columns_of(model, None) == ["text", "Brief"]

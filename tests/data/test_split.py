@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.data.split import TextSurvey, checked_shares, deal, deal_evenly, give_train_every_label, hold_out
+from hgclr.data.folder_writer import SPLITS
+from hgclr.data.split import (
+    TextSurvey,
+    checked_shares,
+    deal,
+    deal_evenly,
+    give_train_every_label,
+    hold_out,
+    label_spread,
+)
 from hgclr.errors import InputError, MissingExtraError
 
 pytest.importorskip("iterstrat")
@@ -25,13 +34,6 @@ def survey_of(count: int, *, texts: int | None = None) -> TextSurvey:
         labels = random.choice(5, size=1 + number % 2, replace=False, p=[0.6, 0.2, 0.1, 0.07, 0.03])
         survey.add(number % (texts or count), sorted(labels.tolist()))
     return survey
-
-
-def deviation(survey: TextSurvey, dealt: np.ndarray, place: int) -> float:
-    rows, labels = survey.pairs
-    overall = np.bincount(labels) / len(dealt)
-    inside = np.bincount(labels[dealt[rows] == place], minlength=5) / np.count_nonzero(dealt == place)
-    return float(np.abs(inside - overall).mean())
 
 
 def test_hold_out() -> None:
@@ -53,6 +55,21 @@ def test_hold_out_agrees_with_datasets() -> None:
     assert (list(parts["train"]["number"]), list(parts["test"]["number"])) == (kept.tolist(), held_out.tolist())
 
 
+def test_spread_of_labels() -> None:
+    survey, dealt = survey_of(100), np.arange(100) % 3
+    rows = [
+        set(survey.flat[end - count : end]) for end, count in zip(np.cumsum(survey.counts), survey.counts, strict=True)
+    ]
+    for place, (without, deviation) in enumerate(label_spread(survey, dealt).values()):
+        inside = rows[place::3]
+        gaps = [
+            sum(label in labels for labels in inside) / len(inside) - sum(label in labels for labels in rows) / 100
+            for label in range(5)
+        ]
+        assert deviation == pytest.approx(np.abs(gaps).mean())
+        assert without == sum(not any(label in labels for labels in inside) for label in range(5))
+
+
 def test_stratified_shares_are_closer_than_random_ones() -> None:
     survey = survey_of(1000)
     total = {(stratify, place): 0.0 for stratify in (True, False) for place in (1, 2)}
@@ -60,7 +77,7 @@ def test_stratified_shares_are_closer_than_random_ones() -> None:
         for stratify in (True, False):
             dealt = deal(survey, SHARES, seed=seed, stratify=stratify, path=HERE)
             for place in (1, 2):
-                total[stratify, place] += deviation(survey, dealt, place)
+                total[stratify, place] += label_spread(survey, dealt)[SPLITS[place]][1]
     for place in (1, 2):
         assert total[True, place] < total[False, place] / 2
 

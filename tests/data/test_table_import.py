@@ -203,7 +203,7 @@ def test_splits_are_drawn_by_label(tmp_path: Path) -> None:
     pytest.importorskip("iterstrat")
     rows = [[f"text {number}", f"Top > {number % 4}"] for number in range(80)]
     result = brought_in(write_csv(tmp_path / "a.csv", [["text", "labels"], *rows]), tmp_path, stratify=True)
-    assert result.split.summary.documents == {"train": 64, "dev": 8, "test": 8}
+    assert result.summary.documents == {"train": 64, "dev": 8, "test": 8}
     data = DataFolder(tmp_path / "out")
     for split, count in (("dev", 2), ("test", 2), ("train", 16)):
         labels = [document.labels[-1] for document in data.documents(split)]
@@ -216,9 +216,9 @@ def test_files_may_be_the_splits(tmp_path: Path) -> None:
         content = [["text", "labels"], *([text, " > ".join(path)] for text, path in rows)]
         files.append(write_csv(tmp_path / f"{name}.csv", content))
     result = brought_in(files, tmp_path)
-    assert result.split.summary.documents == {"train": 30, "dev": 10, "test": 10}
+    assert result.summary.documents == {"train": 30, "dev": 10, "test": 10}
     other = brought_in(files[0], tmp_path, test=files[2], dev=0.1)
-    assert other.split.summary.documents == {"train": 27, "dev": 3, "test": 10}
+    assert other.summary.documents == {"train": 27, "dev": 3, "test": 10}
     with pytest.raises(InputError):
         brought_in(files, tmp_path, test=0.1)
 
@@ -256,8 +256,12 @@ def test_a_data_folder_keeps_its_test_split(tmp_path: Path) -> None:
     for split, count in (("train", 40), ("test", 7)):
         rows = [{"text": f"text {split} {n}", "labels": ["A", "A1"] if n % 2 else ["B"]} for n in range(count)]
         (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with (data / "test.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"text": "TEXT  train 3", "labels": ["B"]}\n')
     result = import_tables([data], tmp_path / "out", stratify=False)
-    assert result.split.summary.documents == {"train": 36, "dev": 4, "test": 7}
+    assert result.shared_texts == 1
+    assert set(result.spread) == {"train", "dev"}
+    assert result.summary.documents == {"train": 36, "dev": 4, "test": 8}
     assert result.taxonomy == DataFolder(data).taxonomy
     assert check(DataFolder(tmp_path / "out")).bad_rows == 0
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -270,8 +274,7 @@ def test_benchmark_set(shared_data: Path, tmp_path: Path) -> None:
     """CLINC150 has 150 leaves with 100 documents each in train: each split gets its exact share."""
     clinc = shared_data / "clinc150"
     result = import_tables([clinc / "train.jsonl.gz"], tmp_path / "out", taxonomy=clinc / "taxonomy.tsv", test=0.2)
-    assert result.split.labels_without == {"train": 0, "dev": 0, "test": 0}
-    assert max(result.split.deviation.values()) < 0.001
+    assert all(without == 0 and deviation < 0.001 for without, deviation in result.spread.values())
 
 
 def test_only_the_top_most_spellings_are_named() -> None:

@@ -34,7 +34,6 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.data.check import Statistics
-    from hgclr.data.split import SplitResult
     from hgclr.data.table_import import ImportResult
 
 
@@ -158,7 +157,7 @@ def _share_or_file(option: str, text: str | None) -> float | Path | None:
 def _print_import(console: Console, result: ImportResult) -> None:
     from hgclr.data.folder_writer import CONTRADICTIONS, LEFT_OUT
 
-    say, summary, layout = console.say, result.split.summary, result.layout
+    say, summary, layout = console.say, result.summary, result.layout
     names = ", ".join(map(repr, layout.labels))
     columns = [f"text in {layout.text!r}", f"levels in {names}" if layout.levels else f"labels in {names}"]
     if layout.path_separator is not None and not layout.levels:
@@ -188,25 +187,21 @@ def _print_import(console: Console, result: ImportResult) -> None:
     if count := result.contradictions:
         what = f"{count:,} text{'s' * (count > 1)} with different labels in different rows"
         say(f"warning: {what}: a document has all of them, see {summary.output / CONTRADICTIONS}", "yellow")
-    _print_split(console, result.split)
-    say(f"written: {summary.output}")
-    say(f"next: hgclr data check {summary.output}\n      hgclr train {summary.output}")
-
-
-def _print_split(console: Console, result: SplitResult) -> None:
-    documents = result.summary.documents
+    documents = summary.documents
     rows = [("split", "documents", "share", "labels without", "deviation")]
     for name, count in documents.items():
         missing = deviation = "as it was"
-        if name in result.deviation:
-            missing, deviation = f"{result.labels_without[name]:,}", f"{result.deviation[name]:.3%}"
+        if name in result.spread:
+            missing, deviation = f"{result.spread[name][0]:,}", f"{result.spread[name][1]:.3%}"
         if count:
             rows.append((name, f"{count:,}", f"{count / sum(documents.values()):.1%}", missing, deviation))
     print_table(console, "", rows)
-    console.say("deviation: between a label's share of the split and its share of all documents, on average", "dim")
+    say("deviation: between a label's share of the split and its share of all documents, on average", "dim")
     if count := result.shared_texts:
         texts = "text of a given split is" if count == 1 else "texts of given splits are"
-        console.say(f"warning: {count:,} {texts} also in the others", "yellow")
+        say(f"warning: {count:,} {texts} also in the others", "yellow")
+    say(f"written: {summary.output}")
+    say(f"next: hgclr data check {summary.output}\n      hgclr train {summary.output}")
 
 
 @app.command()

@@ -359,19 +359,18 @@ def describe(folder: DataFolder, *, progress: Callable[[int], None] | None = Non
 
     ``progress`` is called with 1 for each row.
     """
-    splits = {}
-    for name in folder.splits:
-        log = BadRowLog(None)
+    log = BadRowLog(None)
 
-        def bad_row(row: BadRow, log: BadRowLog = log) -> None:
-            if not folder.skip_bad_rows:
-                raise row.error()
-            log.add(row)
+    def bad_row(row: BadRow) -> None:
+        if not folder.skip_bad_rows:
+            raise row.error()
+        log.add(row)
 
-        splits[name] = survey_split(folder, name, bad_row=bad_row, progress=progress)
-        log.warn()
-        if not splits[name].documents:
-            raise empty_split(folder.split_path(name), log.count)
+    splits = {name: survey_split(folder, name, bad_row=bad_row, progress=progress) for name in folder.splits}
+    log.warn()
+    for split in splits.values():
+        if not split.documents:
+            raise empty_split(split.path, split.bad_rows)
     return Statistics(folder.taxonomy, splits)
 
 

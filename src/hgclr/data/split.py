@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder_writer import SPLITS, CorpusSummary
+from hgclr.data.folder_writer import SPLITS
 from hgclr.errors import InputError, require_extra
 
 logger = logging.getLogger(__name__)
@@ -23,38 +23,6 @@ SECONDS_PER_CELL = 4e-10
 """Rough time for each text, label and label again: the algorithm adds up what is left of the table for each label."""
 LONG = 60
 """Seconds from which a warning is due."""
-
-
-@dataclass(frozen=True, slots=True)
-class SplitResult:
-    """Splits that were drawn.
-
-    Args:
-        summary: the folder, the documents of each split, and the rows left out.
-        labels: how many labels occur in the rows that were dealt out.
-        labels_without: for each split that rows were dealt out to, how many of these labels have no document in it.
-        deviation: for each such split, the mean over these labels of the difference, without its sign, between the
-            share of the split's documents that have the label and the share of all documents that do.
-        shared_texts: how many different texts are both in a split that was kept and among the rows dealt out.
-    """
-
-    summary: CorpusSummary
-    labels: int
-    labels_without: dict[str, int]
-    deviation: dict[str, float]
-    shared_texts: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the result as plain values for a JSON file."""
-        return {
-            "output": str(self.summary.output),
-            "documents": {split: count for split, count in self.summary.documents.items() if count},
-            "left_out": dict(self.summary.left_out),
-            "labels": self.labels,
-            "labels_without": self.labels_without,
-            "deviation": self.deviation,
-            "shared_texts": self.shared_texts,
-        }
 
 
 def hold_out(documents: int, share: float, seed: int, *, least: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -185,16 +153,17 @@ def give_train_every_label(pairs: Pairs, dealt: NDArray[np.int64]) -> None:
             dealt[own[0]] = TRAIN
 
 
-def split_result(summary: CorpusSummary, surveys: Mapping[str, TextSurvey], dealt: NDArray[np.int64]) -> SplitResult:
-    """Return how the labels are spread over the splits."""
-    rows, labels = surveys["train"].pairs
+def label_spread(survey: TextSurvey, dealt: NDArray[np.int64]) -> dict[str, tuple[int, float]]:
+    """Return, for each split that rows were dealt to, how many labels have no row in it, and their mean deviation.
+
+    The deviation is between the share of its rows that have a label, and the share of all rows.
+    """
+    rows, labels = survey.pairs
     used, label = np.unique(labels, return_inverse=True)
     overall = np.bincount(label, minlength=len(used)) / len(dealt)
-    without, deviation = {}, {}
+    spread = {}
     for place in np.unique(dealt).tolist():
         uses = np.bincount(label[dealt[rows] == place], minlength=len(used))
-        without[SPLITS[place]] = int(np.count_nonzero(uses == 0))
-        deviation[SPLITS[place]] = float(np.abs(uses / np.count_nonzero(dealt == place) - overall).mean())
-    kept = [np.unique(survey.texts) for split, survey in surveys.items() if split != "train"]
-    shared = np.intersect1d(np.concatenate(kept), surveys["train"].texts) if kept else ()
-    return SplitResult(summary, len(used), without, deviation, len(shared))
+        deviation = np.abs(uses / np.count_nonzero(dealt == place) - overall).mean()
+        spread[SPLITS[place]] = int(np.count_nonzero(uses == 0)), float(deviation)
+    return spread

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from hgclr.data.folder import SPLITS as SPLIT_NAMES
 from hgclr.data.folder import DataFolder
-from hgclr.data.folder_writer import SPLITS, CorpusWriter, Progress, Readings, write_corpus
+from hgclr.data.folder_writer import SPLITS, CorpusSummary, CorpusWriter, Progress, Readings, write_corpus
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
 from hgclr.data.readers import is_dataset_folder, read_rows
 from hgclr.data.rows import BadRow, RowForm, RowProblem, read_text, text_hash
-from hgclr.data.split import SplitResult, TextSurvey, check_place, checked_shares, deal, split_result
+from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.tree import NamePath
@@ -60,7 +60,10 @@ class ImportResult:
     Args:
         layout: the columns and separators, as given or found.
         taxonomy: the label tree, as given or drawn.
-        split: the folder with its documents, what was left out, and how labels are spread over the splits.
+        summary: the folder, the documents of each split, and the rows left out.
+        spread: for each split that was drawn, how many labels have no document in it, and how far the share of
+            documents with a label deviates from that of all documents, on average.
+        shared_texts: how many different texts are in a split that was given and among the rows dealt out.
         rows: the rows read.
         left_out: the first rows that were left out, with place and reason.
         merged: the rows whose text an earlier row of the split has.
@@ -71,7 +74,9 @@ class ImportResult:
 
     layout: Layout
     taxonomy: Taxonomy
-    split: SplitResult
+    summary: CorpusSummary
+    spread: dict[str, tuple[int, float]]
+    shared_texts: int
     rows: int
     left_out: list[str]
     merged: int
@@ -82,14 +87,19 @@ class ImportResult:
     def to_json(self) -> dict[str, object]:
         """Return the result as plain values for a JSON file."""
         return {
+            "output": str(self.summary.output),
             "columns": asdict(self.layout),
             "rows": self.rows,
+            "documents": {split: count for split, count in self.summary.documents.items() if count},
+            "left_out": dict(self.summary.left_out),
             "merged": self.merged,
             "contradictions": self.contradictions,
             "levels": [len(level) for level in self.taxonomy.levels],
+            "labels_without": {split: without for split, (without, _) in self.spread.items()},
+            "deviation": {split: deviation for split, (_, deviation) in self.spread.items()},
+            "shared_texts": self.shared_texts,
             "twins": [{" > ".join(path): count for path, count in twins.paths} for twins in self.twins],
             "twins_merged": self.twins_merged,
-            **self.split.to_json(),
         }
 
 
@@ -143,14 +153,14 @@ def import_tables(
         raise _nothing_usable(by_split["train"][0])
     marks = {split: tables.marks(paths) for split, paths in by_split.items()}
     tables.layout = find_separators(tables.layout, list(tables.cells))
-    uses = Counter(cell for mark in marks.values() for cell in mark.cells)
+    uses = Counter(cell for _, cells in marks.values() for cell in cells)
     if not uses:
         raise _nothing_usable(by_split["train"][0], tables)
     if tree is None:
         labels = draw_labels(tables.cells, uses, tables.layout, merge=merge)
     else:
         labels = find_labels(tables.cells, uses, tables.layout, tree, merge=merge)
-    united = {split: _unite(marks[split], labels.of_cell) for split in by_split}
+    united = {split: _unite(*marks[split], labels.of_cell) for split in by_split}
     for split, paths in by_split.items():
         if not united[split].survey.hashes:
             raise _nothing_usable(paths[0], tables, labels.of_cell)
@@ -175,10 +185,13 @@ def import_tables(
             places = dealt.tolist() if split == "train" else [SPLITS.index(split)] * len(surveys[split].hashes)
             _write(writer, tables.read(paths), labels, united[split], places, left_out)
     used = tables.readings.total // 2 - writer.summary.left_out.total()
+    given = {text for split, survey in surveys.items() if split != "train" for text in survey.hashes}
     return ImportResult(
         layout=tables.layout,
         taxonomy=labels.taxonomy,
-        split=split_result(writer.summary, surveys, dealt),
+        summary=writer.summary,
+        spread=label_spread(surveys["train"], dealt),
+        shared_texts=len(given.intersection(surveys["train"].hashes)),
         rows=tables.readings.total // 2,
         left_out=left_out,
         merged=used - sum(writer.summary.documents.values()),
@@ -222,13 +235,6 @@ class _Row(NamedTuple):
     cell: int = -1
 
 
-class _Marks(NamedTuple):
-    """The good rows of a split: the hash of each text, and the number of the labels' cell."""
-
-    texts: array[int]
-    cells: array[int]
-
-
 @dataclass(slots=True)
 class _Tables:
     """Reads files, once for texts and labels and once more to write the rows; ``cells`` numbers different labels."""
@@ -255,13 +261,14 @@ class _Tables:
                 cell = self.cells.setdefault(raw, len(self.cells))
                 yield _Row(where, None, text, None if own is None or own == "" else str(own), cell)
 
-    def marks(self, paths: Sequence[Path]) -> _Marks:
-        marks = _Marks(array("Q"), array("q"))
+    def marks(self, paths: Sequence[Path]) -> tuple[array[int], array[int]]:
+        """Return the hash of the text and the number of the labels' cell of each good row."""
+        texts, cells = array("Q"), array("q")
         for row in self.read(paths):
             if row.problem is None:
-                marks.texts.append(text_hash(row.text))
-                marks.cells.append(row.cell)
-        return marks
+                texts.append(text_hash(row.text))
+                cells.append(row.cell)
+        return texts, cells
 
 
 def _nothing_usable(
@@ -364,10 +371,10 @@ class _United(NamedTuple):
     contradicted: set[int]
 
 
-def _unite(marks: _Marks, of_cell: Sequence[Indices | RowProblem]) -> _United:
+def _unite(texts: array[int], cells: array[int], of_cell: Sequence[Indices | RowProblem]) -> _United:
     labels: dict[int, Indices] = {}
     contradicted: set[int] = set()
-    for text, cell in zip(marks.texts, marks.cells, strict=True):
+    for text, cell in zip(texts, cells, strict=True):
         own = of_cell[cell]
         if isinstance(own, RowProblem):
             continue
