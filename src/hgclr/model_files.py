@@ -1,9 +1,8 @@
-"""The folder of a model or an encoder, whoever reads it: what may not be in it, and its manifest.
+"""Checks of the folder of a model or an encoder, and its manifest.
 
-Refused are pickles, code, and ways out of the folder. ``manifest.json`` has all that a prediction is computed from, by
-SHA-256; it is written last, so that a folder that was cut short has none or one that does not fit. It does not cover
-``decisions.json``, which ``hgclr calibrate`` writes anew and which may be deleted (what it says is checked against the
-label tree whenever it is read), nor what only people read.
+Pickles, code, and paths out of the folder are refused. ``manifest.json`` has the SHA-256 of all files that a prediction
+is computed from; it is written last, so that an incomplete folder has none or one that does not fit. It does not cover
+``decisions.json``, which ``hgclr calibrate`` replaces and which is checked against the label tree when it is read.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from typing import Any
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, read_bytes, read_json, sha256
 
-__all__ = ["DECISIONS", "check_folder", "fingerprint", "refuse_code", "write_manifest"]
-
 DECISIONS, MANIFEST = "decisions.json", "manifest.json"
 READ = {".data", ".jinja", ".json", ".model", ".onnx", ".py", ".safetensors", ".txt"}
-"""Files that a library may take into account once they are there, whether or not we meant them."""
+"""Files that a library may read."""
 SHORT = 12
 """Digits of a hash that are shown."""
 REMEDY = "copy or download the folder again, or write it again with hgclr export"
@@ -32,21 +29,20 @@ PICKLES = {".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
 MODULE = re.compile(r"\d+_\w+")
 """Folders of the modules of sentence-transformers, such as 2_Dense."""
 TELLING = re.compile(rb"auto_map|\\u00[567]|weight_map")
-"""What a file must have in it for a field that we look for; its letters may be written as escapes."""
+"""A file without a match has none of the fields that we look for; their letters may be written as escapes."""
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return what is in a folder and in those of its modules, which is as deep as anybody reads."""
+    """Return the content of a folder and of those of its modules, which is as deep as libraries read."""
     inside = sorted(folder.iterdir())
     modules = [path for path in inside if path.is_dir() and MODULE.fullmatch(path.name)]
     return [*inside, *(path for module in modules for path in sorted(module.iterdir()))]
 
 
 def refuse_code(folder: Path) -> None:
-    """Refuse a folder whose JSON files name classes in Python files beside them or on a hub, or files elsewhere.
+    """Refuse a folder whose JSON files name Python code beside them or on a hub, or files elsewhere.
 
-    transformers looks for ``auto_map`` in several files, at any depth (the configuration of a model holds that of its
-    encoder), and asks whether to run what it names.
+    transformers looks for ``auto_map`` in several files, at any depth, and asks whether to run the code that it names.
     """
     for path in files_of(folder):
         if path.suffix.lower() != ".json" or path.is_dir():
@@ -60,7 +56,7 @@ def refuse_code(folder: Path) -> None:
         try:
             value = json.loads(content)
         except (ValueError, RecursionError):
-            continue  # whoever needs the file will say so
+            continue  # the reader of the file reports it
         for fields in _objects(value):
             if not isinstance(fields.get("auto_map", 0), int):  # a number: a word of a vocabulary
                 raise InputError(
@@ -68,17 +64,11 @@ def refuse_code(folder: Path) -> None:
                     path=path,
                     remedy="hgclr needs none; take the field out if you trust the rest",
                 )
-            _check_index(fields.get("weight_map"), path)
-
-
-def _check_index(places: Any, path: Path) -> None:
-    for name in places.values() if isinstance(places, dict) else ():
-        if isinstance(name, str) and (Path(name).name != name or "\\" in name or name == ".."):
-            raise InputError(
-                f"'weight_map' names {name!r}, which is not a file of this folder",
-                path=path,
-                remedy="copy or download the folder again",
-            )
+            weights = fields.get("weight_map")
+            for name in weights.values() if isinstance(weights, dict) else ():
+                if isinstance(name, str) and (Path(name).name != name or "\\" in name or name == ".."):
+                    what = f"'weight_map' names {name!r}, which is not a file of this folder"
+                    raise InputError(what, path=path, remedy="copy or download the folder again")
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -100,10 +90,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return the SHA-256 of everything in a model's folder that its probabilities are computed from.
-
-    How it decides is not among that: the decisions that are really taken are compared by themselves.
-    """
+    """Return the SHA-256 of all files of a model that its probabilities are computed from, decisions left out."""
     whole = hashlib.sha256()
     for name in _covered(folder):
         whole.update(f"{name}\0{sha256(folder / name)}\n".encode())
@@ -111,10 +98,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a model folder with pickles or with code of its own, or whose files are not those of its manifest.
-
-    A folder without a manifest, as ``hgclr train`` writes it, is checked for pickles and code only.
-    """
+    """Refuse a model folder with pickles or code, or whose files differ from its manifest, if it has one."""
     for path in files_of(folder):
         if path.suffix.lower() in PICKLES:
             name = path.relative_to(folder).as_posix()

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from hgclr.bulk.run import RunRecord
+from hgclr.bulk.run import RECORD, RunRecord
 from hgclr.data import DataFolder
 from hgclr.data.readers import read_rows
 from hgclr.decisions.settings import Decisions
@@ -161,7 +161,7 @@ KINDS = {
     "code": Kind("x.json", ("auto_map", "weight_map", "../x"), lambda file: check_folder(file.parent), {"auto_map": 1}),
     "tree-of-a-model": Kind("config.json", tuple(CONFIG), lambda file: read_model_tree(file.parent), CONFIG),
     "bulk-record": Kind(
-        ".hgclr-bulk.jsonl", ("settings", "begun", "finished", "input", '{"settings": {"model": "m"}}\n'), read_record
+        RECORD, ("settings", "begun", "finished", "model"), read_record, {"settings": {"model": "m"}, "finished": {}}
     ),
     "report": Kind("report.json", ("scores", "version", "labels"), read_report, {"version": 1}),
     "scores": Kind(

@@ -132,6 +132,6 @@ def test_bulk_prediction(tmp_path: Path) -> None:
         work(place)
         for name in ("a", "b"):
             rows = [json.loads(line) for line in (place / "out" / f"{name}.jsonl").read_text().splitlines()]
-            assert [row["predictions"] for row in rows] == [expected(text) for text in texts]
+            assert [row["prediction"]["labels"] for row in rows] == [expected(text) for text in texts]
 
     assert len(survive_every_crash(work, check, tmp_path / "crashes")) > 8

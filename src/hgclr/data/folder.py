@@ -1,4 +1,4 @@
-"""A data folder: documents in up to three splits, and the tree of their labels."""
+"""A data folder: documents in up to three splits, and their label tree."""
 
 from __future__ import annotations
 
@@ -16,46 +16,25 @@ from hgclr.files import read_json, recover_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "DataFolder",
-    "Document",
-    "DocumentLike",
-    "DocumentSet",
-    "empty_split",
-    "find_data",
-    "label_documents",
-    "label_texts",
-    "only_file",
-    "read_documents",
-    "remembered",
-    "row_form",
-    "taxonomy_files",
-]
-
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
-"""The splits and the file names that mean them."""
+"""The splits, each with the file names that mean it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text and its labels.
-
-    Args:
-        text: the text, never empty.
-        labels: indices into the taxonomy, sorted, each once, every label with its parent.
-    """
+    """A text, never blank, and its labels: sorted indices into the taxonomy, every label with its parent."""
 
     text: str
     labels: tuple[int, ...]
 
 
-def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
-    """Return how the rows of a data folder, if there is one, are read: as told, as it remembers, or by default."""
+def row_form(path: Path | None, **chosen: str | bool | None) -> RowForm:
+    """Return how the rows of a data folder are read: as chosen, else as its record says, else by default."""
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
     form: dict[str, Any] = {
         name: value for name, value in remembered(path, "reading").items() if type(value) is kinds.get(name)
     }
-    form |= {name: value for name, value in told.items() if value is not None}
+    form |= {name: value for name, value in chosen.items() if value is not None}
     rows = RowForm(**form)
     if not rows.label_separator or not rows.path_separator:
         raise InputError("the label separator and the path separator must not be empty")
@@ -63,7 +42,7 @@ def row_form(path: Path | None, **told: str | bool | None) -> RowForm:
 
 
 def remembered(path: Path | None, *keys: str) -> dict[str, Any]:
-    """Return a part of what a folder's record says; a file of that name that is not ours says nothing."""
+    """Return a part of a folder's record; nothing, if there is none or the file is not a record."""
     if path is None:
         return {}
     try:
@@ -82,12 +61,7 @@ DocumentLike = Document | Mapping[str, Any] | tuple[str, Sequence[str]]
 def read_documents(
     rows: Iterable[DocumentLike], taxonomy: Taxonomy, *, path_separator: str = " > "
 ) -> Iterator[Document]:
-    """Yield documents from memory; ancestors of a label need not be given.
-
-    Args:
-        rows: documents, mappings or pairs, such as a list, a generator or a ``datasets.Dataset``.
-        taxonomy: the label tree.
-        path_separator: what stands between the names of a label given as a path.
+    """Yield documents from memory, such as a list, a generator or a ``datasets.Dataset``; ancestors are added.
 
     Raises:
         InputError: with the place of the row, if it has no text or no label, or an unknown one.
@@ -113,7 +87,7 @@ def read_documents(
 
 
 class DocumentSet:
-    """Documents in memory, by split, as :func:`read_documents` takes them, in the place of a :class:`DataFolder`."""
+    """Documents in memory, by split, used like a :class:`DataFolder`."""
 
     def __init__(self, taxonomy: Taxonomy, splits: Mapping[str, Iterable[DocumentLike]]) -> None:
         self.taxonomy = taxonomy
@@ -124,7 +98,7 @@ class DocumentSet:
 
 
 def find_data(path: str | Path) -> Path:
-    """Return a data folder on this machine; one in an object store is fetched."""
+    """Return a data folder; one in an object store is fetched."""
     folder = local(path)
     if not folder.is_dir():
         recover_folder(folder)
@@ -141,12 +115,11 @@ class DataFolder:
     is a data folder once a taxonomy lies beside its splits. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
-        path: the folder, or its URL in an object store, of which a copy is fetched into the cache.
+        path: the folder, or its URL in an object store.
         taxonomy: the label tree or its file, if it is not the one in the folder.
-        skip_bad_rows: drop rows that cannot be used, count and record them, instead of stopping at the first.
+        skip_bad_rows: drop bad rows and record them, instead of stopping at the first.
         needs_documents: refuse a folder with a label tree and no split.
-        **reading: how rows are read: ``text_column``, ``label_column``, ``label_separator``, ``path_separator``,
-            ``add_ancestors``, as in ``hgclr.data.rows.RowForm``; what is left out is as the folder remembers it.
+        **reading: see :class:`~hgclr.data.rows.RowForm`; by default as the folder's record says.
 
     Raises:
         InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
@@ -170,25 +143,29 @@ class DataFolder:
             remedy = f"a split is a file such as {files} or a folder that datasets saved"
             raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
-            file = _find_taxonomy(self.path) if taxonomy is None else local(taxonomy)
+            found = taxonomy_files(self.path) if taxonomy is None else [local(taxonomy)]
+            if not found:
+                remedy = "add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy"
+                raise InputError("no taxonomy", path=self.path, remedy=remedy)
+            file = only_file(found, self.path, "for the taxonomy", "keep one of them in the folder")
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
         self._labels = LabelReader(taxonomy, self.form)
 
     @property
     def source_text_column(self) -> str | None:
-        """The column that the texts stood in before ``hgclr data import``, if the folder was made by that."""
+        """The text column of the table that ``hgclr data import`` made the folder from, if it did."""
         column = remembered(self.path, "settings", "columns").get("text")
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
-        """Return the file or folder of a split; one that is not there is refused with the names of those that are."""
+        """Return the file or folder of a split, which must exist."""
         if split not in self.splits:
             raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
         return self.splits[split]
 
     def scan(self, split: str) -> Iterator[Document | BadRow]:
-        """Yield every row of a split, as a document or as a bad row, whatever ``skip_bad_rows`` says."""
+        """Yield every row of a split, as a document or as a bad row."""
         path = self.split_path(split)
         for row in read_rows(path, (self.form.text_column, self.form.label_column)):
             if isinstance(row, BadRow):
@@ -202,12 +179,7 @@ class DataFolder:
                 yield document
 
     def documents(self, split: str, bad_rows: Path | None = None) -> Iterator[Document]:
-        """Yield the documents of a split in order.
-
-        Args:
-            split: ``train``, ``dev`` or ``test``.
-            bad_rows: where to record the rows that ``skip_bad_rows`` drops, one JSON object a line with ``file``,
-                ``row``, ``reason``, ``content`` and ``remedy``. Written when the last document has been taken.
+        """Yield the documents of a split in order; record skipped rows as JSON lines in the file ``bad_rows``.
 
         Raises:
             InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is damaged.
@@ -220,7 +192,7 @@ class DataFolder:
                     yield document
                 except GeneratorExit:
                     log.warn()
-                    return  # the reader wants no more: what was skipped so far is still recorded
+                    return  # the reader wants no more; rows skipped so far are still recorded
         log.warn()
         if empty:
             raise empty_split(self.split_path(split), log.count)
@@ -237,7 +209,7 @@ class DataFolder:
 
 
 def empty_split(path: Path, bad: int) -> InputError:
-    """Return the error for a split without a good row, of which ``bad`` rows were bad."""
+    """Return the error for a split without a good row."""
     what = f"empty split: all {bad} rows are bad" if bad else "empty split: no rows"
     return InputError(what, path=path, remedy="a split needs at least one good row")
 
@@ -246,24 +218,16 @@ def _find_splits(folder: Path) -> dict[str, Path]:
     splits = {}
     for split, names in SPLITS.items():
         files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
-        candidates = [file for file in files if file.is_file()]
-        candidates += [folder / name for name in names if is_dataset_folder(folder / name)]
-        if candidates:
-            splits[split] = only_file(candidates, folder, f"for the split {split!r}", "keep one of them in the folder")
+        found = [file for file in files if file.is_file()]
+        found += [folder / name for name in names if is_dataset_folder(folder / name)]
+        if found:
+            splits[split] = only_file(found, folder, f"for the split {split!r}", "keep one of them in the folder")
     return splits
 
 
 def taxonomy_files(folder: Path) -> list[Path]:
     """Return the files in a folder that may hold its label tree; a data folder has one."""
     return sorted({*folder.glob("taxonomy.*"), *folder.glob("[!.]*.taxonomy")})
-
-
-def _find_taxonomy(folder: Path) -> Path:
-    candidates = taxonomy_files(folder)
-    if not candidates:
-        remedy = "add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy"
-        raise InputError("no taxonomy", path=folder, remedy=remedy)
-    return only_file(candidates, folder, "for the taxonomy", "keep one of them in the folder")
 
 
 def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Path:
@@ -275,7 +239,7 @@ def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Pa
 
 
 def label_texts(taxonomy: Taxonomy) -> list[str]:
-    """Return each label's name as a text, (K,): without underscores, and with its path if other labels share the name.
+    """Return each label's name as a text, (K,), without underscores; with its path if several labels have the name.
 
     Example:
         >>> label_texts(Taxonomy(["a", "ao", "l", "lo"], [-1, 0, -1, 2], ["arts", "other", "civil_law", "other"]))
@@ -287,9 +251,7 @@ def label_texts(taxonomy: Taxonomy) -> list[str]:
 
 
 def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
-    """Yield documents about each label: its name, the path to it, and its description where the tree has one.
-
-    Their labels are the label and its ancestors.
+    """Yield label documents: of each label its name, its path and, where there is one, its description.
 
     Example:
         >>> tree = Taxonomy(["science", "physics"], [-1, 0])
@@ -304,5 +266,5 @@ def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
 
 
 def _readable(name: str) -> str:
-    """Write a name such as ``card_declined`` in words, unless nothing would be left of it."""
+    """Write a name such as ``card_declined`` in words."""
     return " ".join(name.replace("_", " ").split()) or name

@@ -16,10 +16,8 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder, json_bytes
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["RECORD", "CorpusSummary", "CorpusWriter", "Progress", "Readings", "write_corpus"]
-
 Progress = Callable[[int, int | None], None]
-"""Called with what is done so far and, where it is known, with what there is to do, in the same unit."""
+"""Called with the rows done so far and, where it is known, their total."""
 Item = TypeVar("Item")
 STEP = 1000
 """Rows between two reports of progress."""
@@ -30,7 +28,7 @@ FILES = {TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS, *(f"{split}.jsonl.gz" for s
 
 @dataclass(slots=True)
 class CorpusSummary:
-    """What became of a corpus: its folder, the documents written, by split, and those left out, by reason."""
+    """The folder of a corpus, the documents written, by split, and those left out, by reason."""
 
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
@@ -39,7 +37,7 @@ class CorpusSummary:
 
 @dataclass(slots=True)
 class Readings:
-    """Counts rows as they are read and tells how far this is; ``total`` can be set once it is known."""
+    """Count rows as they are read and report progress; ``total`` can be set once it is known."""
 
     progress: Progress | None
     done: int = 0
@@ -54,34 +52,31 @@ class Readings:
 
 
 class CorpusWriter:
-    """The inside of `write_corpus`: takes documents one by one, in the order in which they are to stand."""
+    """Write documents one by one, in their order; see `write_corpus`."""
 
     def __init__(self, summary: CorpusSummary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
         self.taxonomy: Taxonomy | None = None
-        """The label tree; to be set before the block ends."""
+        """Must be set before the block ends."""
         self._streams = streams
 
     def add(self, split: str, text: str, labels: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
-        """Write one document; labels are ids, every one with its ancestors, ``id`` is what the publisher calls it."""
+        """Write one document; labels are ids, each with its ancestors, ``id`` is that of the publisher."""
         row = {"text": text, "labels": list(labels)}
         self.add_row(split, row if id is None else {"id": id, **row})
 
     def add_row(self, split: str, row: Mapping[str, Any]) -> None:
-        """Write one document as it is to stand in the file."""
+        """Write one document with all its fields."""
         self._write(split, row)
         self.summary.documents[split] += 1
 
     def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
-        """Record a document that cannot be used.
-
-        The reason is the same for all documents of a kind, which are counted by it; the detail is this one's.
-        """
+        """Record a document that cannot be used; documents are counted by reason, the detail is this one's."""
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1
 
     def contradict(self, text: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Record a text that stands in several rows with different labels: the place of each, and its labels."""
+        """Record a text of several rows with different labels: the place of each, and its labels."""
         listed = [{"where": where, "labels": list(labels)} for where, labels in rows]
         self._write(CONTRADICTIONS, {"text": text, "rows": listed})
 
@@ -93,20 +88,23 @@ class CorpusWriter:
 def write_corpus(
     output: str | Path, *, name: str, settings: Mapping[str, object], reading: Mapping[str, object] | None = None
 ) -> Iterator[CorpusWriter]:
-    """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and what was done in ``corpus.json``.
+    """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and a record, ``corpus.json``.
 
-    The documents that were left out are in ``left-out.jsonl`` with their places and reasons, if there are any. The same
-    input and settings give the same bytes. If the block fails, nothing is left behind and an earlier build is
-    untouched.
+    ``left-out.jsonl`` has the documents that were left out, with places and reasons. The same input and settings give
+    the same bytes. If the block fails, nothing is left behind and an earlier build stays.
 
     Args:
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
-        settings: what the user chose.
-        reading: how rows are to be read, see `hgclr.data.rows.RowForm`, if not by the defaults.
+        settings: the user's choices.
+        reading: how rows are read, see `hgclr.data.rows.RowForm`, if not by default.
     """
     output = Path(output)
-    _check_replaceable(output)
+    if output.exists() and not output.is_dir():
+        raise InputError("this is a file, not a folder", path=output, remedy="name another folder")
+    if foreign := sorted(path.name for path in output.glob("*") if path.name not in FILES):
+        what = f"the folder holds other files, such as {foreign[0]!r}, which would be lost"
+        raise InputError(what, path=output, remedy="name a new or empty folder")
     with atomic_folder(output) as folder:
         summary = CorpusSummary(output)
         with ExitStack() as stack:
@@ -120,7 +118,9 @@ def write_corpus(
             writer = CorpusWriter(summary, streams)
             yield writer
         if not summary.documents["train"]:
-            raise InputError("no document for training was found" + _reasons(summary.left_out), remedy="check --source")
+            reasons = ", ".join(f"{count:,} ({reason})" for reason, count in summary.left_out.most_common(3))
+            what = "no document for training was found" + (f"; left out: {reasons}" if reasons else "")
+            raise InputError(what, remedy="check --source")
         for split in SPLITS:
             if not summary.documents[split]:
                 (folder / f"{split}.jsonl.gz").unlink()
@@ -139,24 +139,3 @@ def write_corpus(
             "left_out": dict(summary.left_out),
         }
         (folder / RECORD).write_bytes(json_bytes(record))
-
-
-def _reasons(left_out: Counter[str]) -> str:
-    if not left_out:
-        return ""
-    return "; left out: " + ", ".join(f"{count:,} ({reason})" for reason, count in left_out.most_common(3))
-
-
-def _check_replaceable(output: Path) -> None:
-    """Refuse to replace a folder that holds anything but an earlier build."""
-    if output.exists() and not output.is_dir():
-        raise InputError("this is a file, not a folder", path=output, remedy="name another folder")
-    if not output.is_dir():
-        return
-    foreign = sorted(path.name for path in output.iterdir() if path.name not in FILES)
-    if foreign:
-        raise InputError(
-            f"the folder holds other files, such as {foreign[0]!r}, which would be lost",
-            path=output,
-            remedy="name a new or empty folder",
-        )

@@ -1,9 +1,10 @@
+"""One reader for all rows: each format in flat memory, bad rows with file and line, damaged files as our errors."""
+
 from __future__ import annotations
 
+import csv
 import gzip
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow
@@ -13,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import readers
-from hgclr.data import readers as arrow
-from hgclr.data.readers import json_rows, read_rows, table_rows
+from hgclr.data.readers import json_rows, read_rows
 from hgclr.data.rows import BadRow, Row
 from hgclr.errors import InputError, MissingExtraError
 
@@ -50,8 +50,10 @@ def test_json_lines(tmp_path: Path, suffix: str) -> None:
     assert [row.number for row in read_rows(path, COLUMNS)] == [1, 3]
 
 
-@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("csv.gz", ","), ("tsv", "\t"), ("tsv.gz", "\t")])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("suffix", "delimiter", "end"),
+    [("csv", ",", "\n"), ("csv", "|", "\r\n"), ("csv.gz", ",", "\n"), ("tsv", "\t", "\n")],
+)
 def test_tables_with_quotes_and_cells_of_several_lines(tmp_path: Path, suffix: str, delimiter: str, end: str) -> None:
     records = [
         ["id", "text", "labels"],
@@ -75,23 +77,26 @@ def test_a_cell_may_be_longer_than_pythons_default_limit(tmp_path: Path) -> None
     assert len(values(path)[0]["text"]) == 200_000
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0")), st.text("ab;\n\r\"', "))))
-def test_tables_read_back_what_the_standard_library_wrote(cells: list[tuple[str, str]]) -> None:
-    import csv
-    import io
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tables") / "a.csv"
 
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    writer.writerows(cells)
-    stream.seek(0)
-    rows = list(table_rows(stream, Path("a.csv"), COLUMNS, delimiter=","))
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    cells=st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0")), st.text("ab;\n\r\"', ")))
+)
+def test_tables_read_back_what_the_standard_library_wrote(cells: list[tuple[str, str]], place: Path) -> None:
+    with place.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+        writer.writerow(COLUMNS)
+        writer.writerows(cells)
+    rows = list(read_rows(place, COLUMNS))
     assert [(row.values["text"], row.values["labels"]) for row in rows] == cells
 
 
 def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "BATCH", 2)
+    monkeypatch.setattr(readers, "BATCH", 2)
     rows = [{"text": f"t{i}", "labels": ["A"] * i, "other": i} for i in range(5)]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     read = list(read_rows(tmp_path / "a.parquet", COLUMNS))
@@ -100,7 +105,7 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_datasets_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "BATCH", 2)
+    monkeypatch.setattr(readers, "BATCH", 2)
     rows = [{"text": f"t{i}", "labels": ["A"] * i} for i in range(5)]
     path = write_dataset(tmp_path / "train", rows)
     assert values(path) == rows
@@ -135,99 +140,64 @@ def test_class_labels_of_a_datasets_folder_come_as_names(tmp_path: Path) -> None
             '{"text": "\\xe9t\\xe9", "labels": ["A"]}',
         ),
         (b'["x", "A"]', "wrong type: the row is a list", ["x", "A"]),
-        (b'{"txt": "x", "labels": ["A"]}', "missing column 'text' (the row has: 'txt', 'labels')", None),
+        (b'{"txt": "x", "labels": ["A"]}', "missing column 'text'", None),
     ],
 )
-@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
 def test_a_bad_json_line_is_named_and_the_next_still_read(
-    tmp_path: Path, suffix: str, line: bytes, reason: str, content: object
+    tmp_path: Path, line: bytes, reason: str, content: object
 ) -> None:
     good = b'{"text": "x", "labels": ["A"]}'
-    path = write(tmp_path / f"a.{suffix}", b"\n".join([good, line, good]) + b"\n")
+    path = write(tmp_path / "a.jsonl", b"\n".join([good, line, good]) + b"\n")
     first, bad, last = read_rows(path, COLUMNS)
     assert isinstance(first, Row)
-    assert isinstance(last, Row)
-    assert last.number == 3
     assert isinstance(bad, BadRow)
-    assert (bad.path, bad.number) == (path, 2)
+    assert (bad.path, bad.number, last.number) == (path, 2, 3)
     assert bad.reason.startswith(reason)
     assert bad.content == (json.loads(line) if content is None else content)
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("line", "content"),
     [
-        (b'"caf\xe9\nbar",A', "not UTF-8: byte 0xe9 in cell 1"),
-        (b'"foo\nbar"', "missing column: the row has 1 cells, the header 2"),
-        (b'"foo\nbar",A,B', "too many columns: the row has 3 cells, the header 2"),
+        (b'"caf\xe9\nbar",A', ["caf\\xe9\nbar", "A"]),
+        (b'"foo\nbar"', ["foo\nbar"]),
+        (b'"foo\nbar",A,B', ["foo\nbar", "A", "B"]),
     ],
 )
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "tsv.gz"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv.gz"])
 def test_a_bad_table_row_is_named_and_the_next_still_read(
-    tmp_path: Path, suffix: str, line: bytes, reason: str
+    tmp_path: Path, suffix: str, line: bytes, content: list[str]
 ) -> None:
-    content = b"text,labels\nx,A\n" + line + b"\nlast,A\n"
-    if "tsv" in suffix:
-        content = content.replace(b",", b"\t")
-    path = write(tmp_path / f"a.{suffix}", content)
+    table = b"text,labels\nx,A\n" + line + b"\nlast,A\n"
+    path = write(tmp_path / f"a.{suffix}", table.replace(b",", b"\t") if "tsv" in suffix else table)
     _, bad, last = read_rows(path, COLUMNS)
     assert isinstance(bad, BadRow)
-    assert (bad.path, bad.number, bad.reason) == (path, 3, reason)
+    assert (bad.path, bad.number, bad.content) == (path, 3, content)
     assert isinstance(last, Row)
     assert (last.number, last.values["text"]) == (5, "last")
 
 
-def test_unreadable_bytes_of_a_table_are_kept_in_the_record(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", b"text,labels\ncaf\xe9,A\n")
-    (bad,) = read_rows(path, COLUMNS)
-    assert bad.content == ["caf\\xe9", "A"]
-
-
-def _not_utf8(kind: str) -> pyarrow.Table:
+def test_a_parquet_row_that_is_not_utf8(tmp_path: Path) -> None:
     broken = pyarrow.array([b"fine", b"caf\xe9", b"also fine"], pyarrow.binary()).view(pyarrow.string())
-    lists = pyarrow.ListArray.from_arrays(pyarrow.array([0, 1, 2, 3], pyarrow.int32()), broken)
-    plain = pyarrow.array(["x", "y", "z"])
-    return pyarrow.table({"text": broken, "labels": plain} if kind == "text" else {"text": plain, "labels": lists})
-
-
-@pytest.mark.parametrize(("kind", "content"), [("text", "caf\\xe9"), ("labels", ["caf\\xe9"])])
-@pytest.mark.parametrize("form", ["parquet", "datasets"])
-def test_arrow_rows_that_are_not_utf8(tmp_path: Path, form: str, kind: str, content: object) -> None:
-    import datasets
-
-    table = _not_utf8(kind)
-    if form == "parquet":
-        path = tmp_path / "a.parquet"
-        pyarrow.parquet.write_table(table, path)
-    else:
-        path = tmp_path / "train"
-        datasets.Dataset(table).save_to_disk(path)
-    first, bad, last = read_rows(path, COLUMNS)
-    assert isinstance(first, Row)
+    table = pyarrow.table({"text": broken, "labels": pyarrow.array(["x", "y", "z"])})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    first, bad, last = read_rows(tmp_path / "a.parquet", COLUMNS)
     assert isinstance(bad, BadRow)
-    assert (bad.path, bad.number) == (path, 2)
-    assert bad.reason.startswith("not UTF-8")
-    assert bad.content[kind] == content
-    assert isinstance(last, Row)
-    assert last.number == 3
+    assert (first.number, bad.number, last.number) == (1, 2, 3)
 
 
 @pytest.mark.parametrize(
     ("content", "line", "what"),
     [
-        ("txt,labels\nx,A\n", 1, "missing column 'text' (the table has: 'txt', 'labels')"),
-        ("text,labels,text\nx,A,y\n", 1, "column 'text' stands 2 times"),
+        ("txt,labels\nx,A\n", 1, "missing column 'text'"),
+        ("text,labels,text\nx,A,y\n", 1, "column 'text' is 2 times"),
         ('text,labels\nx,A\n"never closed,A\nx,A\n', 3, "broken quoting"),
         ('text,labels\n"a "quoted" word",A\n', 2, "broken quoting"),
         (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8: byte 0xff in cell 1"),
     ],
 )
-@pytest.mark.parametrize("suffix", ["csv", "tsv"])
-def test_tables_that_cannot_be_used_at_all(
-    tmp_path: Path, suffix: str, content: str | bytes, line: int, what: str
-) -> None:
-    data = content.encode() if isinstance(content, str) else content
-    path = write(tmp_path / f"a.{suffix}", data.replace(b",", b"\t") if suffix == "tsv" else data)
+def test_tables_that_cannot_be_used_at_all(tmp_path: Path, content: str | bytes, line: int, what: str) -> None:
+    path = write(tmp_path / "a.csv", content)
     with pytest.raises(InputError) as caught:
         list(read_rows(path, COLUMNS))
     assert (caught.value.path, caught.value.line) == (path, line)
@@ -239,12 +209,12 @@ def test_missing_columns_of_arrow_tables(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": ["x"], "tags": ["A"]}), tmp_path / "a.parquet")
     write_dataset(tmp_path / "train", [{"text": "x", "tags": "A"}])
     for path in (tmp_path / "a.parquet", tmp_path / "train"):
-        with pytest.raises(InputError, match=r"missing column 'labels' \(the table has: 'text', 'tags'\)") as caught:
+        with pytest.raises(InputError, match="missing column 'labels'") as caught:
             list(read_rows(path, COLUMNS))
         assert caught.value.path == path
 
 
-@pytest.mark.parametrize("suffix", ["jsonl.gz", "csv.gz", "tsv.gz"])
+@pytest.mark.parametrize("suffix", ["jsonl.gz", "csv.gz"])
 def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path, suffix: str) -> None:
     import random
 
@@ -253,8 +223,7 @@ def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path, suffix: s
     if suffix == "jsonl.gz":
         content = "".join(json.dumps({"text": text, "labels": ["A"]}) + "\n" for text in texts)
     else:
-        tab = "," if suffix == "csv.gz" else "\t"
-        content = f"text{tab}labels\n" + "".join(f"{text}{tab}A\n" for text in texts)
+        content = "text,labels\n" + "".join(f"{text},A\n" for text in texts)
     packed = gzip.compress(content.encode())
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(packed[: len(packed) // 2])
@@ -269,88 +238,53 @@ def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path, suffix: s
     assert [row.values["text"] for row in read] == texts[: len(read)]
 
 
-def test_a_gz_file_that_is_not_gzip(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").write_bytes(b'{"text": "x"}\n')
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz:1: damaged or truncated gzip"):
-        list(read_rows(tmp_path / "a.jsonl.gz", COLUMNS))
-
-
-def test_damaged_arrow_files(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 this is none")
-    with pytest.raises(InputError, match=r"a\.parquet:1: damaged, or no Parquet file"):
-        list(read_rows(tmp_path / "a.parquet", COLUMNS))
-    path = write_dataset(tmp_path / "train", ROWS)
-    next(path.glob("*.arrow")).write_bytes(b"nothing")
-    with pytest.raises(InputError, match="datasets folder"):
-        list(read_rows(path, COLUMNS))
+def test_damaged_files(tmp_path: Path) -> None:
+    dataset = write_dataset(tmp_path / "train", ROWS)
+    next(dataset.glob("*.arrow")).write_bytes(b"nothing")
+    for name, content in (("a.jsonl.gz", b'{"text": "x"}'), ("a.parquet", b"PAR1 this is none"), ("a.xlsx", b"PK")):
+        (tmp_path / name).write_bytes(content)
+    for name in ("a.jsonl.gz", "a.parquet", "a.xlsx", "train"):
+        with pytest.raises(InputError) as caught:
+            list(read_rows(tmp_path / name, COLUMNS))
+        assert caught.value.path == tmp_path / name
+        assert caught.value.remedy
 
 
 def test_paths_that_are_no_data(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        read_rows(tmp_path / "a.jsonl", COLUMNS)
     write(tmp_path / "a.docx", b"")
-    with pytest.raises(InputError, match=r"unknown format; its name must end in \.jsonl, "):
-        read_rows(tmp_path / "a.docx", COLUMNS)
-    with pytest.raises(InputError, match=r"no state\.json"):
-        read_rows(tmp_path, COLUMNS)
-
-
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.csv.gz", "text,labels\n")
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(InputError, match=r"a\.csv\.gz: cannot be read: Permission denied"):
-        list(read_rows(path, COLUMNS))
+    for path in (tmp_path / "a.jsonl", tmp_path / "a.docx", tmp_path):
+        with pytest.raises(InputError) as caught:
+            read_rows(path, COLUMNS)
+        assert caught.value.path == path
 
 
 def test_missing_extras_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     (tmp_path / "a.parquet").touch()
-    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[parquet\]'"):
-        list(read_rows(tmp_path / "a.parquet", COLUMNS))
     (tmp_path / "state.json").touch()
-    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[parquet\]'"):
-        list(read_rows(tmp_path, COLUMNS))
+    for path in (tmp_path / "a.parquet", tmp_path):
+        with pytest.raises(MissingExtraError):
+            list(read_rows(path, COLUMNS))
 
 
-class Feed:
-    """Lines without end that know how many were taken."""
+def test_readers_take_no_more_than_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
 
-    def __init__(self, head: list[str], line: str) -> None:
-        self.taken = 0
-        self._head, self._line = head, line
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._head
+    def endless():
+        nonlocal taken
         while True:
-            self.taken += 1
-            yield self._line
+            taken += 1
+            yield b'{"text": "x", "labels": []}\n'
 
-
-def test_text_readers_take_one_line_per_row() -> None:
-    feed = Feed(["text,labels\n"], "x,A\n")
-    rows = table_rows(feed, Path("a.csv"), COLUMNS, delimiter=",")
+    rows = json_rows(endless(), Path("a.jsonl"), COLUMNS)
     for count in range(1, 50):
         next(rows)
-        assert feed.taken == count
-    feed = Feed([], '{"text": "x", "labels": []}\n')
-    rows = json_rows((line.encode() for line in feed), Path("a.jsonl"), COLUMNS)
-    for count in range(1, 50):
-        next(rows)
-        assert feed.taken == count
-
-
-def test_parquet_reader_takes_a_batch_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "BATCH", 10)
-    table = pyarrow.table({"text": ["x"] * 100, "labels": ["A"] * 100})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    sizes = []
-    inner = arrow._rows
-    monkeypatch.setattr(arrow, "_rows", lambda batch, *rest: sizes.append(batch.num_rows) or inner(batch, *rest))
-    rows = readers.read_rows(tmp_path / "a.parquet", COLUMNS)
+        assert taken == count
+    monkeypatch.setattr(readers, "BATCH", 10)
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"] * 100, "labels": ["A"] * 100}), tmp_path / "a.parquet")
+    sizes, inner = [], readers.arrow_rows
+    monkeypatch.setattr(readers, "arrow_rows", lambda batch, *rest: sizes.append(batch.num_rows) or inner(batch, *rest))
+    rows = read_rows(tmp_path / "a.parquet", COLUMNS)
     for _ in range(11):
         next(rows)
     assert sizes == [10, 10]
