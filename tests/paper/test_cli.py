@@ -144,8 +144,7 @@ def test_curves_are_run_drawn_and_gone_on_with(
         ("curves", ["--budget", "documents=3"]),
         ("curves", ["--rows", "bert-chen"]),
         ("figure5", ["--flat", "nowhere", "--hgclr", "nowhere"]),
-        ("figure3", ["--model", "nowhere", "--text", "a prism"]),
-        ("figure3", ["--model", "nowhere", "--text", "a prism", "--data", "nowhere"]),
+        ("figure3", ["--model", "nowhere", "--data", "nowhere"]),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(command: str, words: list[str], toy_data: Path, tmp_path: Path) -> None:

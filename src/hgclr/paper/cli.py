@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hgclr.cli.console import Console, counting, print_written, progress_bar, quiet_libraries, standard_error
-from hgclr.cli.options import Reading, Seed, Settings, file, folder, number_list, option, options_from, reading_options
-from hgclr.cli.predict import text_lines
+from hgclr.cli.options import Reading, Seed, Settings, folder, number_list, option, options_from, reading_options
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
 from hgclr.paper.systems import TABLES
@@ -21,7 +20,6 @@ from hgclr.paper.systems import TABLES
 if TYPE_CHECKING:
     from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment, Step
-    from hgclr.taxonomy import Taxonomy
 
 
 HELP = """Rerun the rows of the paper's tables on your data, beside the paper's numbers, and draw its figures.
@@ -302,17 +300,9 @@ def figure3(
     model: Annotated[Path, folder("Folder 'training-model' of a run of HGCLR.")],
     output: FigureOutput,
     reading: Reading,
-    data: Annotated[Path | None, folder("Data folder to take documents from.")] = None,
-    split: Annotated[str, option("With --data: split to take them from, train, dev or test.")] = "test",
-    documents: Annotated[int, option("With --data: how many to draw at random.", min=1)] = 5,
-    text: Annotated[list[str] | None, option("A text to use instead of documents; repeatable. Needs --labels.")] = None,
-    source: Annotated[
-        Path | None, file("A file of texts to use instead of documents, one per line. Needs --labels.", "--input")
-    ] = None,
-    labels: Annotated[
-        str | None,
-        option("Labels of every text: ids or paths, separated by ';'; their ancestors are added."),
-    ] = None,
+    data: Annotated[Path, folder("Data folder to take documents from.")],
+    split: Annotated[str, option("Split to take them from, train, dev or test.")] = "test",
+    documents: Annotated[int, option("How many to draw at random.", min=1)] = 5,
     draws: Annotated[int, option("Draws to show one by one.", min=1)] = 3,
     samples: Annotated[int, option("Draws from which to estimate how often a token is kept.", min=2)] = 100,
     keep_fraction: Annotated[
@@ -323,35 +313,20 @@ def figure3(
 ) -> None:
     """Mark the tokens that HGCLR keeps in its positive samples, for several draws of the Gumbel noise.
 
-    Writes **figure3.html** and **figure3.json**. Documents have their own labels, or those given by --labels: the same
-    text under other labels keeps other tokens. The variation between tokens of the share of draws that keep them is
-    shown beside that of pure chance.
+    Writes **figure3.html** and **figure3.json**. The share of draws that keep a token varies between tokens; this
+    variation is shown beside that of pure chance.
 
     Example: **hgclr reproduce figure3 --model runs/hgclr/training-model --data my-data --output figures**
     """
     require_extra("torch", extra="train", capability="Figure 3")
-    given = [name for name, value in (("--data", data), ("--text", text), ("--input", source)) if value]
-    if len(given) != 1:
-        said = f"{' and '.join(given)} are given" if given else "no texts are given"
-        raise InputError(said, remedy="give one of --data, --text and --input")
-    if data is None and labels is None:
-        raise InputError(f"the texts of {given[0]} have no labels", remedy="add --labels with ids or paths of labels")
     check_output(output)
-    from hgclr.data.folder import Document
     from hgclr.hardware import machine
     from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents, write_kept_tokens
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
     taxonomy = network.config.taxonomy
-    if data is not None:
-        chosen = some_documents(reading.open(data, taxonomy=taxonomy), split, documents, seed)
-    else:
-        lines = [line.strip() for line, _ in text_lines(source)] if source is not None else text or []
-        chosen = [Document(line, ()) for line in lines]
-    if labels is not None:
-        indices = _labels(labels, taxonomy, data, reading)
-        chosen = [Document(document.text, indices) for document in chosen]
+    chosen = some_documents(reading.open(data, taxonomy=taxonomy), split, documents, seed)
     with progress_bar() as bar:
         found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
         kept = list(bar.track(found, total=len(chosen), description="documents"))
@@ -371,15 +346,3 @@ def figure3(
 def _short(model: Path) -> str:
     """Return the name of a model's folder with its run's; the rest of the path is of interest on this machine alone."""
     return "/".join(model.resolve().parts[-2:])
-
-
-def _labels(text: str, taxonomy: Taxonomy, data: Path | None, reading: Reading) -> tuple[int, ...]:
-    """Return the indices of the labels given, and of those above them."""
-    from hgclr.data.folder import row_form
-    from hgclr.data.rows import LabelReader, RowProblem
-
-    form = row_form(data, **asdict(reading) | {"add_ancestors": True})
-    try:
-        return LabelReader(taxonomy, form).read(text)
-    except RowProblem as problem:
-        raise InputError(f"--labels: {problem.reason}", remedy=problem.remedy) from None

@@ -69,11 +69,8 @@ Plans = Mapping[int | None, tuple[Sequence[int], Experiment]]
 class Point:
     """A system at one size; F1 on test in percent over the seeds.
 
-    Args:
-        size: the size that was asked for, or ``all``; ``documents`` is how many were read.
-        seeds: those that are done.
-        scores: by ``half`` or ``tuned``, then by panel: Macro-F1, but ``micro`` is Micro-F1 over all labels.
-        seconds, cpu_seconds: of training; runs that were killed and went on are left out.
+    ``size`` is what was asked for, ``documents`` how many were read. ``scores`` are by ``half`` or ``tuned``, then by
+    panel: Macro-F1, but ``micro`` is Micro-F1 over all labels. Seconds are of training, without resumed runs.
     """
 
     size: str
@@ -88,13 +85,8 @@ class Point:
 class Curves:
     """Points of every system, and what is missing.
 
-    Args:
-        title: data, encoder and budget.
-        sizes: those that were asked for, from few to many.
-        rows: titles of the systems by key.
-        panels: titles of the groups of labels that Macro-F1 is averaged over; the first is all of them.
-        points: by the key of a system, from few documents to many.
-        missing: what could not be run, or has not been yet, in words.
+    ``rows`` are titles of systems by key; ``panels`` titles of the groups of labels that Macro-F1 is averaged over, all
+    labels first; ``points`` by key, from few documents to many; ``missing`` what could not be run, or is not run yet.
     """
 
     title: str

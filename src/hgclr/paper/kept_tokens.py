@@ -33,8 +33,6 @@ BATCH_TOKENS = 4096
 """Tokens of repeated copies of a text for which draws are made together."""
 LEVELS = 5
 """Steps in which the share of draws that keep a token is shown."""
-LISTED = 8
-"""Words named as kept most and least often."""
 Look = TypeVar("Look")
 
 
@@ -149,16 +147,6 @@ class KeptTokens:
                 float(self.shares[group].mean()),
                 tuple(map(bool, np.any(self.kept[: self.shown, group], axis=1))),
             )
-
-    def word_shares(self) -> list[tuple[str, float]]:
-        """Return each word, in whatever case, with the mean share of its tokens, the most often kept first."""
-        shares: dict[str, list[float]] = {}
-        for _, group in groupby(self.pieces(), key=lambda piece: piece.word):
-            pieces = list(group)
-            word = self.text[pieces[0].start : pieces[-1].stop].casefold()
-            shares.setdefault(word, []).extend(piece.share for piece in pieces)
-        means = [(word, float(np.mean(values))) for word, values in shares.items()]
-        return sorted(means, key=lambda item: -item[1])
 
     def to_json(self, taxonomy: Taxonomy) -> dict[str, Any]:
         own, by_chance, without_chance = self.spreads()
@@ -319,7 +307,6 @@ def write_kept_tokens(
         shares=lambda document: _stretches(
             document, lambda piece: (min(LEVELS - 1, int(piece.share * LEVELS)), f"{piece.share:.0%}")
         ),
-        extremes=_extremes,
     )
     return write_files(folder, {"figure3.html": page.encode(), "figure3.json": json_bytes(numbers)})
 
@@ -333,12 +320,3 @@ def _stretches(document: KeptTokens, look: Callable[[Piece], Look]) -> Iterator[
         position = pieces[-1].stop
         yield document.text[pieces[0].start : position], value
     yield (" …" if document.cut else document.text[position:]), None
-
-
-def _extremes(document: KeptTokens) -> tuple[list[str], list[str]]:
-    """Return the words kept more and less often than the rest, the most telling first."""
-    words = document.word_shares()
-    often = [item for item in words if item[1] > document.fraction]
-    seldom = [item for item in reversed(words) if item[1] < document.fraction]
-    most, least = ([f"{word} {share:.0%}" for word, share in some[:LISTED]] for some in (often, seldom))
-    return most, least

@@ -116,13 +116,8 @@ def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int 
     (first, (_, taxonomy)), *others = loaded.items()
     for name, (_, other) in others:
         if other != taxonomy:
-            pairs = ((other.path_name(index), taxonomy.path_name(index)) for index in range(len(taxonomy)))
-            difference = f"{len(other)} labels, there {len(taxonomy)}"
-            if len(other) == len(taxonomy):
-                places = [(index, *pair) for index, pair in enumerate(pairs) if pair[0] != pair[1]]
-                difference = "label {} is {!r}, there {!r}".format(*places[0]) if places else "ids differ"
             raise InputError(
-                f"its label tree is not that of {folders[first]}: {difference}",
+                f"its label tree, of {len(other)} labels, is not that of {folders[first]}, of {len(taxonomy)}",
                 path=folders[name],
                 remedy="give models that were trained on the same label tree",
             )

@@ -27,8 +27,8 @@ def wos(
     source: Annotated[
         Path,
         _source(
-            "Data.xlsx, the same saved as tab-separated Data.txt, the literature's wos_total.json, or a folder with one"
-            " of these or with wos_train.json, wos_val.json and wos_test.json."
+            "Data.xlsx, the literature's wos_total.json, or a folder with one of these or with wos_train.json,"
+            " wos_val.json and wos_test.json."
         ),
     ],
     output: DataOutput,
@@ -189,22 +189,10 @@ def arxiv(
 class FormatFiles:
     """The files of a corpus in one of the literature's formats: options that its commands share."""
 
-    source: Annotated[
-        Path | None,
-        _source("Folder with files named after their splits, as x_train, x_val and x_test; or one file to train on."),
-    ] = None
-    train: Annotated[
-        Path | None,
-        file(
-            "The file to train on, whatever its name. If --train, --dev or --test is given, only files named by these"
-            " options are read."
-        ),
-    ] = None
+    train: Annotated[Path, file("The file to train on.")]
     dev: Annotated[Path | None, file("The development (validation) file.")] = None
     test: Annotated[Path | None, file("The test file.")] = None
-    taxonomy: Annotated[
-        Path | None, file("The label tree, if it is not the only .taxonomy file beside the documents.")
-    ] = None
+    taxonomy: Annotated[Path | None, file("The label tree.")] = None
     add_ancestors: AddAncestors = False
 
 
@@ -215,7 +203,8 @@ def hiagm(output: DataOutput, files: FormatFiles) -> None:
 
     Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
 
-    Example: **hgclr data prepare hiagm --source rcv1-tokens --output data/rcv1**
+    Example: **hgclr data prepare hiagm --train rcv1_train.json --dev rcv1_val.json --test rcv1_test.json
+    --taxonomy rcv1.taxonomy --output data/rcv1**
     """
     _prepare_format("hiagm", output, files)
 
@@ -227,7 +216,7 @@ def neuralclassifier(output: DataOutput, files: FormatFiles) -> None:
 
     Without a label tree, one is drawn from the paths of all splits.
 
-    Example: **hgclr data prepare neuralclassifier --source my-corpus --output my-data**
+    Example: **hgclr data prepare neuralclassifier --train train.json --dev dev.json --output my-data**
     """
     _prepare_format("neuralclassifier", output, files)
 
@@ -246,7 +235,7 @@ def fasttext(
 
     Without a label tree, one is drawn from the paths of all splits.
 
-    Example: **hgclr data prepare fasttext --source my-corpus --output my-data**
+    Example: **hgclr data prepare fasttext --train train.txt --dev valid.txt --output my-data**
     """
     separator = None if path_separator == "none" else path_separator
     _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)

@@ -44,19 +44,10 @@ class Spread:
 class TableLine:
     """A row of the table; scores are in percent, by ``micro`` and ``macro``.
 
-    Args:
-        paper: the paper's F1.
-        ours: ours on the split that the table shows, with labels from a probability of 0.5.
-        difference: mean of ours minus the paper's.
-        paper_gain: the paper's F1 minus that of its base row.
-        gain: ours minus that of the base row, seed by seed.
-        tuned: ours with decisions tuned on dev (of dev itself, on the halves that were not tuned on).
-        tuned_gain: that minus that of the base row, seed by seed.
-        seconds, cpu_seconds: of training; runs that were killed and resumed are left out.
-        kept: share of tokens in positive samples.
-        refused: why it could not be run, by seed.
-        runs: each seed's scores on dev and test, seconds, recipe, machine (place in the summary's ``machines``).
-        settings: all settings of its first run but the seed.
+    ``ours`` is at a probability of 0.5, ``tuned`` with decisions tuned on dev (of dev itself, on the halves that were
+    not tuned on). Gains are over the base row, ours seed by seed. Seconds are of training, without resumed runs.
+    ``kept`` is the share of tokens in positive samples, ``refused`` by seed why a row could not be run, ``runs`` each
+    seed's numbers, ``settings`` those of the first run without the seed.
     """
 
     key: str

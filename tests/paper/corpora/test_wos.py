@@ -90,12 +90,6 @@ def write_xlsx(path: Path, rows: Sequence[Sequence[object]], header: Sequence[ob
     return path
 
 
-def write_text(path: Path, rows: Sequence[Sequence[object]], encoding: str = "utf-8") -> Path:
-    lines = ["\t".join(map(str, row)) + "\r\n" for row in (HEADER, *rows)]
-    path.write_bytes("".join(lines).encode(encoding))
-    return path
-
-
 def write_json(path: Path, rows: Sequence[tuple[str, Sequence[str]]]) -> Path:
     with path.open("w", encoding="utf-8") as file:
         for text, labels in rows:
@@ -136,36 +130,25 @@ def test_a_spreadsheet_under_both_kinds_of_names(tmp_path: Path) -> None:
 def test_sources_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "Data.xls").touch()
-    (tmp_path / "Data.txt").touch()
     write_parts(tmp_path / "json")
     (tmp_path / "json" / "wos_val.json").unlink()
     (tmp_path / "cut.xlsx").write_bytes(write_xlsx(tmp_path / "Data.xlsx", ROWS).read_bytes()[:2000])
-    for source in ("absent", "empty", "Data.xls", "Data.txt", "json", "json/wos_train.json", "cut.xlsx"):
+    for source in ("absent", "empty", "Data.xls", "json", "json/wos_train.json", "cut.xlsx"):
         with pytest.raises(InputError) as error:
             build_wos(tmp_path / source, tmp_path / "out")
         assert error.value.path == tmp_path / source
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_text_file(encoding: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rows = [[str(cell).replace("\u2003", "  ") for cell in row] for row in ROWS]  # no such space in Windows-1252
-    with caplog.at_level(logging.WARNING):
-        build_wos(write_text(tmp_path / "Data.txt", rows, encoding), tmp_path / "out")
-    assert documents(tmp_path / "out") == expected(TEXTS, LITERATURE)
-    assert ("Data.txt is not UTF-8: read as Windows-1252" in caplog.text) == (encoding == "cp1252")
-
-
 def test_a_row_without_an_abstract_keeps_its_place_in_the_split(tmp_path: Path) -> None:
     lacking = split_rows(10)["dev"][0]
     rows = [[*row[:6], ' "" ' if place == lacking else row[6]] for place, row in enumerate(ROWS)]
     texts = ["" if place == lacking else text for place, text in enumerate(TEXTS)]
-    for source in (write_xlsx(tmp_path / "Data.xlsx", rows), write_text(tmp_path / "Data.txt", rows)):
-        summary = build_wos(source, tmp_path / "out")
-        assert documents(tmp_path / "out") == expected(texts, LITERATURE)
-        assert summary.documents == {"train": 6, "dev": 1, "test": 2}
-        left_out = [json.loads(line) for line in (tmp_path / "out" / "left-out.jsonl").read_text().splitlines()]
-        assert left_out == [{"where": f"{source.name}:{lacking + 2}", "reason": "no abstract"}]
+    summary = build_wos(write_xlsx(tmp_path / "Data.xlsx", rows), tmp_path / "out")
+    assert documents(tmp_path / "out") == expected(texts, LITERATURE)
+    assert summary.documents == {"train": 6, "dev": 1, "test": 2}
+    left_out = [json.loads(line) for line in (tmp_path / "out" / "left-out.jsonl").read_text().splitlines()]
+    assert left_out == [{"where": f"Data.xlsx:{lacking + 2}", "reason": "no abstract"}]
 
 
 def write_parts(folder: Path) -> dict[str, list[dict[str, object]]]:
@@ -226,10 +209,10 @@ def test_broken_json_lines(line: str, tmp_path: Path) -> None:
     ],
 )
 def test_bad_rows_of_a_table(row: list[object], tmp_path: Path) -> None:
-    for source in (write_xlsx(tmp_path / "Data.xlsx", [*ROWS, row]), write_text(tmp_path / "Data.txt", [*ROWS, row])):
-        with pytest.raises(InputError) as error:
-            build_wos(source, tmp_path / "out")
-        assert (error.value.path, error.value.line) == (source, 12)
+    source = write_xlsx(tmp_path / "Data.xlsx", [*ROWS, row])
+    with pytest.raises(InputError) as error:
+        build_wos(source, tmp_path / "out")
+    assert (error.value.path, error.value.line) == (source, 12)
     assert not (tmp_path / "out").exists()
 
 

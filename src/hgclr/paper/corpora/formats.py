@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hgclr.data.folder import SPLITS, only_file
 from hgclr.data.folder_writer import CorpusSummary, Progress, Readings, write_corpus
 from hgclr.data.readers import byte_lines, decoded, good_json_rows
 from hgclr.data.rows import LabelReader, RowForm, RowProblem, is_unicode
@@ -20,38 +19,32 @@ from hgclr.taxonomy import Taxonomy
 logger = logging.getLogger(__name__)
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
 """What stands between words for fastText; other white space, such as that which does not break, is part of them."""
-TREES = ("*.taxonomy", "*.taxnomy", "taxonomy.*")
-"""File names of label trees; the second is the spelling that HiAGM's own script for Web of Science writes."""
 
 
 class CorpusFormat(NamedTuple):
     """What sets a format apart."""
 
-    endings: tuple[str, ...]
-    """How its files may end after the name of the split, as ``wos_train.json``, ``rcv1_train.hierar.json``."""
     keys: tuple[tuple[str, str], ...]
     """The keys of a JSON line that may hold words and labels; none for fastText's lines."""
     separator: str | None
-    """What stands between the names of a path; None if labels are ids or names."""
+    """Between the names of a path; None if labels are ids or names."""
     draws_tree: bool
     """Whether a tree can be drawn from the paths where there is none."""
 
 
-JSON_ENDINGS = (".json", ".jsonl", "_all.json", ".hierar.json")
 FORMATS = {
     # The second keys are those that HiAGM's scripts for Web of Science and New York Times write.
-    "hiagm": CorpusFormat(JSON_ENDINGS, (("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
-    "neuralclassifier": CorpusFormat(JSON_ENDINGS, (("doc_token", "doc_label"),), "--", draws_tree=True),
-    "fasttext": CorpusFormat(("", ".txt", ".ft", ".ft.txt"), (), "/", draws_tree=True),
+    "hiagm": CorpusFormat((("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
+    "neuralclassifier": CorpusFormat((("doc_token", "doc_label"),), "--", draws_tree=True),
+    "fasttext": CorpusFormat((), "/", draws_tree=True),
 }
 
 
 def prepare_format(
     name: Literal["hiagm", "neuralclassifier", "fasttext"],
-    source: Path | None,
+    train: Path,
     output: str | Path,
     *,
-    train: Path | None = None,
     dev: Path | None = None,
     test: Path | None = None,
     taxonomy: Path | None = None,
@@ -82,17 +75,16 @@ def prepare_format(
         read = partial(fasttext_lines, label_prefix=label_prefix)
     else:
         read = partial(json_lines, keys=form.keys)
-    splits = _find_splits(source, form.endings, {"train": train, "dev": dev, "test": test})
-    folder = source if source is not None and source.is_dir() else splits["train"].parent
-    if taxonomy is None:
-        found = sorted({path for pattern in TREES for path in folder.glob(pattern) if not path.name.startswith(".")})
-        taxonomy = only_file(found, folder, "may be the label tree", "name it with --taxonomy") if found else None
+    named = {"train": train, "dev": dev, "test": test}
+    splits = {split: path for split, path in named.items() if path is not None}
+    for path in splits.values():
+        if not path.is_file():
+            raise InputError("no such file", path=path)
     tree: GivenTree | DrawnTree
     if taxonomy is not None:
         tree = GivenTree(Taxonomy.read(taxonomy), separator=form.separator, add_ancestors=add_ancestors)
     elif not form.draws_tree:
-        remedy = "name the .taxonomy file with --taxonomy"
-        raise InputError("there is no label tree beside the documents", path=folder, remedy=remedy)
+        raise InputError("HiAGM's format needs a label tree", remedy="name the .taxonomy file with --taxonomy")
     elif add_ancestors:
         raise InputError("--add-ancestors needs a label tree", remedy="name its file with --taxonomy")
     else:
@@ -116,36 +108,6 @@ def prepare_format(
         if writer.summary.documents["train"]:
             writer.taxonomy = tree.taxonomy()
     return writer.summary
-
-
-def _find_splits(source: Path | None, endings: Sequence[str], named: dict[str, Path | None]) -> dict[str, Path]:
-    """Return the file of each split: those that are named or, in a folder, those that are called like splits."""
-    splits = {split: path for split, path in named.items() if path is not None}
-    if not splits:
-        if source is None:
-            remedy = "name the folder with --source, or the files with --train and so on"
-            raise InputError("nothing to read", remedy=remedy)
-        splits = {}
-        if not source.is_dir():
-            splits["train"] = source
-        else:
-            after = "|".join(map(re.escape, endings))
-            files = sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith("."))
-            for split, words in SPLITS.items():
-                name = re.compile(rf"(?:.*[._ -])?(?:{'|'.join(words)})(?:{after})", re.IGNORECASE)
-                if found := [path for path in files if name.fullmatch(path.name)]:
-                    remedy = "name all files with --train, --dev and --test"
-                    splits[split] = only_file(found, source, f"may be the split {split!r}", remedy)
-            if not splits:
-                shown = " or ".join(f"'…train{ending}'" for ending in endings)
-                remedy = "name the files with --train and so on"
-                raise InputError(f"no file here is called {shown}", path=source, remedy=remedy)
-    for path in splits.values():
-        if not path.is_file():
-            raise InputError("no such file", path=path)
-    if "train" not in splits:
-        raise InputError("there is no file for training", path=source, remedy="name it with --train")
-    return splits
 
 
 class LabelledLine(NamedTuple):

@@ -27,9 +27,9 @@ CONTRACTIONS = ("'s", "'ve", "n't", "'re", "'d", "'ll")
 SPACES = re.compile(r"\s{2,}")
 Labels = Literal["literature", "original"]
 
-SPREADSHEET, TEXT, JSON = (".xlsx",), (".txt", ".tsv"), (".json", ".jsonl")
+SPREADSHEET, JSON = (".xlsx",), (".json", ".jsonl")
 """How the names of the files end, by kind."""
-PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx", "Meta-data/Data.txt", "Data.txt")
+PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx")
 TOTAL = "wos_total.json"
 PARTS = ("wos_train.json", "wos_val.json", "wos_test.json")
 TEXT_KEY, LABELS = "doc_token", "doc_label"
@@ -59,7 +59,7 @@ def build_wos(
     files = find_files(Path(source))
     is_json = files[0].name.lower().endswith(JSON)
     if is_json and labels == "original":
-        remedy = "the original ones are in Data.xlsx and Data.txt"
+        remedy = "the original ones are in Data.xlsx"
         raise InputError("the names in JSON lines are merged already", path=files[0], remedy=remedy)
     with write_corpus(
         output, name="wos", settings={"source": [file.name for file in files], "labels": labels}
@@ -192,8 +192,8 @@ def find_files(source: Path) -> tuple[Path, ...]:
     elif source.name in PARTS:
         remedy = f"name the folder with {', '.join(PARTS)}"
         raise InputError("this is one of three files, each with its own split", path=source, remedy=remedy)
-    elif not source.name.lower().endswith(SPREADSHEET + TEXT + JSON):
-        endings = ", ".join(SPREADSHEET + TEXT + JSON)
+    elif not source.name.lower().endswith(SPREADSHEET + JSON):
+        endings = ", ".join(SPREADSHEET + JSON)
         raise InputError("unknown format", path=source, remedy=f"its name must end in {endings}")
     else:
         files = (source,)
@@ -261,7 +261,7 @@ class TableRow(NamedTuple):
 
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
-    """Yield the rows of an XLSX or tab-separated table in order; empty rows at its end are no rows."""
+    """Yield the rows of the publisher's spreadsheet in order; empty rows at its end are no rows."""
 
     def whole_number(column: str, cell: str, line: int) -> int:
         digits = cell.strip()
@@ -269,25 +269,23 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
             raise InputError(f"{column} is {cell!r}, not a whole number", path=path, line=line)
         return int(digits)
 
-    is_spreadsheet = path.name.lower().endswith(SPREADSHEET)
     empty: int | None = None
-    for number, (cells, total) in enumerate(sheet_rows(path) if is_spreadsheet else _text_rows(path), 1):
+    for number, (cells, total) in enumerate(sheet_rows(path), 1):
         if not any(cell.strip() for cell in cells):
             empty = empty or number
             continue
         if empty is not None:
             raise InputError("an empty row between others", path=path, line=empty, remedy="delete it")
-        if is_spreadsheet:
-            cells = cells + [""] * (len(COLUMNS) - len(cells))
+        cells = cells + [""] * (len(COLUMNS) - len(cells))
         if number == 1:
             found = [cell.strip() for cell in cells]
             if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
-                remedy = f"they must be {', '.join(COLUMNS)}, with a tab between them in a text file"
+                remedy = f"they must be {', '.join(COLUMNS)}"
                 raise InputError(f"the columns are {', '.join(found)[:200]}", path=path, line=1, remedy=remedy)
             continue
         if len(cells) != len(COLUMNS):
             what = f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}"
-            raise InputError(what, path=path, line=number, remedy="a cell must hold neither tabs nor line breaks")
+            raise InputError(what, path=path, line=number, remedy="delete the others")
         first, second, _, domain, area, _, abstract = cells
         for name, value in (("Domain", domain), ("area", area)):
             if not value.strip():
@@ -296,37 +294,3 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
         yield TableRow(number, code, domain.strip(), area.strip(), abstract)
         if progress is not None:
             progress(number - 1, total - 1 if total else None)
-
-
-def _text_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
-    """Yield the cells of every line. Quotes mean nothing: the literature splits at every tab."""
-    encoding, number = _encoding(path), 0
-    try:
-        with path.open(encoding=encoding) as lines:
-            for line in lines:
-                number += 1
-                yield line.rstrip("\n").split("\t"), None
-    except UnicodeError as error:
-        raise InputError(f"no {encoding} text somewhere after row {number}: {error}", path=path) from None
-
-
-def _encoding(path: Path) -> str:
-    """Return the encoding of a text file: UTF-16 if it is marked as such, UTF-8 if it can be, else Windows'.
-
-    The UTF-16 is what Excel saves as "Unicode text", the last what it saves as "text" on a western Windows.
-    """
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            return "utf-16"
-    for encoding in ("utf-8-sig", "cp1252"):
-        try:
-            with path.open(encoding=encoding) as lines:
-                for _ in lines:
-                    pass
-        except UnicodeDecodeError:
-            continue
-        if encoding == "cp1252":
-            logger.warning("%s is not UTF-8: read as Windows-1252 (Western European)", path)
-        return encoding
-    logger.warning("%s is neither UTF-8 nor Windows-1252: read as Latin-1", path)
-    return "latin-1"
