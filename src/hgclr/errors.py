@@ -12,28 +12,17 @@ from pathlib import Path
 
 from hgclr.urls import as_written, url_of
 
-__all__ = [
-    "HGCLRError",
-    "InputError",
-    "MissingExtraError",
-    "first_line",
-    "refuse_broken",
-    "refuse_url",
-    "require_extra",
-    "system_failure",
-]
-
 HIDDEN = re.compile(r"\(os error (\d+)\)|PytorchStreamWriter failed writing|file write failed")
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or choose another place"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place that you may write to"),
-    errno.EIO: "the disk or the network does not work as it should: look at it before you go on",
+    errno.EIO: "check the disk or the network before you continue",
 }
-"""What to do where the machine fails, by the system's number for it."""
+"""Remedies by the system's error number."""
 
 
 class HGCLRError(Exception):
-    """Anything the user can mend; the command line prints it without a traceback and exits with 2."""
+    """Anything the user can fix; the command line prints it without a traceback and exits with 2."""
 
 
 class InputError(HGCLRError):
@@ -60,10 +49,10 @@ class InputError(HGCLRError):
 
 
 def refuse_url(output: str | Path) -> None:
-    """Refuse to write to an object store, which bulk prediction alone does."""
+    """Refuse to write to an object store; only bulk prediction does that."""
     if url_of(output) is not None:
         raise InputError(
-            "only what hgclr predict labels is written to an object store",
+            "only hgclr predict writes to an object store",
             path=output,
             remedy="give a folder here, and upload it when it is finished",
         )
@@ -73,11 +62,10 @@ def refuse_url(output: str | Path) -> None:
 def refuse_broken(
     refusal: str | Callable[[BaseException], Exception], *, path: str | Path | None = None, remedy: str | None = None
 ) -> Iterator[None]:
-    """Turn whatever a library raises over files of the user's into our error for them.
+    """Turn any exception that a library raises over a user's file into our error.
 
-    Libraries take their files on trust: over a damaged one they raise anything, with no class in common, and those
-    written in Rust panic, which is not even an :class:`Exception`. ``refusal`` makes our error of theirs; a text is
-    what cannot be done, and their reason is put behind it.
+    Over a damaged file libraries raise exceptions of any class, and those written in Rust panic, which is not even an
+    :class:`Exception`. ``refusal`` returns our error for theirs; if it is a text, their reason is appended to it.
     """
     try:
         yield
@@ -98,12 +86,12 @@ def first_line(error: BaseException) -> str:
 
 
 def system_failure(error: BaseException) -> str | None:
-    """Return in a line where the machine failed, if that is what an error is about: no room, no right, no memory.
+    """Return one line about a failure of the machine (disk full, no permission, no memory), None for other errors.
 
-    Libraries that are not written in Python hide it in a text of theirs.
+    Libraries written in other languages put it into the text of their errors.
     """
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return "out of memory; close other programs, or ask for less at a time"
+        return "out of memory; close other programs, or process less at a time"
     place = None
     if isinstance(error, OSError):
         number, place, what = error.errno, error.filename, error.strerror or first_line(error)
@@ -112,7 +100,7 @@ def system_failure(error: BaseException) -> str | None:
         what = os.strerror(number) if hidden[1] else "a file could not be written to its end"
     else:
         return None
-    remedy = REMEDIES.get(number or 0, "see whether the place is there and may be used")
+    remedy = REMEDIES.get(number or 0, "check that the place exists and may be used")
     return f"{place}: {what}; {remedy}" if place else f"{what}; {remedy}"
 
 
@@ -120,7 +108,9 @@ class MissingExtraError(HGCLRError):
     """A capability whose optional dependency is not installed."""
 
     def __init__(self, capability: str, extra: str) -> None:
-        super().__init__(f"{capability} needs an optional part: pip install 'hgclr[{extra}]'")
+        super().__init__(
+            f"{capability} needs the extra {extra!r}; run pip install '.[{extra}]' in the checkout of hgclr"
+        )
 
 
 def require_extra(module: str, *, extra: str, capability: str) -> None:

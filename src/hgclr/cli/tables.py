@@ -22,24 +22,13 @@ from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, c
 from hgclr.files import HARMLESS
 from hgclr.inference.predictions import PredictedLabel, Prediction
 
-BAR = 10
-"""Characters of the bar of a probability."""
-SHOWN_FINDINGS = 20
-"""Contradicted documents that are listed."""
-FEW = 5
-"""Pairs of labels, and labels, that are listed."""
-PATHS = 3
-"""Paths of a document that are listed for either side."""
 GAP = 3
 """Columns of the terminal between two columns of a table."""
 TEXT_WIDTH = 24
 """Columns of the terminal that a column of text may be narrowed to."""
-NAMED_SHARE = 0.05
-"""The share of labels without a document above which it is said what they do to Macro-F1."""
-LISTED_WORDS = 4
-"""Words that are listed with their numbers."""
-# Of one lightness, the stronger the more colour: black on them can be read on light and on dark terminals, and none
-# stands out by being lighter or darker. The strongest words are listed with their numbers, too.
+SHOWN_FINDINGS, FEW = 20, 5
+"""Contradicted documents that are listed; pairs of labels, and labels, that are listed."""
+# Colours of one lightness: black on them is readable on light and dark terminals, and none stands out by its lightness.
 FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
 AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
 
@@ -50,9 +39,18 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar. Labels that
     the model abstains from are grey, with a question mark.
     """
+
+    def bar(label: PredictedLabel) -> str:
+        full = round(10 * label.probability)
+        return "█" * full + "░" * (10 - full)
+
+    known = {}
+    for label in prediction.labels:
+        colour = "green" if label.probability >= 0.75 else "yellow" if label.probability >= 0.5 else "red"
+        known[label.path] = Text.assemble((bar(label), colour), f" {label.probability:4.0%} ", label.path[-1])
+    for label in prediction.abstained:
+        known[label.path] = Text(f"{bar(label)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
     tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
-    known = {label.path: _branch(label) for label in prediction.labels}
-    known |= {label.path: _abstained_branch(label) for label in prediction.abstained}
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not prediction.labels:
         why = "no label is sure enough" if known else "no label above the threshold"
@@ -66,20 +64,6 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     return tree
 
 
-def _branch(label: PredictedLabel) -> Text:
-    colour = "green" if label.probability >= 0.75 else "yellow" if label.probability >= 0.5 else "red"
-    return Text.assemble((_bar(label.probability), colour), f" {label.probability:4.0%} ", label.path[-1])
-
-
-def _abstained_branch(label: PredictedLabel) -> Text:
-    return Text(f"{_bar(label.probability)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
-
-
-def _bar(probability: float) -> str:
-    full = round(BAR * probability)
-    return "█" * full + "░" * (BAR - full)
-
-
 def print_table(
     console: Console,
     headings: Sequence[str],
@@ -89,22 +73,19 @@ def print_table(
     title: str = "",
     caption: str = "",
 ) -> None:
-    """Print a table whose first columns are text and the others numbers.
+    """Print a table whose first ``texts`` columns are text and the others numbers.
 
-    Columns for which there is no room stand in further tables below, behind the columns of text; headings are folded at
-    spaces and never cut. Title and caption are lines of their own.
-
-    Args:
-        console: where to.
-        headings: of the columns; brackets in them are no markup.
-        rows: the cells, which may have several lines.
-        texts: how many columns are text.
-        title, caption: what stands above and below.
+    Columns that do not fit are printed as further tables below, after the columns of text; headings are folded at
+    spaces and never cut.
     """
     if title:
         console.print(Text(title, "bold"), soft_wrap=True)
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     lines = [[line.plain for row in cells for line in row[column].split()] for column in range(len(headings))]
+
+    def longest(texts: Iterable[str]) -> int:
+        return max(map(cell_len, texts), default=0)
+
     wide = [longest([heading, *lines[column]]) for column, heading in enumerate(headings)]
     narrow = [longest([*heading.split(), *lines[column]]) for column, heading in enumerate(headings)]
     for column in range(texts):
@@ -129,11 +110,6 @@ def print_table(
         console.print(table)
     if caption:
         console.print(caption, highlight=False, markup=False)
-
-
-def longest(texts: Iterable[str]) -> int:
-    """Return the length of the longest of some texts, in columns of the terminal."""
-    return max(map(cell_len, texts), default=0)
 
 
 def print_scores(
@@ -162,7 +138,7 @@ def print_scores(
         captions.insert(0, decided.summary())
     name, scores = list(sets.items())[-1]
     present, labels = scores["macro_present"], scores["labels"]
-    if labels - present["labels"] > NAMED_SHARE * labels:
+    if labels - present["labels"] > 0.05 * labels:
         captions.append(
             f"{name}: {labels - present['labels']:,} of {labels:,} labels are on no document and never predicted, and"
             f" count as 0; without them Macro-F1 is {100 * present['f1']:.2f}"
@@ -195,71 +171,52 @@ def print_audit(found: Audit, console: Console) -> None:
     console.print(f"{summary}: {by_kind}" if by_kind else summary, highlight=False)
     if not found.findings:
         return
-    console.print()
-    console.print(_findings(found.findings[:SHOWN_FINDINGS], console.width))
+    table = _table("row", "score", text=9, **{"gold (−), predicted (+)": 11})
+    for finding in found.findings[:SHOWN_FINDINGS]:
+        text = " ".join(finding.text.split())
+        text = text if len(text) <= console.width else text[: console.width - 1].rstrip() + "…"
+        table.add_row(str(finding.row), f"{finding.score:.2f}", Text(text), _changes(finding))
+    console.print(table)
     if len(found.findings) > SHOWN_FINDINGS:
         more = f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all"
         console.print(more, style="dim", highlight=False)
     if found.pairs:
-        width = (console.width - len("documents") - 2 * GAP) // 2
-        table = _table(("documents", "take this label", "and this one for each other"), (None, width, width))
+        table = _table("documents", **{"have this label": 1, "and this one confused": 1})
         for pair in found.pairs[:FEW]:
-            table.add_row(f"{pair.documents:,}", *(_path(path, width) for path in pair.paths))
-        console.print()
+            table.add_row(f"{pair.documents:,}", *(_path(path) for path in pair.paths))
         console.print(table)
     if found.suspect_labels:
-        width = console.width - len("surely wrong") - len("of") - 2 * GAP - 8
-        table = _table(("surely wrong", "of", "with the label"), (None, None, width))
+        table = _table("surely wrong", "of", **{"with the label": 1})
         for label in found.suspect_labels[:FEW]:
-            table.add_row(f"{label.wrong:,}", f"{label.gold:,}", _path(label.path, width))
-        console.print()
+            table.add_row(f"{label.wrong:,}", f"{label.gold:,}", _path(label.path))
         console.print(table)
 
 
-def _findings(findings: Sequence[AuditFinding], room: int) -> Table:
-    rows = [str(finding.row) for finding in findings]
-    rest = max(40, room - max(3, *map(len, rows)) - len("score") - 3 * GAP)
-    widths = rest - rest * 11 // 20, rest * 11 // 20
-    table = _table(("row", "score", "text", "gold (−), predicted (+)"), (None, None, *widths))
-    for row, finding in zip(rows, findings, strict=True):
-        table.add_row(row, f"{finding.score:.2f}", _cut(finding.text, 2 * widths[0] - 8), _changes(finding, widths[1]))
+def _table(*numbers: str, **texts: int) -> Table:
+    """Return an empty table with columns of numbers, then columns of text that share the rest by these ratios."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True, title=" ", title_justify="left")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading, ratio in texts.items():
+        table.add_column(heading, ratio=ratio)
     return table
 
 
-def _table(headings: Sequence[str], widths: Sequence[int | None]) -> Table:
-    """Return an empty table; columns without a width are numbers."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading, width in zip(headings, widths, strict=True):
-        justify, wrap = ("right", False) if width is None else ("left", True)
-        table.add_column(heading, justify=justify, no_wrap=not wrap, max_width=width)  # type: ignore[arg-type]
-    return table
-
-
-def _changes(finding: AuditFinding, width: int) -> Text:
-    """Return the paths that only one side has, a line each, of each side the most contradicted ones."""
+def _changes(finding: AuditFinding) -> Text:
+    """Return the paths that only one side has, a line each, of each side the three most contradicted ones."""
     strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
     lines = []
     for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
         differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
-        lines += [Text(f"{sign} {_path(path, width - 2)}", style) for path in differing[:PATHS]]
-        if len(differing) > PATHS:
-            lines.append(Text(f"{sign} {len(differing) - PATHS:,} more", style))
+        lines += [Text(f"{sign} {_path(path)}", style) for path in differing[:3]]
+        if len(differing) > 3:
+            lines.append(Text(f"{sign} {len(differing) - 3:,} more", style))
     return Text("\n").join(lines)
 
 
-def _path(path: Sequence[str], width: int) -> str:
-    """Return as much of the lower end of a path as there is room for."""
-    whole = " > ".join(path)
-    for first in range(1, len(path)):
-        if len(whole) <= width:
-            break
-        whole = " > ".join(("…", *path[first:]))
-    return _cut(whole, width)
-
-
-def _cut(text: str, room: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= room else line[: room - 1].rstrip() + "…"
+def _path(path: Sequence[str]) -> Text:
+    """Return the lower end of a path."""
+    return Text(" > ".join(path if len(path) < 4 else ("…", *path[-3:])))
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
@@ -312,33 +269,29 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
             unread = f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further"
             console.print(Text(unread, "yellow"))
         for label in explanation.labels:
-            console.print()
-            console.print(_heading(label))
+            *above, name = label.label.path
+            status = "" if label.status == "predicted" else f" ({label.status})"
+            start = (f"\n{label.label.probability:4.0%} ", "bold"), ("".join(f"{step} > " for step in above), "dim")
+            console.print(Text.assemble(*start, (name, "bold"), (status, "yellow")))
             if coloured:
                 console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
             console.print(Padding(_numbers(label, explanation), (0, 0, 0, 2)))
         if explanation.unexplained:
-            left_out = f"left out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label"
-            console.print()
+            left_out = f"\nleft out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label"
             console.print(Text(left_out, "yellow"))
+        stability = explanation.stability
+        change = ("the labels stay the same", "green") if stability.same else ("the labels change", "yellow")
+        words = " ".join(explanation.word(word) for word in stability.kept).translate(HARMLESS)
+        kept = f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} "
+        console.print(Text.assemble(kept, change, f": {words}"))
+        for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
+            for one in labels:
+                console.print(Text(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})"))
         console.print()
-        console.print(_stability(explanation))
-        console.print()
-
-
-def _heading(label: ExplainedLabel) -> Text:
-    *above, name = label.label.path
-    status = "" if label.status == "predicted" else f" ({label.status})"
-    return Text.assemble(
-        (f"{label.label.probability:4.0%} ", "bold"),
-        ("".join(f"{step} > " for step in above), "dim"),
-        (name, "bold"),
-        (status, "yellow"),
-    )
 
 
 def _marked(label: ExplainedLabel, explanation: Explanation) -> Text:
-    """Return the text that was read, each word on a ground that says how much it speaks for the label or against it."""
+    """Return the text that was read; the background of a word says how much it counts for or against the label."""
     read = explanation.text[: explanation.words[-1].stop].translate(HARMLESS)
     marked = Text(read + (" …" if explanation.unread else ""))
     for word, shade in zip(explanation.words, explanation.shades(label, len(FOR)), strict=True):
@@ -349,11 +302,11 @@ def _marked(label: ExplainedLabel, explanation: Explanation) -> Text:
 
 
 def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
-    """Return the strongest words with their numbers, and what the model says of them alone."""
+    """Return the strongest words with their numbers, and the probabilities with these words alone and without them."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, words in zip(("for", "against"), explanation.strongest(label, LISTED_WORDS), strict=True):
+    for name, words in zip(("for", "against"), explanation.strongest(label, 4), strict=True):
         if words:
             listed = (f"{explanation.word(word)} {label.relevance[word]:+.2f}" for word in words)
             table.add_row(name, Text("   ".join(listed).translate(HARMLESS)))
@@ -363,17 +316,3 @@ def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
         f"   without them {label.without_kept:.0%}",
     )
     return table
-
-
-def _stability(explanation: Explanation) -> Text:
-    """Return in a line or some what the words that matter most are given."""
-    stability = explanation.stability
-    start = f"with {len(stability.kept)} of {counted(len(explanation.words), 'word')} "
-    words = f": {' '.join(explanation.word(word) for word in stability.kept)}".translate(HARMLESS)
-    if stability.same:
-        return Text.assemble(start, ("the labels stay the same", "green"), words)
-    changes = Text.assemble(start, ("the labels change", "yellow"), words)
-    for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
-        for label in labels:
-            changes.append(f"\n  {what}: {' > '.join(label.path)} ({label.probability:.0%})")
-    return changes
