@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster
 
 from hgclr.bulk import files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.run import BulkJob
+from hgclr.bulk.engines import BulkJob
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model

@@ -17,9 +17,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from hgclr.bulk import BulkResult, Progress, files, on_ray, predict_files
+from hgclr.bulk import BulkResult, Progress, engines, files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.run import RECORD, BulkJob, Label, RunRecord, in_process, in_processes
+from hgclr.bulk.engines import BulkJob, Label, in_process, in_processes
+from hgclr.bulk.run import RECORD, RunRecord
 from hgclr.cli.app import app
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
@@ -206,7 +207,7 @@ def test_the_error_of_a_file_waits_for_its_turn(model: Path, tmp_path: Path) -> 
 
 def test_a_worker_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", 0, 3)
-    monkeypatch.setattr(running, "_answers", die)
+    monkeypatch.setattr(engines, "_answers", die)
     with pytest.raises(HGCLRError, match="--workers"), in_processes(BulkJob(str(model), [path]), 1) as label:
         list(label(path))
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from hgclr.bulk.run import BulkJob
+from hgclr.bulk.engines import BulkJob
 
 PARENTS = {"science": None, "physics": "science", "law": None, "courts": "law"}
 WORDS = {"atom": "physics", "experiment": "science", "judge": "courts", "statute": "law"}

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from hgclr.bulk.engines import CHUNKS_AHEAD, BulkJob, Label, read_ahead
 from hgclr.bulk.files import Answer
-from hgclr.bulk.run import CHUNKS_AHEAD, BulkJob, Label, read_ahead
 from hgclr.cluster import NEEDS, connected
 from hgclr.errors import HGCLRError
 from hgclr.inference import HierarchicalClassifier

@@ -5,33 +5,24 @@ from __future__ import annotations
 import glob
 import json
 import logging
-import multiprocessing
-import os
-import signal
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from hgclr.bulk.engines import BulkJob, Label, Labelled, in_process, in_processes
 from hgclr.bulk.files import (
     SEPARATOR,
-    Answer,
-    Chunk,
     Columns,
     Format,
     format_of,
     open_writer,
     pair_with_targets,
-    read_chunks,
 )
 from hgclr.decisions.decoding import Rule
-from hgclr.errors import HGCLRError, InputError
+from hgclr.errors import InputError
 from hgclr.files import locked
 from hgclr.hardware import chosen_threads, usable_cores
 from hgclr.inference import HierarchicalClassifier
@@ -45,17 +36,8 @@ logger = logging.getLogger(__name__)
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
 """In the folder of results: which files are finished, and a lock that is held while a run writes."""
 AGAIN = "give another folder as --output, or label everything again with --overwrite"
-CHUNKS_AHEAD = 2
-"""Chunks per worker that are read ahead, so that none waits for work."""
 BYTES_PER_WORKER = 2**18
 """Bytes of input that justify one more worker: some seconds of work, which is what its start takes with torch."""
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-"""Of a worker: one thread, and no progress bars beside ours."""
-Work = tuple[Path, Chunk | InputError | None, Callable[[], list[Answer]] | None]
-"""A chunk of a file and the function that waits for its answers; or the end of the file, or what is wrong with it."""
-Labelled = Iterator[tuple[Chunk, list[Answer]]]
-Label = Callable[[Path], Labelled]
-"""Yields the rows of a file with their answers, in order. It is called for the files of a job in their order."""
 
 
 @dataclass(frozen=True)
@@ -86,29 +68,6 @@ class BulkResult:
     rows: int = 0
     bad_rows: int = 0
     blank_rows: int = 0
-
-
-@dataclass(frozen=True)
-class BulkJob:
-    """Work for an engine; it is sent to workers, which load the model themselves.
-
-    Args:
-        model: its folder, or the hub name or URL with which nodes of a cluster find it.
-        files: the files to label.
-        text_columns: the text is in the first of these columns that a row has.
-        changes: arguments of :meth:`hgclr.decisions.settings.Decisions.changed`.
-        onnx: whether the model runs on onnxruntime.
-    """
-
-    model: str
-    files: Sequence[Path] = ()
-    text_columns: Sequence[str] = ("text",)
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    onnx: bool = False
-
-    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
-        decisions = classifier.decisions.changed(**self.changes)
-        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
 
 def predict_files(
@@ -262,92 +221,6 @@ def _engine(
         size = sum(version_of(path)[0] for path in job.files)
         workers = min(chosen_threads() or usable_cores(), 1 + size // BYTES_PER_WORKER)
     return in_processes(job, workers) if workers > 1 else in_process(job, classifier)
-
-
-@contextmanager
-def in_process(job: BulkJob, classifier: HierarchicalClassifier) -> Iterator[Label]:
-    """Label in this process, with all the threads that the model's backend takes."""
-
-    def label(path: Path) -> Labelled:
-        for chunk in read_chunks(path, job.text_columns):
-            yield chunk, chunk.answers(job.answers(classifier, chunk.usable_texts))
-
-    yield label
-
-
-@contextmanager
-def in_processes(job: BulkJob, workers: int) -> Iterator[Label]:
-    """Label in worker processes of one thread each, which are faster than one process with as many threads."""
-    # Forking a process that has threads, as torch and onnxruntime start them, may leave its child waiting for a lock.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(job,))
-
-    def submit(texts: list[str]) -> Callable[[], list[Answer]]:
-        future: Future[list[Answer]] = pool.submit(_answers, texts)
-        return future.result
-
-    try:
-        yield read_ahead(job, submit, CHUNKS_AHEAD * workers)
-    except BrokenProcessPool as error:
-        remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
-        raise HGCLRError(f"a worker process was killed; {remedy}") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def read_ahead(job: BulkJob, submit: Callable[[list[str]], Callable[[], list[Answer]]], ahead: int) -> Label:
-    """Return a function that labels files in turn, while the next chunks, also of the next files, are submitted."""
-
-    def read() -> Iterator[Work]:
-        for path in job.files:
-            try:
-                for chunk in read_chunks(path, job.text_columns):
-                    yield path, chunk, submit(chunk.usable_texts)
-                yield path, None, None
-            except InputError as error:  # raised when it is this file's turn
-                yield path, error, None
-
-    reading, waiting = read(), deque[Work]()
-
-    def label(path: Path) -> Labelled:
-        while True:
-            while len(waiting) <= ahead and (more := next(reading, None)) is not None:
-                waiting.append(more)
-            expected, chunk, answers = waiting.popleft()
-            if expected != path:
-                raise RuntimeError(f"{expected} comes before {path}")
-            if isinstance(chunk, InputError):
-                raise chunk
-            if chunk is None or answers is None:
-                return
-            yield chunk, chunk.answers(answers())
-
-    return label
-
-
-_opened: tuple[BulkJob, HierarchicalClassifier] | None = None
-"""In a worker process: its job and its model."""
-
-
-def _start(job: BulkJob) -> None:
-    """Load the model in a worker process."""
-    global _opened
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
-    os.environ |= ENVIRONMENT
-    if (parent := multiprocessing.parent_process()) is not None:
-
-        def leave() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
-    _opened = job, HierarchicalClassifier.load(job.model, device="cpu")
-
-
-def _answers(texts: list[str]) -> list[Answer]:
-    assert _opened is not None
-    job, classifier = _opened
-    return job.answers(classifier, texts)
 
 
 class RunRecord:
