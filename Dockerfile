@@ -25,7 +25,7 @@ USER 10001
 WORKDIR /home/hgclr
 VOLUME /model
 EXPOSE 8000
-# Ready means loaded and warmed up, and not about to stop.
+# Ready means loaded and warm.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"HGCLR_PORT\"]}/readyz', timeout=2)"]
 STOPSIGNAL SIGTERM

@@ -10,6 +10,8 @@ import pytest
 from hgclr.taxonomy import Taxonomy
 from support.toy_service import make_classifier, serving
 
+pytestmark = pytest.mark.slow
+
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ def focused(page: Page) -> str:
     )
 
 
-@pytest.mark.slow
 def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     press = page.keyboard.press
     press("Tab")
@@ -38,6 +39,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     for name in ("rule", "threshold", "abstain_below", "find", "science, 95 %, given"):
         press("Tab")
         assert focused(page) == name
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", name
     for key, name in (
         ("ArrowDown", "physics"),
         ("ArrowRight", "optics"),  # an open branch: its first child
@@ -66,7 +68,6 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("tabpanel", name="A file")).to_be_visible()
 
 
-@pytest.mark.slow
 def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None:
     for role in ("banner", "main", "contentinfo"):
         expect(page.get_by_role(role)).to_have_count(1)
@@ -94,18 +95,6 @@ def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None
     expect(page.get_by_role("slider", name="Threshold")).to_have_attribute("aria-valuetext", "50 %")
 
 
-@pytest.mark.slow
-def test_focus_can_be_seen(page: Page) -> None:
-    page.keyboard.press("Tab")
-    for _ in range(8):
-        page.keyboard.press("Tab")
-        outline = page.evaluate(
-            """() => { const style = getComputedStyle(document.activeElement);
-                       return style.outlineStyle !== "none" || document.activeElement.id === "text"; }"""
-        )
-        assert outline, focused(page)
-
-
 def contrast(page: Page, selector: str) -> float:
     """Return the contrast of an element's text with what is behind it, by the formula of WCAG 2."""
     return page.evaluate(
@@ -129,7 +118,6 @@ def contrast(page: Page, selector: str) -> float:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_can_be_read(page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
@@ -139,7 +127,6 @@ def test_light_and_dark_can_be_read(page: Page, scheme: str) -> None:
         assert contrast(page, selector) >= 4.5, selector
 
 
-@pytest.mark.slow
 def test_the_theme_can_be_chosen_and_is_kept(page: Page) -> None:
     button = page.get_by_role("button", name="Dark")
     paper = "getComputedStyle(document.body).backgroundColor"
@@ -154,7 +141,6 @@ def test_the_theme_can_be_chosen_and_is_kept(page: Page) -> None:
     expect(button).to_have_attribute("aria-pressed", "true")
 
 
-@pytest.mark.slow
 def test_a_phone_shows_all_of_it(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_label("Text to classify").fill("lens judge")
@@ -167,7 +153,6 @@ def test_a_phone_shows_all_of_it(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.slow
 def test_a_tree_of_31000_labels_stays_quick_and_its_names_are_data(browser: Browser) -> None:
     ids = [f"B{branch:02}" for branch in range(BRANCHES)]
     parents = [-1] * BRANCHES

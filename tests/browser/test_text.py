@@ -1,4 +1,4 @@
-"""One text: the tree lights up, and follows threshold, rule and abstaining.
+"""One text: the tree lights up, follows the settings, and explains its labels; what the page says when it cannot.
 
 A word gives its label 73 %, those above it 95 %; see toy_service.
 """
@@ -13,12 +13,13 @@ import pytest
 from hgclr.decisions.decoding import RULES
 from support.watched_page import Watched
 
-pytestmark = pytest.mark.slow
-
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
+
+TEXT = "😀 a lens, 𝕏 and the racket"
+"""Characters that are two places of a string in the browser and one for the service."""
 
 
 def given(page: Page) -> list[str]:
@@ -34,7 +35,23 @@ def type_text(page: Page, text: str) -> None:
     page.get_by_label("Text to classify").fill(text)
 
 
-def test_the_tree_lights_up_path_by_path(page: Page) -> None:
+def refuse(times: int, status: int, kind: str, message: str):
+    """A route that answers so often with an error, then as the service does."""
+    left = iter(range(times))
+    error = {"error": {"type": kind, "message": message}}
+
+    def answer(route: Route) -> None:
+        if next(left, None) is None:
+            route.fallback()
+        else:
+            route.fulfill(status=status, headers={"Retry-After": "0.1"}, json=error)
+
+    return answer
+
+
+def test_a_text_lights_up_its_labels(page: Page) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text("toy")
+    assert names(page) == ["science", "society"]
     type_text(page, "a lens and a racket")
     expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
     assert names(page) == [
@@ -50,117 +67,176 @@ def test_the_tree_lights_up_path_by_path(page: Page) -> None:
     ]
     levels = page.get_by_role("treeitem").evaluate_all("items => items.map(item => item.ariaLevel)")
     assert levels == ["1", "2", "3", "2", "1", "2", "3", "3", "2"]
-
-
-def test_the_header_introduces_the_model(page: Page) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text("toy")
-    expect(page.get_by_role("banner")).to_contain_text("9 labels · 3 levels")
-    expect(page.get_by_role("banner")).to_contain_text("decides by threshold, at 50 %")
-
-
-def test_without_a_text_nothing_is_lit_and_the_tree_can_be_opened(page: Page) -> None:
-    assert names(page) == ["science", "society"]
-    page.get_by_role("treeitem", name="science").click()
-    assert names(page) == ["science", "chemistry", "physics", "society"]
-    type_text(page, "lens")
-    expect(page.locator("#summary")).to_contain_text("3 labels")
     type_text(page, "   ")
     expect(page.locator("#summary")).to_contain_text("there is no text yet")
     assert given(page) == []
 
 
-def test_the_threshold_moves_the_labels(page: Page) -> None:
+@pytest.mark.slow
+def test_the_threshold_moves_the_labels(page: Page, watched: Watched) -> None:
     type_text(page, "lens")
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
-    page.get_by_label("Threshold").fill("0.8")
+    slider = page.get_by_label("Threshold")
+    for value in ("0.1", "0.02", "0.3", "0.97", "0.06", "0.75", "0.9", "0.05", "0.8"):
+        slider.fill(value)
     expect(page.locator("#summary")).to_have_text("2 labels on 1 path")
+    page.wait_for_timeout(200)  # an answer to an older question would come now
     assert given(page) == ["science", "physics"]
-    page.get_by_label("Threshold").fill("0.96")
+    # Probabilities do not depend on the threshold, so that they were asked for once.
+    bodies = [json.loads(request.post_data) for request in watched.sent("predict")]
+    assert sum(body.get("probabilities", False) for body in bodies) == 1
+    slider.fill("0.96")
     expect(page.locator("#summary")).to_contain_text("No label is probable enough")
     assert names(page)[:3] == ["science, 95 %, not given", "physics, 95 %, not given", "optics, 73 %, not given"]
     page.get_by_role("button", name="As the model decides").click()
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
-
-
-def test_dragging_ends_at_the_service_s_answer_to_the_last_threshold(page: Page, watched: Watched, classifier) -> None:
-    type_text(page, "lens racket acid")
-    expect(page.locator("#summary")).to_contain_text("labels on")
-    slider = page.get_by_label("Threshold")
-    for value in ("0.1", "0.02", "0.3", "0.97", "0.06", "0.75", "0.9", "0.05", "0.8"):
-        slider.fill(value)
-    labels = classifier.predict(["lens racket acid"], threshold=0.8)[0].labels
-    expect(page.locator("#summary")).to_contain_text(f"{len(labels)} labels on")
-    page.wait_for_timeout(200)  # an answer to an older question would come now
-    assert sorted(given(page)) == sorted(label.id for label in labels)
-    # Probabilities do not depend on the threshold, so that they were asked for once.
-    bodies = [json.loads(request.post_data) for request in watched.sent("predict")]
-    assert sum(body.get("probabilities", False) for body in bodies) == 1
-
-
-def test_every_rule_can_be_chosen_and_explains_itself(page: Page, classifier) -> None:
-    chooser = page.get_by_label("Decoding rule")
-    assert chooser.locator("option").evaluate_all("options => options.map(option => option.value)") == list(RULES)
-    type_text(page, "lens judge")
-    page.get_by_label("Threshold").fill("0.9")
-    lines = set()
-    for rule in RULES:
-        chooser.select_option(rule)
-        labels = classifier.predict(["lens judge"], rule=rule, threshold=0.9)[0].labels
-        expect(page.get_by_role("treeitem", name=", given")).to_have_count(len(labels))
-        assert sorted(given(page)) == sorted(label.id for label in labels)
-        line = page.locator("#rule-line").inner_text()
-        assert chooser.locator(f"option[value={rule}]").text_content() == f"{rule} — {line}"
-        lines.add(line)
-    assert len(lines) == len(RULES)
-
-
-def test_rules_that_differ_show_it(page: Page) -> None:
-    """One path has no room for ``law``."""
-    type_text(page, "lens judge")
-    page.get_by_label("Decoding rule").select_option("best-path")
-    expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
-    expect(page.get_by_label("Paths")).to_be_hidden()
-    page.get_by_label("Decoding rule").select_option("top-k-paths")
-    page.get_by_label("Paths").fill("2")
-    expect(page.locator("#summary")).to_have_text("5 labels on 2 paths")
-
-
-def test_labels_abstained_from_are_shown_as_such(page: Page) -> None:
-    type_text(page, "lens")
     page.get_by_label("Abstain below").fill("0.8")
     expect(page.locator("#summary")).to_have_text("2 labels on 1 path, 1 abstained")
     expect(page.get_by_role("treeitem", name="optics, 73 %, abstained")).to_be_visible()
 
 
-def test_siblings_come_on_demand(page: Page) -> None:
+@pytest.mark.slow
+def test_every_rule_can_be_chosen(page: Page, classifier) -> None:
+    chooser = page.get_by_label("Decoding rule")
+    assert chooser.locator("option").evaluate_all("options => options.map(option => option.value)") == list(RULES)
+    type_text(page, "lens judge")
+    page.get_by_label("Threshold").fill("0.9")
+    for rule in RULES:
+        chooser.select_option(rule)
+        labels = classifier.predict("lens judge", rule=rule, threshold=0.9).labels
+        expect(page.get_by_role("treeitem", name=", given")).to_have_count(len(labels))
+        assert sorted(given(page)) == sorted(label.id for label in labels)
+    page.get_by_role("button", name="As the model decides").click()
+    chooser.select_option("top-k-paths")
+    page.get_by_label("Paths").fill("2")
+    expect(page.locator("#summary")).to_have_text("5 labels on 2 paths")
+
+
+@pytest.mark.slow
+def test_siblings_come_on_demand_and_labels_are_found_by_a_part_of_their_name(page: Page) -> None:
     type_text(page, "serve")
     page.get_by_role("treeitem", name="1 more labels in sports").click()
     expect(page.get_by_role("treeitem", name="rowing, 8 %, not given")).to_be_focused()
     page.get_by_role("treeitem", name="sports").locator("[data-fold]").click()
     expect(page.get_by_role("treeitem", name="tennis")).to_have_count(0)
-    expect(page.get_by_role("treeitem", name="sports")).to_have_attribute("aria-expanded", "false")
-
-
-def test_a_label_is_found_by_a_part_of_its_name(page: Page) -> None:
     box = page.get_by_role("combobox", name="Find a label")
     box.fill("ow")
     found = page.get_by_role("listbox", name="Labels found").get_by_role("option")
     expect(found).to_have_text("rowingsociety › sports")
     box.press("Enter")
     expect(page.get_by_role("treeitem", name="rowing")).to_be_focused()
-    expect(box).to_have_value("")
     box.fill("nothing like it")
     expect(found).to_have_text("No label has this in its name")
     box.press("Escape")
     expect(found).to_have_count(0)
 
 
-def test_a_long_text_says_what_of_it_counts(page: Page) -> None:
+@pytest.mark.slow
+def test_a_text_that_is_too_long_is_noted(page: Page) -> None:
     type_text(page, "x " * 100)  # the toy model reads 64 tokens
     expect(page.locator("#text-note")).to_contain_text("only the first 64 tokens count")
     type_text(page, "😀" * 399)  # two places of a string each in the browser, one for the service
     expect(page.locator("#text-note")).to_have_text("399 of at most 400 characters.")
     expect(page.get_by_role("alert")).to_be_hidden()
     type_text(page, "x" * 401)
-    expect(page.get_by_role("alert")).to_contain_text("The text has 401 characters, more than 400.")
+    expect(page.get_by_role("alert")).to_contain_text("401")
     expect(page.get_by_role("button", name="Try again")).to_be_hidden()  # it would be refused again
+
+
+@pytest.mark.slow
+def test_the_words_that_carry_a_label_are_marked_in_the_text(page: Page) -> None:
+    type_text(page, TEXT)
+    page.get_by_role("treeitem", name="optics").click()
+    why = page.get_by_role("region", name="Why optics?")
+    # Leaving a word out changes the label's logit only if it is the label's own.
+    expect(why.locator("#why-words mark")).to_have_text(["lens"])
+    assert page.locator("#why-words").inner_text() == TEXT
+    expect(page.get_by_role("treeitem", name="optics")).to_have_attribute("aria-selected", "true")
+    # The words alone still say 73 %; without them there is nothing left but the bias, 5 %.
+    expect(why).to_contain_text("With the underlined words alone the label has 73 %")
+    expect(why).to_contain_text("without them 5 %")
+    page.get_by_role("treeitem", name="tennis").click()
+    expect(page.get_by_role("region", name="Why tennis?").locator("#why-words mark")).to_have_text(["racket"])
+    page.get_by_role("button", name="Close").focus()
+    page.keyboard.press("Escape")
+    expect(page.locator("#why")).to_be_hidden()
+    expect(page.get_by_role("treeitem", name="tennis")).to_be_focused()
+    page.get_by_role("treeitem", name="optics").click()
+    expect(page.locator("#why")).to_be_visible()
+    type_text(page, "the lens")
+    expect(page.locator("#why")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_words_against_a_label_are_marked_and_a_refusal_is_shown(page: Page) -> None:
+    def answer(route) -> None:
+        """Answer as the service would for a text of three words, one of which speaks against the label."""
+        fields = route.fetch().json()
+        fields["words"] = [
+            {"word": word, "start": start, "stop": start + len(word)}
+            for word, start in (("lens", 0), ("of", 5), ("law", 8))
+        ]
+        fields["labels"][0] |= {"relevance": [2.0, 0.01, -1.0], "kept": [0]}
+        fields["words_not_read"] = 1
+        route.fulfill(json=fields)
+
+    page.route("**/explain", answer)
+    type_text(page, "lens of law unread")
+    page.get_by_role("treeitem", name="optics").click()
+    expect(page.locator("#why-words mark.kept")).to_have_text(["lens"])
+    expect(page.locator("#why-words mark.against")).to_have_text(["law"])
+    expect(page.locator("#why-words mark")).to_have_count(2)
+    expect(page.locator("#why-note")).to_contain_text("1 word at the end is not read by the model.")
+    page.unroute("**/explain")
+    page.route("**/explain", refuse(1, 500, "internal", "something went wrong here"))
+    page.get_by_role("treeitem", name="physics").click()
+    expect(page.locator("#why-note")).to_have_text("Something went wrong here.")
+
+
+@pytest.mark.slow
+def test_a_busy_service_is_asked_again_and_an_error_can_be_tried_again(page: Page, watched: Watched) -> None:
+    page.route("**/predict", refuse(2, 429, "overloaded", "1024 texts wait"))
+    type_text(page, "lens")
+    expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
+    assert len(watched.sent("predict")) == 3
+    page.unroute("**/predict")
+    page.route("**/predict", refuse(1, 500, "internal", "something went wrong here"))
+    type_text(page, "lens racket")
+    expect(page.get_by_role("alert")).to_contain_text("Something went wrong here.")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.route("**/predict", lambda route: route.fulfill(status=502, body="<html>Bad gateway</html>"))
+    type_text(page, "racket")
+    expect(page.get_by_role("alert")).to_contain_text("The service answered with status 502.")
+
+
+@pytest.mark.slow
+def test_without_a_network_the_page_says_so_and_comes_back(page: Page) -> None:
+    page.context.set_offline(True)
+    type_text(page, "lens")
+    expect(page.locator("#summary")).to_contain_text("The service does not answer. Trying again in")
+    page.context.set_offline(False)  # the browser tells the page
+    expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
+
+
+@pytest.mark.slow
+def test_the_page_waits_for_the_model_and_gives_up_on_a_service_that_is_gone(watched: Watched) -> None:
+    """On a clock of the test's own: the pauses add up to seven seconds."""
+    page = watched.page
+    page.clock.install()
+    page.route("**/model", lambda route: route.abort())
+    watched.load()
+    for _ in range(12):
+        page.clock.run_for(1500)
+        page.wait_for_timeout(30)
+    expect(page.get_by_role("alert")).to_contain_text("The service does not answer.")
+    assert len(watched.sent("model")) == 4
+    page.unroute("**/model")
+    page.route("**/model", refuse(1, 503, "not_ready", "the service is warming up"))
+    page.get_by_role("button", name="Try again").click()
+    for _ in range(4):
+        page.clock.run_for(500)
+        page.wait_for_timeout(30)
+    expect(page.get_by_role("treeitem", name="science")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()

@@ -3,7 +3,7 @@
 
 const ATTEMPTS = 4; // without an answer, before giving up
 
-/** What the service, or the way to it, has to say against a request. */
+/** An error answer of the service, or no answer. */
 export class ServiceError extends Error {
   constructor(message, { type = "internal", status = 0, retryAfter = null } = {}) {
     super(message);
@@ -21,7 +21,7 @@ export const explain = (body, options) => call("explain", { ...options, body });
  * Make a call again as long as the service is busy or not ready, after the time that it asks for. Where there is no
  * answer at all, give up after a few attempts, each later than the one before.
  *
- * `waiting(seconds, error)` is told before every pause.
+ * `waiting(seconds, error)` is called before every pause.
  */
 export async function patiently(request, { signal, waiting = () => {} } = {}) {
   for (let failures = 0; ; ) {

@@ -1,8 +1,14 @@
-// How to decide: rule, number of paths, threshold, abstaining. What is not touched is left to the model.
+// The decoding rule, the number of paths, the threshold and abstaining. What is not set here is left to the model.
 
-import { byId, element } from "./element.js";
-import { RULES } from "./rules.js";
-import { percent } from "./wording.js";
+import { byId, element, percent } from "./common.js";
+
+const RULES = new Map([
+  ["threshold", "Every label above its threshold, even without its parent."],
+  ["closure", "Every label above its threshold, and all labels on the way to it."],
+  ["drop-orphans", "Labels above their threshold whose ancestors all are, too."],
+  ["best-path", "The one most probable path; a higher threshold ends it earlier."],
+  ["top-k-paths", "The k most probable paths; a higher threshold ends them earlier."],
+]);
 
 /** The form with the settings; `changed()` is called whenever one of them is another. */
 export class Controls {

@@ -1,16 +1,12 @@
 // The page: put its parts together, and ask the service for the model.
 
 import { getModel, getTaxonomy, patiently } from "./api.js";
+import { byId, count, percent, sentence } from "./common.js";
 import { Controls } from "./controls.js";
-import { byId } from "./element.js";
 import { FileView } from "./file_view.js";
-import { SearchBox } from "./search_box.js";
-import { makeTabs } from "./tabs.js";
 import { Taxonomy } from "./taxonomy.js";
-import { TextView } from "./text_view.js";
-import { TreeView } from "./tree_view.js";
-import { Why } from "./why.js";
-import { count, percent, sentence } from "./wording.js";
+import { TextView, Why } from "./text_view.js";
+import { SearchBox, TreeView } from "./tree_view.js";
 
 const announce = (text) => (byId("live").textContent = text);
 let taxonomy = null;
@@ -98,4 +94,31 @@ function failed(error) {
   byId("notice-text").textContent = sentence(error.message);
   byId("notice-retry").hidden = error.status >= 400 && error.status < 500; // the same would be refused again
   if (taxonomy) byId("summary").textContent = "The labels could not be asked for.";
+}
+
+/** Let tabs show the panel they control; `changed(id)` gets the id of the chosen tab. */
+function makeTabs(list, changed) {
+  const tabs = [...list.querySelectorAll("[role=tab]")];
+  const choose = (chosen) => {
+    for (const tab of tabs) {
+      const selected = tab === chosen;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.tabIndex = selected ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = !selected;
+    }
+    changed(chosen.id);
+  };
+  list.addEventListener("click", (event) => {
+    const tab = event.target.closest("[role=tab]");
+    if (tab) choose(tab);
+  });
+  list.addEventListener("keydown", (event) => {
+    const place = tabs.indexOf(event.target);
+    const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: -1 }[event.key];
+    if (next === undefined) return;
+    const tab = tabs.at(next % tabs.length);
+    choose(tab);
+    tab.focus();
+    event.preventDefault();
+  });
 }

@@ -2,7 +2,7 @@
 
 const MAXIMUM = 200 * 2 ** 20; // bytes
 
-/** Something is wrong with the file, and the user can mend it. */
+/** Something is wrong with the file, and the user can fix it. */
 export class FileError extends Error {}
 
 /**
@@ -17,7 +17,7 @@ export async function readFile(file) {
 }
 
 /** Read a table from text; the name's ending tells what it is. */
-export function readTable(text, name) {
+function readTable(text, name) {
   const ending = name.toLowerCase().split(".").at(-1);
   const table = ["jsonl", "ndjson", "json"].includes(ending)
     ? readJsonLines(text)
@@ -131,7 +131,7 @@ function readCells(text, delimiter) {
   return rows;
 }
 
-/** Return which of comma, semicolon and tab stands most often in the header, outside of quotation marks. */
+/** Return which of comma, semicolon and tab is most frequent in the header, outside of quotation marks. */
 function guessDelimiter(text) {
   const header = text.replace(/"[^"]*"/g, "").split(/\r?\n/, 1)[0];
   const times = (mark) => header.split(mark).length;

@@ -1,5 +1,5 @@
 // The label tree: who is below whom, and labels found by a part of their name. Labels are numbers here, their places
-// in the model's order; -1 stands above all.
+// in the model's order; -1 is above all.
 
 /** A tree of labels, from what `GET /taxonomy` answers. */
 export class Taxonomy {

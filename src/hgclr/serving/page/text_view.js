@@ -1,9 +1,34 @@
-// One text: asked about whenever it or the settings change, never twice at a time, and the newest always wins.
+// One text: its labels, asked for whenever it or the settings change, and the words that carry one of them.
 
-import { patiently, predict } from "./api.js";
-import { byId } from "./element.js";
-import { allProbabilities, readResult } from "./result.js";
-import { count, deepest, delay, percent } from "./wording.js";
+import { explain, patiently, predict } from "./api.js";
+import { byId, count, deepest, delay, element, percent, sentence } from "./common.js";
+
+const LIKELY = 60; // labels that are drawn above the slider
+const UNLIKELY = 0.02; // below this they would lie on one another
+
+/** Return the probability of every label, from the service's map of ids; an empty list where there is no such map. */
+function allProbabilities(taxonomy, map) {
+  return map ? taxonomy.ids.map((id) => map[id]) : [];
+}
+
+/** Return a prediction with labels as numbers; see `rowsToShow`. */
+function readResult(taxonomy, prediction, probabilities) {
+  const map = (labels) => new Map(labels.map((label) => [taxonomy.places.get(label.id), label.probability]));
+  return {
+    given: map(prediction.labels),
+    abstained: map(prediction.abstained ?? []),
+    probabilities,
+    likely: likely(probabilities),
+  };
+}
+
+function likely(probabilities) {
+  const labels = [];
+  probabilities.forEach((probability, label) => {
+    if (probability >= UNLIKELY) labels.push(label);
+  });
+  return labels.sort((a, b) => probabilities[b] - probabilities[a]).slice(0, LIKELY);
+}
 
 const TYPING = 250; // milliseconds without a key before a text is taken as it is
 const SETTLED = 700; // milliseconds without a change before a result is said aloud
@@ -114,4 +139,102 @@ export class TextView {
     byId("text-note").textContent = sentence;
     byId("text-note").classList.toggle("problem", length > most);
   }
+}
+
+const PATIENCE = 200; // milliseconds before it is said that one has to wait
+const FAINT = 0.1; // of the strongest word: what matters less is not marked
+
+const METHODS = { integrated: "integrated gradients", occlusion: "leaving each out" };
+
+/** The panel that explains one label of the text; `closed()` is called when the user closes it. */
+export class Why {
+  constructor(closed) {
+    this.panel = byId("why");
+    this.request = null;
+    byId("why-close").addEventListener("click", () => {
+      this.close();
+      closed();
+    });
+    this.panel.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      this.close();
+      closed();
+    });
+  }
+
+  close() {
+    this.request?.abort();
+    this.panel.hidden = true;
+  }
+
+  /** Ask for the words that carry a label of a text, and mark them. Returns what is to be said aloud. */
+  async show(text, id, name) {
+    this.request?.abort();
+    const { signal } = (this.request = new AbortController());
+    this.panel.hidden = false;
+    byId("why-title").replaceChildren("Why ", element("bdi", {}, name), "?");
+    const timer = setTimeout(() => this.say("Looking at every word…"), PATIENCE);
+    this.panel.setAttribute("aria-busy", "true");
+    try {
+      const answer = await patiently(() => explain({ text, labels: [id] }, { signal }), { signal });
+      const label = answer.labels.find((explained) => explained.id === id);
+      const carriers = this.mark(text, answer, label);
+      const note = worth(answer, label);
+      byId("why-note").textContent = note;
+      return `Words that carry ${name}: ${carriers.join(", ") || "none"}. ${note}`;
+    } catch (error) {
+      if (error.name === "AbortError") return null;
+      this.say(sentence(error.message));
+      return sentence(error.message);
+    } finally {
+      clearTimeout(timer);
+      if (this.request?.signal === signal) this.panel.removeAttribute("aria-busy");
+    }
+  }
+
+  /** Mark the words of a text, stronger the more they matter; return those that carry the label. */
+  mark(text, { words }, { relevance, kept }) {
+    const characters = [...text]; // places are counted in code points
+    const strongest = Math.max(0, ...relevance.map(Math.abs));
+    const carriers = new Set(kept.filter((word) => relevance[word] > 0));
+    const parts = [];
+    let end = 0;
+    words.forEach(({ start, stop }, word) => {
+      parts.push(characters.slice(end, start).join(""));
+      end = stop;
+      const weight = strongest ? relevance[word] / strongest : 0;
+      const kind = carriers.has(word) ? "kept" : weight > 0 ? "for" : "against";
+      const content = characters.slice(start, stop).join("");
+      if (kind !== "kept" && Math.abs(weight) < FAINT) {
+        parts.push(content);
+        return;
+      }
+      const mark = element("mark", { class: kind }, content);
+      // The root, because else only the strongest would be seen.
+      mark.style.setProperty("--weight", Math.sqrt(Math.abs(weight)).toFixed(3));
+      parts.push(mark);
+    });
+    parts.push(element("span", { class: "quiet" }, characters.slice(end).join(""))); // what the model does not read
+    byId("why-words").replaceChildren(...parts);
+    byId("why-legend").hidden = false;
+    return [...carriers].map((word) => words[word].word);
+  }
+
+  say(note) {
+    byId("why-words").replaceChildren();
+    byId("why-legend").hidden = true;
+    byId("why-note").textContent = note;
+  }
+}
+
+/** Say what the underlined words are worth. */
+function worth({ method, keep, words_not_read: unread }, label) {
+  const said = [
+    `With the underlined words alone the label has ${percent(label.probability_only_kept)},`,
+    `with as many at random ${percent(label.probability_only_random)},`,
+    `without them ${percent(label.probability_without_kept)}.`,
+    `They are the strongest ${percent(keep)} of all words, by ${METHODS[method] ?? method}.`,
+  ];
+  if (unread) said.push(`${count(unread, "word")} at the end ${unread === 1 ? "is" : "are"} not read by the model.`);
+  return said.join(" ");
 }

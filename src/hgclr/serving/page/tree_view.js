@@ -1,8 +1,96 @@
-// The label tree on the page: rows that light up, walked with the mouse or with the keys of the ARIA tree pattern.
+// The label tree on the page: which rows are shown, how they light up, and a field that finds a label.
 
-import { element, setAttributes } from "./element.js";
-import { rowsToShow, Unfolding } from "./tree_rows.js";
-import { percent } from "./wording.js";
+import { byId, element, percent, setAttributes } from "./common.js";
+
+const STEP = 20; // labels that are added when one asks for more
+const NEAREST = 3; // labels that are shown when none is given
+const MOST = 200; // given labels that are shown at once, the most probable ones: at a threshold of 0 all are given
+
+/** What was opened and closed by hand, and what was looked for. */
+class Unfolding {
+  constructor() {
+    this.more = new Map(); // label -> how many of its children are shown beside those that must be
+    this.closed = new Set();
+    this.pinned = new Set();
+  }
+
+  open(label) {
+    this.closed.delete(label);
+    this.more.set(label, this.more.get(label) || STEP);
+  }
+
+  close(label) {
+    this.more.delete(label);
+    this.closed.add(label);
+  }
+
+  showMore(label) {
+    this.more.set(label, (this.more.get(label) ?? 0) + STEP);
+  }
+
+  pin(label, taxonomy) {
+    this.pinned.add(label);
+    for (const above of taxonomy.path(label)) this.closed.delete(above);
+  }
+}
+
+/**
+ * Return the rows to show, in order.
+ *
+ * `result` is null as long as there is no text; else `given` and `abstained` are maps from labels to probabilities and
+ * `probabilities` holds one for every label, or none where there are too many of them to be asked for.
+ */
+function rowsToShow(taxonomy, result, unfolding) {
+  const needed = new Set();
+  for (const seed of [...unfolding.pinned, ...(result ? lit(result) : [])]) {
+    for (let label = seed; label !== -1 && !needed.has(label); label = taxonomy.parents[label]) needed.add(label);
+  }
+  const order = result
+    ? (a, b) => (result.probabilities[b] ?? 0) - (result.probabilities[a] ?? 0) || a - b
+    : () => 0; // by name already
+  const rows = [];
+  const walk = (parent, level) => {
+    const children = taxonomy.children(parent);
+    const extra = unfolding.more.get(parent) ?? (parent === -1 && !result ? STEP : 0);
+    const [first, others] = [children.filter((child) => needed.has(child)), []];
+    if (extra) others.push(...children.filter((child) => !needed.has(child)).sort(order).slice(0, extra));
+    const shown = [...first, ...others].sort(order);
+    const hidden = children.length - shown.length;
+    shown.forEach((label, place) => {
+      const below = taxonomy.children(label);
+      const wanted = unfolding.more.has(label) || below.some((child) => needed.has(child));
+      const expanded = below.length ? wanted && !unfolding.closed.has(label) : undefined;
+      rows.push({ key: `l${label}`, label, level, expanded, size: shown.length + (hidden > 0), place: place + 1 });
+      if (expanded) walk(label, level + 1);
+    });
+    if (hidden > 0) {
+      rows.push({ key: `m${parent}`, parent, level, hidden, size: shown.length + 1, place: shown.length + 1 });
+    }
+  };
+  walk(-1, 1);
+  return rows;
+}
+
+/** Return the labels whose branches are shown: those that are given or abstained; if there are none, the nearest. */
+function lit({ given, abstained, probabilities }) {
+  const labels = [...given, ...abstained];
+  if (!labels.length) return nearest(probabilities);
+  if (labels.length > MOST) labels.sort(([, a], [, b]) => b - a);
+  return labels.slice(0, MOST).map(([label]) => label);
+}
+
+/** Return the few most probable labels. */
+function nearest(probabilities) {
+  const best = [];
+  probabilities.forEach((probability, label) => {
+    if (best.length < NEAREST || probability > probabilities[best.at(-1)]) {
+      best.push(label);
+      best.sort((a, b) => probabilities[b] - probabilities[a]);
+      best.length = Math.min(best.length, NEAREST);
+    }
+  });
+  return best;
+}
 
 const TYPING = 600; // milliseconds within which letters belong to one word that is typed ahead
 
@@ -227,5 +315,84 @@ export class TreeView {
     this.items.get(this.current)?.setAttribute("tabindex", "-1");
     this.current = key;
     this.items.get(key)?.setAttribute("tabindex", "0");
+  }
+}
+
+const FOUND = 12; // labels that the search shows
+
+/** `found(label)` is called with the label that was picked. */
+export class SearchBox {
+  constructor(found) {
+    Object.assign(this, { found, taxonomy: null, labels: [], active: -1 });
+    Object.assign(this, { input: byId("find"), list: byId("found-labels") });
+    this.input.addEventListener("input", () => this.search());
+    this.input.addEventListener("focus", () => this.search());
+    this.input.addEventListener("blur", () => this.close());
+    this.input.addEventListener("keydown", (event) => this.pressed(event));
+    this.list.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
+    this.list.addEventListener("click", (event) => {
+      const option = event.target.closest("[data-place]");
+      if (option) this.pick(Number(option.dataset.place));
+    });
+  }
+
+  setTaxonomy(taxonomy) {
+    this.taxonomy = taxonomy;
+    this.input.disabled = false;
+  }
+
+  search() {
+    const query = this.input.value.trim();
+    this.labels = this.taxonomy.search(query, FOUND);
+    this.list.replaceChildren(...this.labels.map((label, place) => this.option(label, place)));
+    if (query && !this.labels.length) {
+      this.list.append(element("li", { role: "option", "aria-disabled": "true" }, "No label has this in its name"));
+    }
+    this.list.hidden = !query;
+    this.input.setAttribute("aria-expanded", String(Boolean(query)));
+    this.activate(this.labels.length ? 0 : -1);
+  }
+
+  option(label, place) {
+    const above = this.taxonomy.path(label).slice(0, -1).map((node) => this.taxonomy.names[node]);
+    return element(
+      "li",
+      { role: "option", id: `found-${place}`, "data-place": place },
+      element("bdi", { class: "name" }, this.taxonomy.names[label]),
+      above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
+    );
+  }
+
+  activate(place) {
+    this.active = place;
+    [...this.list.children].forEach((option, index) => option.setAttribute("aria-selected", String(index === place)));
+    if (place < 0) this.input.removeAttribute("aria-activedescendant");
+    else this.input.setAttribute("aria-activedescendant", `found-${place}`);
+    this.list.children[place]?.scrollIntoView({ block: "nearest" });
+  }
+
+  pressed(event) {
+    const last = this.labels.length - 1;
+    if (event.key.startsWith("Arrow") && last < 0) return;
+    if (event.key === "ArrowDown") this.activate(this.active < last ? this.active + 1 : 0);
+    else if (event.key === "ArrowUp") this.activate(this.active > 0 ? this.active - 1 : last);
+    else if (event.key === "Enter" && this.active >= 0) this.pick(this.active);
+    else if (event.key === "Escape" && !this.list.hidden) this.close();
+    else return;
+    event.preventDefault();
+  }
+
+  pick(place) {
+    const label = this.labels[place];
+    this.input.value = "";
+    this.close();
+    this.found(label);
+  }
+
+  close() {
+    this.list.hidden = true;
+    this.labels = [];
+    this.activate(-1);
+    this.input.setAttribute("aria-expanded", "false");
   }
 }

@@ -1,4 +1,25 @@
-// How numbers are said.
+// Elements and words that the other parts share.
+
+/** Return a new element with attributes; those that are null, undefined or false are left out. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  setAttributes(made, attributes);
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** Set attributes, and remove those that are null, undefined or false. */
+export function setAttributes(target, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) target.removeAttribute(name);
+    else if (target.getAttribute(name) !== String(value)) target.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+/** Return the element of the page with an id. */
+export function byId(id) {
+  return document.getElementById(id);
+}
 
 const whole = new Intl.NumberFormat("en");
 
@@ -31,7 +52,7 @@ export function delay(seconds, error) {
   return `${why} Trying again in ${duration(seconds)}.`;
 }
 
-/** Return the deepest of some labels: those that no other one's path goes on from. */
+/** Return the deepest of some labels: those that no other path continues. */
 export function deepest(labels) {
   const inside = new Set(labels.map((label) => JSON.stringify(label.path.slice(0, -1))));
   return labels.filter((label) => !inside.has(JSON.stringify(label.path)));
