@@ -66,7 +66,7 @@ def explain(page: Page) -> None:
     page.get_by_label("Decoding rule").select_option("closure")
     page.get_by_label("Threshold").fill("0.2")
     page.get_by_label("Text to classify").fill(TEXT)
-    page.get_by_role("treeitem", name=", given").last.click()
+    page.get_by_role("treeitem", name=", predicted").last.click()
     page.locator("#why-words mark").first.wait_for()
 
 

@@ -109,12 +109,12 @@ def test_json_lines_keep_what_they_hold(files: Page, tmp_path: Path, classifier)
 def test_plain_lines_become_a_table_with_the_settings_of_the_page(files: Page, tmp_path: Path) -> None:
     files.get_by_label("Threshold").fill("0.8")
     files.get_by_label("Abstain below").fill("0.96")
-    choose(files, "mine.txt", "lens, prism\r\n\r\njudge\n")
+    choose(files, "mine.txt", "lens, and\r\n\r\njudge\n")
     label(files)
     path = download(files, tmp_path)
     assert path.name == "mine-labelled.csv"
     found = read(path)
-    assert [row["text"] for row in found] == ["lens, prism", "", "judge"]
+    assert [row["text"] for row in found] == ["lens, and", "", "judge"]
     assert (found[0]["labels"], found[0]["abstained"]) == ("", "science;physics")
 
 

@@ -36,7 +36,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     assert focused(page) == "text"
     page.keyboard.type("lens serve")
     expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
-    for name in ("rule", "threshold", "abstain_below", "find", "science, 95 %, given"):
+    for name in ("rule", "threshold", "abstain_below", "find", "science, 95 %, predicted"):
         press("Tab")
         assert focused(page) == name
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", name
@@ -170,7 +170,7 @@ def test_a_tree_of_31000_labels_stays_quick_and_its_names_are_data(browser: Brow
         expect(rows).to_have_count(21)  # 20 branches, and the row for more of them
         expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
         page.get_by_label("Text to classify").fill("a broken wrist")
-        lit = page.get_by_role("treeitem", name=f"{HOSTILE}, 73 %, given")
+        lit = page.get_by_role("treeitem", name=f"{HOSTILE}, 73 %, predicted")
         expect(lit).to_be_visible()
         expect(rows).to_have_count(4)
         lit.click()
@@ -178,7 +178,7 @@ def test_a_tree_of_31000_labels_stays_quick_and_its_names_are_data(browser: Brow
         box = page.get_by_role("combobox", name="Find a label")
         box.fill("b07.123")
         box.press("Enter")
-        expect(page.get_by_role("treeitem", name="label B07.123, 5 %, not given")).to_be_focused()
+        expect(page.get_by_role("treeitem", name="label B07.123, 5 %, not predicted")).to_be_focused()
         page.get_by_label("Threshold").fill("0")  # gives all of them
         expect(page.locator("#summary")).to_have_text("31,000 labels on 30,969 paths")
         assert rows.count() < 300

@@ -22,9 +22,9 @@ TEXT = "😀 a lens, 𝕏 and the racket"
 """Characters that are two places of a string in the browser and one for the service."""
 
 
-def given(page: Page) -> list[str]:
+def predicted(page: Page) -> list[str]:
     """Return the labels that are lit, in order of the tree on the page."""
-    return [name.split(",")[0] for name in names(page) if name.endswith(", given")]
+    return [name.split(",")[0] for name in names(page) if name.endswith(", predicted")]
 
 
 def names(page: Page) -> list[str]:
@@ -55,13 +55,13 @@ def test_a_text_lights_up_its_labels(page: Page) -> None:
     type_text(page, "a lens and a racket")
     expect(page.locator("#summary")).to_have_text("6 labels on 2 paths")
     assert names(page) == [
-        "science, 95 %, given",
-        "physics, 95 %, given",
-        "optics, 73 %, given",
+        "science, 95 %, predicted",
+        "physics, 95 %, predicted",
+        "optics, 73 %, predicted",
         "1 more labels in science",
-        "society, 95 %, given",
-        "sports, 95 %, given",
-        "tennis, 73 %, given",
+        "society, 95 %, predicted",
+        "sports, 95 %, predicted",
+        "tennis, 73 %, predicted",
         "1 more labels in sports",
         "1 more labels in society",
     ]
@@ -69,7 +69,7 @@ def test_a_text_lights_up_its_labels(page: Page) -> None:
     assert levels == ["1", "2", "3", "2", "1", "2", "3", "3", "2"]
     type_text(page, "   ")
     expect(page.locator("#summary")).to_contain_text("there is no text yet")
-    assert given(page) == []
+    assert predicted(page) == []
 
 
 @pytest.mark.slow
@@ -81,13 +81,13 @@ def test_the_threshold_moves_the_labels(page: Page, watched: Watched) -> None:
         slider.fill(value)
     expect(page.locator("#summary")).to_have_text("2 labels on 1 path")
     page.wait_for_timeout(200)  # an answer to an older question would come now
-    assert given(page) == ["science", "physics"]
+    assert predicted(page) == ["science", "physics"]
     # Probabilities do not depend on the threshold, so that they were asked for once.
     bodies = [json.loads(request.post_data) for request in watched.sent("predict")]
     assert sum(body.get("probabilities", False) for body in bodies) == 1
     slider.fill("0.96")
     expect(page.locator("#summary")).to_contain_text("No label is probable enough")
-    assert names(page)[:3] == ["science, 95 %, not given", "physics, 95 %, not given", "optics, 73 %, not given"]
+    assert names(page)[:3] == ["science, 95 %, not predicted", "physics, 95 %, not predicted", "optics, 73 %, not predicted"]
     page.get_by_role("button", name="As the model decides").click()
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
     page.get_by_label("Abstain below").fill("0.8")
@@ -104,8 +104,8 @@ def test_every_rule_can_be_chosen(page: Page, classifier) -> None:
     for rule in RULES:
         chooser.select_option(rule)
         labels = classifier.predict("lens judge", rule=rule, threshold=0.9).labels
-        expect(page.get_by_role("treeitem", name=", given")).to_have_count(len(labels))
-        assert sorted(given(page)) == sorted(label.id for label in labels)
+        expect(page.get_by_role("treeitem", name=", predicted")).to_have_count(len(labels))
+        assert sorted(predicted(page)) == sorted(label.id for label in labels)
     page.get_by_role("button", name="As the model decides").click()
     chooser.select_option("top-k-paths")
     page.get_by_label("Paths").fill("2")
@@ -116,7 +116,7 @@ def test_every_rule_can_be_chosen(page: Page, classifier) -> None:
 def test_siblings_come_on_demand_and_labels_are_found_by_a_part_of_their_name(page: Page) -> None:
     type_text(page, "serve")
     page.get_by_role("treeitem", name="1 more labels in sports").click()
-    expect(page.get_by_role("treeitem", name="rowing, 8 %, not given")).to_be_focused()
+    expect(page.get_by_role("treeitem", name="rowing, 8 %, not predicted")).to_be_focused()
     page.get_by_role("treeitem", name="sports").locator("[data-fold]").click()
     expect(page.get_by_role("treeitem", name="tennis")).to_have_count(0)
     box = page.get_by_role("combobox", name="Find a label")

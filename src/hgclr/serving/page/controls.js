@@ -68,7 +68,7 @@ export class Controls {
   drawRug(result) {
     byId("rug").replaceChildren(
       ...(result?.likely ?? []).map((label) => {
-        const dot = element("i", { class: result.given.has(label) ? "lit" : null });
+        const dot = element("i", { class: result.predicted.has(label) ? "lit" : null });
         dot.style.setProperty("--probability", result.probabilities[label]);
         return dot;
       }),

@@ -15,7 +15,7 @@ function allProbabilities(taxonomy, map) {
 function readResult(taxonomy, prediction, probabilities) {
   const map = (labels) => new Map(labels.map((label) => [taxonomy.places.get(label.id), label.probability]));
   return {
-    given: map(prediction.labels),
+    predicted: map(prediction.labels),
     abstained: map(prediction.abstained ?? []),
     probabilities,
     likely: likely(probabilities),

@@ -3,8 +3,8 @@
 import { byId, element, percent, setAttributes } from "./common.js";
 
 const STEP = 20; // labels that are added when one asks for more
-const NEAREST = 3; // labels that are shown when none is given
-const MOST = 200; // given labels that are shown at once, the most probable ones: at a threshold of 0 all are given
+const NEAREST = 3; // labels that are shown when none is predicted
+const MOST = 200; // predicted labels that are shown at once, the most probable ones: at a threshold of 0 all are predicted
 
 /** What was opened and closed by hand, and what was looked for. */
 class Unfolding {
@@ -37,7 +37,7 @@ class Unfolding {
 /**
  * Return the rows to show, in order.
  *
- * `result` is null as long as there is no text; else `given` and `abstained` are maps from labels to probabilities and
+ * `result` is null as long as there is no text; else `predicted` and `abstained` are maps from labels to probabilities and
  * `probabilities` holds one for every label, or none where there are too many of them to be asked for.
  */
 function rowsToShow(taxonomy, result, unfolding) {
@@ -71,9 +71,9 @@ function rowsToShow(taxonomy, result, unfolding) {
   return rows;
 }
 
-/** Return the labels whose branches are shown: those that are given or abstained; if there are none, the nearest. */
-function lit({ given, abstained, probabilities }) {
-  const labels = [...given, ...abstained];
+/** Return the labels whose branches are shown: those that are predicted or abstained; if there are none, the nearest. */
+function lit({ predicted, abstained, probabilities }) {
+  const labels = [...predicted, ...abstained];
   if (!labels.length) return nearest(probabilities);
   if (labels.length > MOST) labels.sort(([, a], [, b]) => b - a);
   return labels.slice(0, MOST).map(([label]) => label);
@@ -225,7 +225,7 @@ export class TreeView {
     item.style.setProperty("--threshold", threshold ?? 0);
     item.classList.toggle("ticked", this.result !== null && threshold !== null);
     item.querySelector(".percent").textContent = probability === undefined ? "" : percent(probability);
-    const words = { idle: "", given: ", given", abstained: ", abstained", absent: ", not given" }[state];
+    const words = { idle: "", predicted: ", predicted", abstained: ", abstained", absent: ", not predicted" }[state];
     setAttributes(item, {
       "aria-expanded": row.expanded === undefined ? null : String(row.expanded),
       "aria-selected": String(label === this.chosen),
@@ -236,8 +236,8 @@ export class TreeView {
   /** Return whether a label is lit, and its probability, undefined where that is not known. */
   stateOf(label) {
     if (!this.result) return ["idle", undefined];
-    const { given, abstained, probabilities } = this.result;
-    if (given.has(label)) return ["given", given.get(label)];
+    const { predicted, abstained, probabilities } = this.result;
+    if (predicted.has(label)) return ["predicted", predicted.get(label)];
     return abstained.has(label) ? ["abstained", abstained.get(label)] : ["absent", probabilities[label]];
   }
 
