@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import hgclr.training
 from hgclr.cli.app import app
-from hgclr.cli.console import progress_bar, show_log
+from hgclr.cli.console import show_log
 from hgclr.cli.progress import TrainingProgress
 from support.short_run import make_run
 
@@ -101,24 +101,6 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
         assert done.stderr.splitlines()[-1] == said
 
 
-def test_the_times_of_a_bar_say_which_they_are() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    bar = progress_bar(console)
-    now = 1000.0
-    bar.get_time = lambda: now  # type: ignore[method-assign]
-    task = bar.add_task("hgclr", total=12_000)
-    assert "0:00 gone" in shown(console, bar)
-    for seconds, completed in ((17, 400), (34, 800)):
-        now = 1000.0 + seconds
-        bar.update(task, completed=completed)
-    line = shown(console, bar)
-    assert "800/12000 0:34 gone, 7:56 left" in line
-    assert len(line) <= 80
-    now = 1000.0 + 36_000
-    bar.update(task, completed=6_000)
-    assert "10:00:00 gone" in shown(console, bar)
-
-
 def test_a_warning_stands_above_the_bar() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
     show_log(False)
@@ -126,11 +108,5 @@ def test_a_warning_stands_above_the_bar() -> None:
         progress.on_documents(3)
         logging.getLogger("hgclr.training").warning("a rare thing")
     (line,) = [line for line in console.file.getvalue().splitlines() if "a rare thing" in line]  # type: ignore[attr-defined]
-    assert "gone" not in line.partition("WARNING")[2]
+    assert "left" not in line.partition("WARNING")[2]
     assert "3/?" in console.file.getvalue()  # type: ignore[attr-defined]
-
-
-def shown(console: Console, bar) -> str:
-    with console.capture() as capture:
-        console.print(bar.get_renderable())
-    return capture.get().rstrip("\n")

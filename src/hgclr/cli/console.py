@@ -1,4 +1,4 @@
-"""What all commands share on a terminal: results, progress bars, log lines, quiet libraries."""
+"""Results, progress bars and log lines of all commands on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Console(rich_console.Console):
-    """A console on which nothing that is shown, a label's name or a text or the name of a file, gives orders."""
+    """A console that never interprets labels, texts or file names as control sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, **options)
@@ -36,27 +36,24 @@ class Console(rich_console.Console):
     def render(
         self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the pieces of what is to be shown; control sequences among them are rich's own."""
+        """Yield the segments; only rich's own control sequences stay."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(HARMLESS))
 
 
 def is_first_rank() -> bool:
-    """Return whether this process may speak: of those that torchrun has started, the first one does."""
+    """Return whether this process prints: of those that torchrun starts, only the first does."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 def standard_error(*, on_every_node: bool = False) -> Console:
-    """Return a console on standard error, so that standard output holds results only; quiet but on the first rank.
-
-    An error may be one of its node, and is to be seen ``on_every_node``.
-    """
+    """Return a console on standard error that prints on the first rank only, or on the first rank of every node."""
     quiet = not is_first_rank() and not (on_every_node and os.environ.get("LOCAL_RANK") == "0")
     return Console(stderr=True, quiet=quiet)
 
 
 def results(json_file: Path | None) -> Console:
-    """Return the console for what people read: standard output, which ``--json -`` leaves to the JSON."""
+    """Return the console for tables: standard output, unless ``--json -`` writes JSON there."""
     return Console(quiet=str(json_file) == "-")
 
 
@@ -92,24 +89,24 @@ def print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -
 
 
 def progress_bar(console: Console | None = None) -> Progress:
-    """Return a progress bar with the time left, which shows nothing where standard error is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
-    from rich.text import Text
-
-    class Times(ProgressColumn):
-        """Say which is the time that is gone, and which is left."""
-
-        def render(self, task: Task) -> Text:
-            """Return both, or one as long as the other cannot be told."""
-            left = "" if task.time_remaining is None else f", {clock(task.time_remaining)} left"
-            return Text(f"{clock(task.elapsed or 0)} gone{left}", style="progress.elapsed")
+    """Return a progress bar with elapsed and remaining time; it shows nothing where standard error is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = console or standard_error()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),  # with two long times within 80 columns
         MofNCompleteColumn(),
-        Times(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -118,33 +115,21 @@ def progress_bar(console: Console | None = None) -> Progress:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """Show how many there have been; what is yielded takes how many more there are."""
+    """Show a count; call the yielded function with how many more there are."""
     with progress_bar() as bar:
         yield partial(bar.advance, bar.add_task(what, total=None))
 
 
 @contextmanager
 def share_done(what: str, size: int = 1) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how many of how many are done; what is yielded takes both, times ``size``, the second if it is known."""
+    """Show a share; call the yielded function with the number done and, if known, the total, both times ``size``."""
     with progress_bar() as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done // size, total=total and total // size)
 
 
-def clock(seconds: float) -> str:
-    """Return a time as minutes and seconds, from an hour on with hours.
-
-    Example:
-        >>> clock(34.4), clock(3723)
-        ('0:34', '1:02:03')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def show_log(verbose: bool) -> None:
-    """Show the library's warnings, and with ``verbose`` what it is doing, on standard error."""
+    """Show the library's warnings, and with ``verbose`` its information, on standard error."""
     from rich.logging import RichHandler
 
     handler = RichHandler(console=standard_error(), show_time=False, show_path=False)
@@ -154,7 +139,7 @@ def show_log(verbose: bool) -> None:
 
 
 def quiet_libraries() -> None:
-    """Turn off the bars and notices of transformers and datasets, which know nothing of ours."""
+    """Turn off the progress bars and notices of transformers and datasets."""
     import datasets
     import transformers
 
@@ -164,11 +149,10 @@ def quiet_libraries() -> None:
 
 
 def find_folder(model: str, data: Path | None = None) -> Path:
-    """Return a model's folder; ask for torch, whose import takes seconds, only if the model needs it.
+    """Return a model's folder, given by its path, its URL or a hub name.
 
-    Args:
-        model: the folder, its URL, or a hub name.
-        data: a data folder that the command will read, so that a wrong path is told before the seconds have passed.
+    torch, whose import takes seconds, is required only if the model needs it, and after the path of the data folder
+    that the command will read was checked.
     """
     from hgclr.data.folder import find_data
     from hgclr.errors import require_extra

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -38,21 +38,6 @@ ray_address_option = partial(
     " default: Ray is started on this machine.",
     metavar="ADDRESS",
 )
-
-
-def rule_option(explanation: str, *others: str) -> Any:
-    """Return an option for a decoding rule or another word."""
-    choices = (*others, *get_args(Rule))
-
-    def read(word: str) -> str:
-        if word in choices:
-            return word
-        raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, choices))}.")
-
-    metavar = f"<{'|'.join(choices)}>"
-    return option(explanation, parser=read, metavar=metavar, autocompletion=lambda: list(choices))
-
-
 Model = Annotated[
     str,
     typer.Argument(
@@ -61,11 +46,10 @@ Model = Annotated[
         " or a hub name.",
     ),
 ]
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; hgclr data check looks at one.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; hgclr data check checks one.")]
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
 ]
-# Where results go: the same names with the same meaning in all commands.
 JsonFile = Annotated[
     Path | None,
     file("Write the result as JSON to this file; '-': to standard output, in place of the tables.", "--json"),
@@ -81,14 +65,12 @@ Settings = Annotated[
     option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),
 ]
 Seed = Annotated[int, option("Random seed.", min=0)]
-# How data is read.
 AddAncestors = Annotated[
     bool | None, option("Rows name only their deepest labels: add the labels above them.", "--add-ancestors")
 ]
 TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
 SkipBadRows = Annotated[bool, option("Leave bad rows out, with a warning.", "--skip-bad-rows")]
 Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1)]
-# Where the work is done.
 Engine = Literal["local", "ray"]
 
 
@@ -136,12 +118,7 @@ class Cluster:
 
     engine: Annotated[Engine, option("local: on this machine; ray: on Ray, here or on a cluster.")] = "local"
     workers: Annotated[
-        int | None,
-        option(
-            "With --engine ray: processes that share each batch; default: one per GPU or core.",
-            min=1,
-            metavar="N",
-        ),
+        int | None, option("With --engine ray: processes that share each batch; default: one per GPU or core.", min=1)
     ] = None
     ray_address: Annotated[str | None, ray_address_option()] = None
 
@@ -158,12 +135,11 @@ class Deciding:
     """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
 
     threshold: Annotated[
-        float | None,
-        option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0),
+        float | None, option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0)
     ] = None
     rule: Annotated[
         Rule | None,
-        rule_option(
+        option(
             "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
             " those; drop-orphans: only labels whose parent is predicted; best-path: one path;"
             " top-k-paths: as many as --paths says."
@@ -171,8 +147,7 @@ class Deciding:
     ] = None
     paths: Paths = None
     abstain_below: Annotated[
-        float | None,
-        option("Stop above labels less probable than this, and list them as abstained.", min=0.0, max=1.0),
+        float | None, option("Stop above labels less probable than this, and list them as abstained.", min=0, max=1)
     ] = None
 
     def changed(self, decisions: Decisions) -> Decisions:
@@ -183,12 +158,9 @@ class Deciding:
 def options_from(
     kind: type, parameter: str, *, first: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the fields of a dataclass to the options of a command.
+    """Return a decorator that adds the fields of a dataclass, which are annotated as options, to a command.
 
-    Args:
-        kind: the dataclass, whose fields are annotated as options.
-        parameter: name of the command's parameter that gets an instance of it.
-        first: list these options before the command's own, not after them.
+    The command gets an instance as ``parameter``. With ``first``, these options are listed before those of the command.
     """
     fields = inspect.signature(kind, eval_str=True).parameters
 
@@ -210,8 +182,5 @@ def options_from(
 
 
 reading_options = options_from(Reading, "reading")
-"""Add the fields of `Reading` to the options of a command, which gets them as its parameter ``reading``."""
 deciding_options = options_from(Deciding, "deciding")
-"""Add the fields of `Deciding` to the options of a command, which gets them as its parameter ``deciding``."""
 cluster_options = options_from(Cluster, "cluster")
-"""Add the fields of `Cluster` to the options of a command, which gets them as its parameter ``cluster``."""

@@ -1,11 +1,10 @@
-"""Show a training run: what is going to be done, a bar with the time left, and one line of scores per epoch."""
+"""Show a training run: the plan, a bar with the time left, and one line of scores per epoch."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any
 
 from rich.logging import RichHandler
@@ -18,20 +17,15 @@ from hgclr.training.core import Plan
 
 
 class TrainingProgress(TrainerCallback):
-    """A progress bar over the steps of a run; where there is no terminal, only the lines per epoch.
-
-    Args:
-        console: where to show it.
-        title: what is being trained.
-    """
+    """A progress bar over the steps of a run; where there is no terminal, only the lines per epoch."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title = console, title
         self._bar = progress_bar(console)
-        self._steps: TaskID | None = None
         self._documents: TaskID | None = self._bar.add_task(f"{title}: reading", total=None)
-        self._train: int | None = None
+        self._steps: TaskID | None = None
         self._scoring: TaskID | None = None
+        self._train: int | None = None
         self._last: dict[str, float] = {}
 
     def __enter__(self) -> TrainingProgress:
@@ -41,13 +35,11 @@ class TrainingProgress(TrainerCallback):
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def on_start(self, plan: Plan) -> None:
-        """Print what is going to be done."""
+        """Print the plan."""
         self._train = plan.documents.get("train")
         documents = ", ".join(f"{name} {count:,}" for name, count in plan.documents.items())
         labels = f"{plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)}"
@@ -59,10 +51,10 @@ class TrainingProgress(TrainerCallback):
             if plan.lora is not None:
                 lines.append(plan.lora)
             how = f"rate {recipe.learning_rate:.2g}, of the head {recipe.head_learning_rate:.2g}"
-        cut = f": {plan.cut:.1%} of train" if plan.documents.get("train") else ""
+        cut = f": {plan.cut:.1%} of train" if self._train else ""
         lines += [f"{how}; {plan.precision} on {plan.device}", f"texts are cut at {plan.max_length} tokens{cut}"]
         for line in lines:
-            self.console.print(line, soft_wrap=True, markup=False)
+            self.console.say(line)
 
     def on_documents(self, count: int) -> None:
         """Count documents that were read, or, after training, encoded to fit the head to."""
@@ -84,26 +76,24 @@ class TrainingProgress(TrainerCallback):
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Remember the loss for the line of this epoch."""
-        logs = kwargs["logs"]
-        if "loss" in logs:
-            self._last = logs
+        if "loss" in kwargs["logs"]:
+            self._last = kwargs["logs"]
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Count a batch that is being scored."""
-        loader = kwargs.get("eval_dataloader")
         if self._scoring is None:
-            total = len(loader) if loader is not None else None
+            loader = kwargs.get("eval_dataloader")
+            total = None if loader is None else len(loader)
             self._scoring = self._bar.add_task(f"{self.title}: scoring", total=total)
         self._bar.advance(self._scoring)
-        task = self._bar.tasks[self._bar.task_ids.index(self._scoring)]
-        if task.finished:
-            self._bar.remove_task(self._scoring)
-            self._scoring = None
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Print the scores of this epoch."""
+        if self._scoring is not None:
+            self._bar.remove_task(self._scoring)
+            self._scoring = None
         metrics = kwargs["metrics"]
         micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
         kept = f"  kept {self._last['kept']:.0%}" if "kept" in self._last else ""
@@ -114,7 +104,7 @@ class TrainingProgress(TrainerCallback):
 
 
 def fold_progress(folds: int) -> Callable[[int], AbstractContextManager[FoldWatch]]:
-    """Return what shows the training of a fold, for as many folds as there are."""
+    """Return a function that shows the training of one of ``folds`` folds."""
 
     @contextmanager
     def watch(fold: int) -> Iterator[FoldWatch]:

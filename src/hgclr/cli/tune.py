@@ -23,7 +23,6 @@ from hgclr.cli.options import (
     number_list,
     option,
     reading_options,
-    rule_option,
 )
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
@@ -131,7 +130,7 @@ def calibrate(
         option("How many thresholds to tune; auto: whichever does best on documents not tuned on."),
     ] = "auto",
     rule: Annotated[
-        Literal["auto", Rule], rule_option("Decoding rule; auto: the best of those that keep parents.", "auto")
+        Literal["auto", Rule], option("Decoding rule; auto: the best of those that keep parents.")
     ] = "auto",
     paths: Paths = None,
     risk: Annotated[
