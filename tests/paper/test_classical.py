@@ -162,17 +162,6 @@ def test_of_many_documents_most_settings_are_tried_on_some(
     assert setting(found["recipe"]) == setting(max(last, key=value))
 
 
-def test_labels_without_an_example_are_never_given(one_path: Path, tmp_path: Path) -> None:
-    folder = DataFolder(one_path)
-    rowing = folder.taxonomy.resolve("rowing")
-    splits = read_splits(make_run(one_path, tmp_path), folder)
-    assert not any(rowing in document.labels for document in splits["train"])
-    assert any(rowing in document.labels for document in splits["test"])
-    for kind in ("tfidf", "hiclass"):
-        scores = run_classical(kind, make_run(one_path, tmp_path / kind))["test"]
-        assert scores["macro"]["f1"] <= 8 / 9
-
-
 def test_hiclass_refuses_several_paths(toy_data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         run_classical("hiclass", make_run(toy_data, tmp_path / "run"))

@@ -142,15 +142,6 @@ def test_draws_follow_the_seed_and_leave_torch_alone(folder: Path, taxonomy) -> 
     assert len({row.tobytes() for row in first[0]}) > 1
 
 
-def test_other_labels_keep_other_tokens_and_paths_are_those_of_the_deepest(folder: Path, taxonomy) -> None:
-    model, tokenizer = load_training_model(folder / "default")
-    labels = [("science", "physics", "optics", "chemistry"), ("society", "sports", "tennis")]
-    one, other = keep_tokens(model, tokenizer, [document(taxonomy, TEXT, gold) for gold in labels], draws=200)
-    assert sorted(one.paths) == ["science > chemistry", "science > physics > optics"]
-    assert other.paths == ("society > sports > tennis",)
-    assert np.abs(one.shares - other.shares).max() > 0.3
-
-
 def test_pieces_cover_the_words_of_the_text(folder: Path, taxonomy) -> None:
     model, tokenizer = load_training_model(folder / "default")
     (one,) = keep_tokens(model, tokenizer, [document(taxonomy)], draws=3)

@@ -65,19 +65,20 @@ def literal_weights(program: PublishedProgram) -> dict[str, torch.Tensor]:
         "label_encoder.structure.spatial": weights["graph_encoder.distance_embedding.weight"].squeeze(1),
         "label_encoder.structure.edge": weights["graph_encoder.edge_embedding.weight"].squeeze(1).roll(-1),
     }
+    names = {
+        "classifier": "classifier",
+        "projection.1": "contrastive_lossfct.transform.1",
+        "projection.4": "contrastive_lossfct.transform.4",
+        **{
+            f"label_encoder.layers.0.{part}": f"{LAYER}.hir_attn.self.{part[0]}_proj"
+            for part in ("query", "key", "value")
+        },
+        "label_encoder.layers.0.output": f"{LAYER}.hir_attn.self.out_proj",
+        "label_encoder.layers.0.norm": f"{LAYER}.hir_attn.layer_norm",
+        **{f"token_label_attention.{part}": f"{LAYER}.cross_attn.{part[0]}_proj" for part in ("query", "key")},
+    }
     for kind in ("weight", "bias"):
-        literal |= {
-            f"classifier.{kind}": weights[f"classifier.{kind}"],
-            f"projection.1.{kind}": weights[f"contrastive_lossfct.transform.1.{kind}"],
-            f"projection.4.{kind}": weights[f"contrastive_lossfct.transform.4.{kind}"],
-            f"label_encoder.layers.0.query.{kind}": weights[f"{LAYER}.hir_attn.self.q_proj.{kind}"],
-            f"label_encoder.layers.0.key.{kind}": weights[f"{LAYER}.hir_attn.self.k_proj.{kind}"],
-            f"label_encoder.layers.0.value.{kind}": weights[f"{LAYER}.hir_attn.self.v_proj.{kind}"],
-            f"label_encoder.layers.0.output.{kind}": weights[f"{LAYER}.hir_attn.self.out_proj.{kind}"],
-            f"label_encoder.layers.0.norm.{kind}": weights[f"{LAYER}.hir_attn.layer_norm.{kind}"],
-            f"token_label_attention.query.{kind}": weights[f"{LAYER}.cross_attn.q_proj.{kind}"],
-            f"token_label_attention.key.{kind}": weights[f"{LAYER}.cross_attn.k_proj.{kind}"],
-        }
+        literal |= {f"{ours}.{kind}": weights[f"{theirs}.{kind}"] for ours, theirs in names.items()}
     return {name: weight.requires_grad_() for name, weight in literal.items()}
 
 

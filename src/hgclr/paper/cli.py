@@ -277,7 +277,10 @@ def figure5(
     folders = {"flat": flat, "HGCLR": hgclr}
     with standard_error().status("mapping the label vectors"):
         maps = map_models(folders, seed=seed)
-        report = {"models": {name: _short(place) for name, place in folders.items()}, "machine": machine()}
+        report = {
+            "models": {name: "/".join(place.resolve().parts[-2:]) for name, place in folders.items()},
+            "machine": machine(),
+        }
         files = write_label_maps(maps, output, report)
     table = Table(title="Do the label vectors show the tree?", title_justify="left", title_style="bold")
     for heading in ("", "silhouette by parent", "shuffled", "mean rank of the father", "shuffled"):
@@ -320,19 +323,30 @@ def figure3(
     """
     require_extra("torch", extra="train", capability="Figure 3")
     check_output(output)
+    from hgclr.data.folder import empty_split
+    from hgclr.data.tokens import sample_documents
     from hgclr.hardware import machine
-    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, some_documents, write_kept_tokens
+    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, write_kept_tokens
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
     taxonomy = network.config.taxonomy
-    chosen = some_documents(reading.open(data, taxonomy=taxonomy), split, documents, seed)
+    source = reading.open(data, taxonomy=taxonomy)
+    chosen = list(sample_documents(source, split, (documents, seed)))
+    if not chosen:
+        raise empty_split(source.split_path(split), 0)
     with progress_bar() as bar:
         found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
         kept = list(bar.track(found, total=len(chosen), description="documents"))
     rule = keep_rule(network.config)
     files = write_kept_tokens(
-        kept, taxonomy, output, model=_short(model), rule=rule, seed=seed, report={"machine": machine()}
+        kept,
+        taxonomy,
+        output,
+        model="/".join(model.resolve().parts[-2:]),
+        rule=rule,
+        seed=seed,
+        report={"machine": machine()},
     )
     console = Console()
     console.say(f"the model keeps {rule}")
@@ -341,8 +355,3 @@ def figure3(
     if all(document.whole for document in kept):
         console.say("to see what labels choose from short texts: --keep-fraction 0.5")
     print_written(files)
-
-
-def _short(model: Path) -> str:
-    """Return the name of a model's folder with its run's; the rest of the path is of interest on this machine alone."""
-    return "/".join(model.resolve().parts[-2:])

@@ -21,7 +21,6 @@ from hgclr.paper.tables import (
     reproduce,
     rounded,
     scores_of,
-    time_shown,
     training_time,
 )
 from hgclr.presentation import COLOURS, INK, MUTED, Plot, draw
@@ -217,12 +216,8 @@ def run_curves(
     are resumed. Finished runs of other rows and sizes with the same settings are shown, too. Dev and test are whole, or
     the samples of the budget, at every size.
 
-    Args:
-        sizes: of the training sample; None is all documents.
-        seeds: of sizes up to 5,000; larger ones have the first alone.
-        experiment: what all rows share; its budget has no ``documents``.
-        rows: keys of rows of the table ``systems``.
-        command, watch: as for :func:`~hgclr.paper.tables.reproduce`.
+    A size of None is all documents. Sizes above 5,000 are run with the first seed alone. The experiment's budget has no
+    ``documents``. The other arguments are those of :func:`~hgclr.paper.tables.reproduce`.
     """
     if experiment.budget is not None and experiment.budget.documents is not None:
         raise InputError("--budget has documents, which --sizes decides", remedy="leave them out of --budget")
@@ -281,12 +276,7 @@ def _markdown(curves: Curves) -> str:
                 return f"{spread.mean:.1f}" + ("" if spread.sd is None else f" ± {spread.sd:.1f}")
 
             lines += _table(curves, f"{subject}, {how}", f1)
-    time, unit = time_shown(point for points in curves.points.values() for point in points)
-    lines += _table(
-        curves,
-        unit[0].upper() + unit[1:],
-        lambda point: "" if (spent := getattr(point, time)) is None else f"{spent.mean:,.0f}",
-    )
+    lines += _table(curves, "CPU seconds", lambda at: "" if at.cpu_seconds is None else f"{at.cpu_seconds.mean:,.0f}")
     if curves.missing:
         lines += ["## Missing", "", *(f"- {what}" for what in curves.missing), ""]
     if not RARE.keys().isdisjoint(curves.panels):

@@ -58,13 +58,9 @@ class NotYetError(Exception):
 class Budget:
     """What the rows of a table may spend; None is no bound.
 
-    Args:
-        documents: size of the random sample of training documents, another one for each seed.
-        length: tokens of a text that are read.
-        epochs: epochs; systems that take longer by nature get a multiple, see ``System.length``.
-        dev: size of the sample of dev documents scored, by default as many as ``documents``.
-        test: size of the sample of test documents scored, by default as many as ``documents``.
-        scores_all: by default dev and test are scored whole instead.
+    ``documents`` is the size of the random sample of training documents, another one for each seed; ``length`` the
+    tokens read of a text; ``dev`` and ``test`` the sizes of the samples scored, by default as many as ``documents``,
+    or all with ``scores_all``. Systems that take longer by nature get a multiple of the epochs (``System.length``).
     """
 
     documents: int | None = None

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import DataFolder, Document, empty_split
-from hgclr.data.tokens import sample_documents
+from hgclr.data.folder import Document
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, write_files
 from hgclr.presentation import render_page
@@ -203,14 +202,6 @@ def keep_rule(config: HGCLRConfig) -> str:
         if config.keep_at_least:
             rule += f", at least {config.keep_at_least}"
     return rule + ("; special tokens always" if config.keep_special_tokens else "; special tokens like all others")
-
-
-def some_documents(folder: DataFolder, split: str, count: int, seed: int = 0) -> list[Document]:
-    """Return ``count`` documents of a split, drawn at random, in the order of the file; all if there are fewer."""
-    documents = list(sample_documents(folder, split, (count, seed)))
-    if not documents:
-        raise empty_split(folder.split_path(split), 0)
-    return documents
 
 
 def keep_tokens(

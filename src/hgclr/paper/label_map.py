@@ -71,13 +71,9 @@ class Measure:
 class LabelMap:
     """The labels of one model in the plane, and how well their vectors show the tree.
 
-    Args:
-        positions: by t-SNE, (K, 2).
-        silhouette: by parent, from -1 to 1 (families tight and apart); None where no two parents have two children
-            each.
-        father_rank: mean place of a label's father among the K - 1 other labels by cosine similarity, 1 the best.
-        permutations: shuffled trees behind both baselines.
-        seed: of t-SNE and of the shuffled trees.
+    ``positions`` are by t-SNE, (K, 2). The silhouette by parent is from -1 to 1 (families tight and apart), None where
+    no two parents have two children each. ``father_rank`` is the mean place of a label's father among the K - 1 other
+    labels by cosine similarity, 1 the best. Both baselines are of so many shuffled trees (``permutations``).
     """
 
     taxonomy: Taxonomy

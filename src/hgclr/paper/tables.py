@@ -96,19 +96,11 @@ def reproduce(
     watch: Watch = unwatched,
     on_table: Callable[[Summary], None] | None = None,
 ) -> Summary:
-    """Run rows of a table with every seed and write the table after each run.
+    """Run rows of a table with every seed and write the table after each run, into ``experiment.output``.
 
-    Args:
-        table: which table; its files go to ``experiment.output``.
-        seeds: at least one.
-        experiment: what all rows share.
-        rows: keys of its rows; by default all but the extra ones.
-        command: the command line, for the record.
-        watch: shows each run's progress.
-        on_table: called with the table each time that it has been written.
-
-    Raises:
-        InputError: before anything is run; see :func:`~hgclr.paper.experiment.check_runs`.
+    ``rows`` are keys, by default all but the extra ones; ``command`` is the command line, for the record; ``on_table``
+    is called each time that the table has been written. Input is checked before anything is run
+    (:func:`~hgclr.paper.experiment.check_runs`).
     """
     chosen = table.choose(rows)
     systems = check_runs(table, seeds, experiment, rows)
@@ -310,12 +302,8 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
         )
     systems = [(line, SYSTEMS[line.key]) for line in lines if line.key in SYSTEMS]
     scratch = any(system.length == 5 for _, system in systems)
-    if scratch and experiment.chosen_recipe == "default":
-        notes.append(
-            "TextRCNN learns from scratch: its rows have five times the epochs and the patience of the others."
-        )
-    elif scratch and experiment.budget is not None and experiment.budget.epochs is not None:
-        notes.append("TextRCNN learns from scratch: its rows have five times the epochs of the budget.")
+    if scratch and (experiment.chosen_recipe == "default" or (experiment.budget and experiment.budget.epochs)):
+        notes.append("TextRCNN learns from scratch: its rows have five times the epochs and the patience of others.")
     if experiment.preset != "default":
         chosen = method_settings(experiment.preset, {})
         over = " (over TextRCNN the maximum over time)" if scratch else ""
@@ -368,31 +356,22 @@ def table_cells(summary: Summary) -> list[list[str]]:
         columns["tuned on dev"] = lambda line: _pair(line.tuned)
         columns["gain, tuned"] = lambda line: _pair(line.tuned_gain, signed=True)
     columns["seeds"] = lambda line: str(len(line.runs))
-    time, unit = time_shown(summary.lines)
-    columns[unit] = lambda line: MISSING if (spent := getattr(line, time)) is None else f"{spent.mean:,.0f}"
+    columns["CPU seconds"] = lambda line: MISSING if line.cpu_seconds is None else f"{line.cpu_seconds.mean:,.0f}"
     columns["kept"] = lambda line: MISSING if line.kept is None else f"{line.kept.mean:.1%}"
     return [list(columns), *([cell(line) for cell in columns.values()] for line in summary.lines)]
 
 
-def time_shown(timed: Iterable[Any]) -> tuple[str, str]:
-    """Return which time of training to show, as a name and in words: CPU time, if all have it, else that of the clock.
-
-    A busy machine makes the clock's longer. ``timed`` have both, as lines of a table and points of a curve do.
-    """
-    if all(one.cpu_seconds is not None for one in timed if one.seconds is not None):
-        return "cpu_seconds", "CPU seconds"
-    return "seconds", "seconds"
-
-
 def _pair(values: Mapping[str, float | Spread] | None, *, signed: bool = False) -> str:
-    return MISSING if values is None else " / ".join(_number(values[average], signed) for average in AVERAGES)
-
-
-def _number(value: float | Spread, signed: bool) -> str:
-    mean, sd = value, ""
-    if isinstance(value, Spread):
-        mean, sd = value.mean, f" ± {MISSING if value.sd is None else f'{value.sd:.2f}'}"
-    return (f"{mean:+.2f}" if signed else f"{mean:.2f}") + sd
+    """Return Micro and Macro as a cell shows them."""
+    if values is None:
+        return MISSING
+    cells = []
+    for value in (values[average] for average in AVERAGES):
+        mean, sd = value, ""
+        if isinstance(value, Spread):
+            mean, sd = value.mean, f" ± {MISSING if value.sd is None else f'{value.sd:.2f}'}"
+        cells.append((f"{mean:+.2f}" if signed else f"{mean:.2f}") + sd)
+    return " / ".join(cells)
 
 
 def markdown(summary: Summary) -> str:

@@ -176,20 +176,6 @@ def test_the_split_is_that_of_scikit_learn(count: int) -> None:
     assert split_training(reversed(ids)) == dict.fromkeys(train, "train") | dict.fromkeys(dev, "dev")
 
 
-def test_repeated_ids(tmp_path: Path) -> None:
-    first = {"7newsML.xml": item(7, text="<p>First.</p>"), "8newsML.xml": b"<newsitem", "9newsML.xml": item(9)}
-    second = {"7newsML.xml": item(7, text="<p>Second.</p>"), "8newsML.xml": item(8, text="<p>Whole.</p>")}
-    write_disks(tmp_path / "disks", {"1.zip": first, "2.zip": second | day(item(1), item(2))}, [1, 2])
-    build_rcv1(tmp_path / "disks", tmp_path / "data")
-    texts = {row["id"]: row["text"] for row in read(tmp_path / "data", "test")}
-    assert texts == {"7": "First.", "8": "Whole.", "9": "Some news."}
-    reasons = [(where, reason) for where, reason, _ in left_out(tmp_path / "data")]
-    assert reasons == [
-        ("1.zip/8newsML.xml", "broken XML"),
-        ("2.zip/7newsML.xml", "an id that an earlier document has"),
-    ]
-
-
 def test_a_list_of_ids_replaces_the_rule(tmp_path: Path) -> None:
     source = tmp_path / "disks"
     write_disks(source, {"1.zip": day(item(1), item(2), item(3, regions=[]), item(4), item(5, []))}, [1, 2])

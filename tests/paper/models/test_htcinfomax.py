@@ -231,20 +231,6 @@ def test_the_prior_matching_loss_by_loops() -> None:
     assert prior_matching_loss(discriminator, labels, drawn).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_discriminator_learns_to_tell_and_label_features_not_to_be_told() -> None:
-    """The gradients of the one are those of the loss, those of the other the non-saturating ones of a generator."""
-    torch.manual_seed(4)
-    discriminator = PriorDiscriminator(WIDTH)
-    drawn, labels = torch.rand(6, WIDTH), torch.randn(6, WIDTH, requires_grad=True)
-    weights = list(discriminator.parameters())
-    probabilities = [torch.sigmoid(discriminator(x)) for x in (drawn, labels)]
-    loss = -(probabilities[0].log() + (1 - probabilities[1]).log()).mean()
-    expected = torch.autograd.grad(loss, weights, retain_graph=True)
-    expected += torch.autograd.grad(-probabilities[1].log().mean(), labels)
-    found = torch.autograd.grad(prior_matching_loss(discriminator, labels, drawn), [*weights, labels])
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
-
-
 def test_no_document_is_its_own_other_and_each_is_one() -> None:
     torch.manual_seed(5)
     seen = set()

@@ -61,17 +61,9 @@ WORD_RANGE = 0.25
 
 @strict
 class TextRCNNConfig(PreTrainedConfig):
-    """Configure a TextRCNN.
+    """Configure a TextRCNN: ``kernels`` are the words that each convolution sees at a time.
 
-    Args:
-        vocab_size: words, the padding and the unknown word included.
-        pad_token_id: the padding's place among them.
-        word_width: size of a word vector.
-        recurrent_width: size of the GRU's state in each direction; the published systems have 64 or 100.
-        filters: features that each convolution gives.
-        kernels: words that each convolution sees at a time; without any, a word has the states of the GRU.
-        word_dropout: dropout on word vectors.
-        recurrent_dropout: dropout on the GRU's states.
+    Without kernels, a word has the states of the GRU. The published systems have a state of 64 or 100.
     """
 
     model_type = "textrcnn"
