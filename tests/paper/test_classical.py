@@ -18,7 +18,6 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.errors import InputError
 from hgclr.models.base import load_tokenizer
-from hgclr.paper import classical
 from hgclr.paper.classical import Setting, read_splits, run_classical, settings_of
 from hgclr.training import RunConfig
 from hgclr.training.run import tokenize_splits
@@ -138,28 +137,6 @@ def test_scores_are_those_of_scikit_learn(kind: str, one_path: Path, tmp_path: P
     assert found["machine"]["packages"]["scikit-learn"] is not None
     seen = gold(splits["train"], 9).sum(axis=0)
     assert found["test"]["by_frequency"]["unseen"]["labels"] == int((seen == 0).sum())
-
-
-@pytest.mark.slow
-def test_of_many_documents_most_settings_are_tried_on_some(
-    one_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(classical, "SEARCHED", 30)
-    found = run_classical("tfidf", make_run(one_path, tmp_path / "run", limit=40))
-    tried = found["recipe"]["tried"]
-    first, last = tried[:-2], tried[-2:]
-    assert [trial["documents"] for trial in tried] == [30] * len(settings_of("tfidf")) + [40, 40]
-
-    def value(trial: dict) -> tuple[float, float]:
-        return trial["dev_tuned"], trial["dev_at_0.5"]
-
-    ordered = sorted(first, key=value, reverse=True)  # the first of equals
-
-    def setting(trial: dict) -> Setting:
-        return Setting(trial["strength"], trial["balanced"])
-
-    assert [setting(trial) for trial in last] == [setting(trial) for trial in ordered[:2]]
-    assert setting(found["recipe"]) == setting(max(last, key=value))
 
 
 def test_hiclass_refuses_several_paths(toy_data: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -165,51 +165,19 @@ def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, tmp_path: Path)
         list(keep_tokens(model, tokenizer, [document(taxonomy, "\u200b")]))
 
 
-class Reader(HTMLParser):
-    """Collect tags, the text, and the text within <mark>."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text, self.marked = "", []
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data) -> None:
-        if "style" not in self.open:
-            self.text += data
-        if "mark" in self.open:
-            self.marked.append(data)
-
-
 def test_html_escapes_marks_and_needs_nothing_else(taxonomy, tmp_path: Path) -> None:
     one = hand_made(text="Unseen <b>")
     write_kept_tokens([one], taxonomy, tmp_path, model="<run>/training-model", rule="P > 0.02 & more", seed=4)
     page = (tmp_path / "figure3.html").read_text(encoding="utf-8")
-    reader = Reader()
-    reader.feed(page)
-    assert reader.open == []  # every tag was closed
-    assert {"b", "i", "run"}.isdisjoint({tag for tag, _ in reader.tags})
-    assert "a & b > <i>" in reader.text
-    assert "<run>/training-model" in reader.text
-    assert "P > 0.02 & more" in reader.text
-    assert reader.marked == ["kept tokens", "Un", "<", "<", "b"]  # the legend, draw 1, draw 2
+    for escaped in ("a &amp; b &gt; &lt;i&gt;", "&lt;run&gt;/training-model", "P &gt; 0.02 &amp; more"):
+        assert escaped in page
+    assert "<i>" not in page
+    assert "<run>" not in page
+    assert re.findall("<mark>(.*?)</mark>", page)[1:] == ["Un", "&lt;", "&lt;", "b"]  # draw 1, draw 2
     assert "<mark>Un</mark>seen" in page  # a word stays one word
-    assert "Draw 1: 2 of 4 tokens kept" in reader.text
-    assert reader.text.count("Unseen <b …") == 3
-    assert {"script", "link", "img", "iframe"}.isdisjoint({tag for tag, _ in reader.tags})
-    assert "http" not in page
-    assert "url(" not in page
-    assert "prefers-color-scheme: dark" in page
-    titles = [attributes["title"] for tag, attributes in reader.tags if tag == "span" and "title" in attributes]
-    assert titles == ["75%", "0%", "50%", "25%"]
+    assert re.findall('title="(.*?)"', page) == ["75%", "0%", "50%", "25%"]
+    for outside in ("<script", "<link", "<img", "<iframe", "http", "url("):
+        assert outside not in page
 
 
 def test_the_files_say_everything(tmp_path: Path, taxonomy) -> None:

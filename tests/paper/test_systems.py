@@ -183,22 +183,6 @@ def test_baselines_are_as_released_under_the_papers_presets(
     assert record(SYSTEMS[key], news.run(SYSTEMS[key], 1))["model"]["structure_encoder"] == "gcn"
 
 
-def test_himatch_has_the_recipe_of_its_paper_where_the_others_have_theirs(toy_data: Path, tmp_path: Path) -> None:
-    own = {"batch_size": 8, "learning_rate": 2e-5, "warmup": 0.1, "max_gradient_norm": 1.0, "schedule": "linear"}
-    for settings, has_it in (
-        ({"preset": "paper"}, True),
-        ({"preset": "published"}, True),
-        ({"preset": "paper", "recipe": "default"}, False),
-        ({"recipe": "paper"}, True),
-        ({}, False),
-    ):
-        plan = experiment(toy_data, tmp_path, **settings)
-        for key in ("himatch", "bert", "hiagm", "hgclr"):
-            training = plan.run(SYSTEMS[key], 1).training
-            for name, value in own.items():
-                assert getattr(training, name) == (value if key == "himatch" and has_it else None)
-
-
 def test_the_systems_differ_in_what_they_are_named_for(toy_data: Path, tmp_path: Path) -> None:
     plan = experiment(toy_data, tmp_path)
     for key in ("flat", "flat-cls", "flat-random-head"):

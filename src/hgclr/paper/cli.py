@@ -265,10 +265,9 @@ def figure5(
     Example: **hgclr reproduce figure5 --flat runs-published/bert-1/model --hgclr runs-published/hgclr-1/model --output
     figures**
     """
-    from rich.table import Table
-
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
+    from hgclr.cli.tables import print_table
     from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models, write_label_maps
 
@@ -282,18 +281,13 @@ def figure5(
             "machine": machine(),
         }
         files = write_label_maps(maps, output, report)
-    table = Table(title="Do the label vectors show the tree?", title_justify="left", title_style="bold")
-    for heading in ("", "silhouette by parent", "shuffled", "mean rank of the father", "shuffled"):
-        table.add_column(heading, justify="right" if heading else "left")
+    rows = []
     for name, one in maps.items():
         silhouette, rank = one.silhouette, one.father_rank
-        table.add_row(
-            name,
-            *(("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))),
-            f"{rank.value:.1f} of {len(one.taxonomy) - 1}",
-            rank.shuffled(1),
-        )
-    Console().print(table)
+        cells = ("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))
+        rows.append([name, *cells, f"{rank.value:.1f} of {len(one.taxonomy) - 1}", rank.shuffled(1)])
+    head = ["", "silhouette by parent", "shuffled", "mean rank of the father", "shuffled"]
+    print_table(Console(), head, rows, title="Do the label vectors show the tree?")
     print_written(files)
 
 

@@ -97,7 +97,7 @@ def test_text_and_labels(tmp_path: Path) -> None:
         {"id": "cmp-lg/9404001", "text": 'Étude. Gr\\"ober ≤ Gröber.', "labels": ["cs", "cs.CL"]},
     ]
     report = check(DataFolder(tmp_path / "out"))
-    assert (len(report.statistics.taxonomy), report.statistics.taxonomy.depth, report.bad_rows) == (161, 3, 0)
+    assert (len(report.taxonomy), report.taxonomy.depth, report.bad_rows) == (161, 3, 0)
 
 
 def test_every_category_and_alias_brings_its_path(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, object]) 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     source = snapshot(tmp_path, *(record(str(number), comments="long " * 1000) for number in range(3000)))
-    assert source.stat().st_size > 16e6
+    assert source.stat().st_size > 15e6
     build_arxiv(source, tmp_path / "out")  # what is imported and compiled once does not count
     tracemalloc.start()
     try:

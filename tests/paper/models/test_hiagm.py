@@ -14,8 +14,6 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture, load_deployed
 from hgclr.models.base import save
-from hgclr.nn import objective
-from hgclr.nn.objective import recursive_regularisation
 from hgclr.paper.models.hiagm import (
     BiTreeLSTM,
     HiAGMLAForSequenceClassification,
@@ -238,46 +236,6 @@ def test_edges_as_vectors_equal_masked_matrices(labels: int, seed: int) -> None:
     slow = torch.autograd.grad(expected, weights, direction)
     for one, other in zip(fast, slow, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_new_layers_begin_the_same_and_the_prior_is_the_edges_down(taxonomy: Taxonomy) -> None:
-    torch.manual_seed(3)
-    one = HierarchyGCN(taxonomy, WIDTH, dropout=0.0)
-    torch.empty(1000).normal_()  # memory that was used for something else
-    torch.manual_seed(3)
-    other = HierarchyGCN(taxonomy, WIDTH, dropout=0.0)
-    for (name, first), (_, second) in zip(one.named_parameters(), other.named_parameters(), strict=True):
-        assert torch.equal(first, second), name
-        if name.endswith("bias"):
-            assert not first.any(), name
-    assert torch.equal(one.up, torch.ones(len(taxonomy)))
-    prior = torch.linspace(0.1, 0.9, len(taxonomy))
-    one.set_prior(prior)
-    assert torch.equal(one.down, prior)
-
-
-def regularised(weight: Tensor, parents: list[int]) -> Tensor:
-    total = torch.zeros((), dtype=weight.dtype)
-    for child, parent in enumerate(parents):
-        if parent >= 0:
-            for one, other in zip(weight[parent], weight[child], strict=True):
-                total = total + 0.5 * (one - other) ** 2
-    return total
-
-
-@pytest.mark.parametrize("piece", [1, 7, 2**22])
-def test_recursive_regularisation_is_half_the_squared_distance_over_edges(
-    monkeypatch: pytest.MonkeyPatch, piece: int
-) -> None:
-    monkeypatch.setattr(objective, "PIECE", piece)
-    tree = random_tree(12, 4)
-    weight = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
-    parents = torch.from_numpy(tree.parents.copy())
-    found, expected = recursive_regularisation(weight, parents), regularised(weight, tree.parents.tolist())
-    torch.testing.assert_close(found, expected)
-    (fast,) = torch.autograd.grad(3 * found, [weight])
-    (slow,) = torch.autograd.grad(3 * expected, [weight])
-    torch.testing.assert_close(fast, slow)
 
 
 WIDTH = 6

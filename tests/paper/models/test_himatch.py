@@ -16,13 +16,9 @@ from transformers import TrainerCallback
 
 from hgclr.paper.models.hiagm import HiAGMTPForSequenceClassification, edge_prior
 from hgclr.paper.models.himatch import (
-    Drawn,
     HiMatchForSequenceClassification,
-    distances,
     draw_labels,
-    joint_loss,
     label_words,
-    matching_loss,
 )
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
@@ -229,46 +225,6 @@ def test_a_seed_decides_all_and_a_stopped_run_goes_on_as_if_it_had_not_been(
 
 #            0 ─ 1, 2, 3       4 ─ 5       6
 PARENTS = torch.tensor([-1, 0, 0, 0, -1, 4, -1])
-MARGINS = {"parent": 0.01, "sibling": 0.1, "random": 0.2}
-
-
-def losses_by_loops(texts, labels, drawn: Drawn) -> tuple[float, float]:
-    """One document at a time, one coordinate at a time."""
-    joint = matching = 0.0
-    for document, text in enumerate(texts.tolist()):
-
-        def distance(label: int, text=text) -> float:
-            return sum((t - x) ** 2 for t, x in zip(text, labels[label].tolist(), strict=True))
-
-        gold, parent, sibling, other = (int(chosen[document]) for chosen in drawn)
-        if gold == -1:
-            continue
-        joint += distance(gold)
-        if parent != -1:
-            joint += max(0.0, distance(parent) - MARGINS["parent"])
-        if sibling != -1:
-            matching += max(0.0, MARGINS["sibling"] - (distance(sibling) - distance(gold)))
-        if other != -1:
-            matching += max(0.0, MARGINS["random"] - (distance(other) - distance(gold)))
-    return joint / len(texts), matching / len(texts)
-
-
-def test_the_losses_by_loops_with_labels_missing() -> None:
-    torch.manual_seed(0)
-    texts = torch.nn.functional.normalize(torch.randn(6, 4), dim=-1)
-    labels = torch.nn.functional.normalize(torch.randn(7, 4), dim=-1)
-    drawn = Drawn(
-        gold=torch.tensor([1, 0, 5, 2, -1, 6]),
-        parent=torch.tensor([0, -1, 4, 0, -1, -1]),
-        sibling=torch.tensor([2, 4, -1, 3, -1, 0]),
-        other=torch.tensor([6, 5, 0, 1, 3, -1]),
-    )
-    distance = distances(texts, labels, drawn)
-    joint, matching = losses_by_loops(texts, labels, drawn)
-    assert joint_loss(distance, drawn, parent_margin=0.01).item() == pytest.approx(joint, rel=1e-5)
-    found = matching_loss(distance, drawn, sibling_margin=0.1, random_margin=0.2)
-    assert found.item() == pytest.approx(matching, rel=1e-5)
-    assert 0 < matching < joint
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)

@@ -10,15 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hgclr.models.base import token_mean
 from hgclr.paper.models.hiagm import HiAGMLAForSequenceClassification
 from hgclr.paper.models.htcinfomax import (
     HTCInfoMaxForSequenceClassification,
-    InformationGate,
     PriorDiscriminator,
-    TextLabelDiscriminator,
-    gold_mean,
-    mutual_information_loss,
     other_documents,
     prior_matching_loss,
 )
@@ -158,66 +153,7 @@ def test_a_tiny_set_is_learned_and_a_seed_decides_all(make_encoder, toy_data: Pa
     assert again["history"] == whole["history"][:1]
 
 
-LENGTHS = (1, 2, 6, 4)
 WIDTH = 5
-
-
-def make_texts(padding: int = 0) -> tuple[Tensor, Tensor]:
-    """Return texts of several lengths, what stands in their padding being large, and their mask."""
-    torch.manual_seed(1)
-    texts = torch.randn(len(LENGTHS), max(LENGTHS) + padding, WIDTH)
-    mask = torch.zeros(texts.shape[:2], dtype=torch.int64)
-    for row, length in enumerate(LENGTHS):
-        mask[row, :length] = 1
-        texts[row, length:] = 1000.0
-    return texts, mask
-
-
-def convolve(convolution: torch.nn.Conv1d, rows: list[Tensor]) -> list[Tensor]:
-    """Multiply out a convolution over three neighbours; outside the text there is nothing."""
-    result = []
-    for place in range(len(rows)):
-        out = convolution.bias.clone()
-        for offset in (-1, 0, 1):
-            if 0 <= place + offset < len(rows):
-                out = out + convolution.weight[:, :, offset + 1] @ rows[place + offset]
-        result.append(out)
-    return result
-
-
-def literal_score(discriminator: TextLabelDiscriminator, label: Tensor, text: Tensor) -> Tensor:
-    rows = [torch.clamp(row, min=0) for row in convolve(discriminator.first_convolution, list(text))]
-    rows = convolve(discriminator.second_convolution, rows)
-    vector = torch.cat([label, sum(rows) / len(rows)])
-    for number, layer in enumerate((discriminator.score[0], discriminator.score[2], discriminator.score[4])):
-        vector = layer.weight @ (torch.clamp(vector, min=0) if number else vector) + layer.bias
-    return vector[0]
-
-
-@pytest.mark.parametrize("padding", [0, 3])
-def test_the_discriminator_scores_each_text_as_if_it_were_alone(padding: int) -> None:
-    torch.manual_seed(0)
-    discriminator = TextLabelDiscriminator(WIDTH, hidden=7)
-    labels = torch.randn(len(LENGTHS), WIDTH)
-    texts, mask = make_texts()
-    expected = [
-        literal_score(discriminator, label, text[:length])
-        for label, text, length in zip(labels, texts, LENGTHS, strict=True)
-    ]
-    texts, mask = (
-        torch.nn.functional.pad(x, shape) for x, shape in ((texts, (0, 0, 0, padding)), (mask, (0, padding)))
-    )
-    found = discriminator(labels, discriminator.summarise(texts, mask))
-    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-4)
-
-
-def test_the_mutual_information_loss_by_loops() -> None:
-    torch.manual_seed(2)
-    matched, mismatched = torch.randn(6), torch.randn(6)
-    expected = 0.0
-    for right, wrong in zip(matched.tolist(), mismatched.tolist(), strict=True):
-        expected += math.log(1 + math.exp(-right)) / 6 + math.log(1 + math.exp(wrong)) / 6
-    assert mutual_information_loss(matched, mismatched).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_prior_matching_loss_by_loops() -> None:
@@ -242,23 +178,3 @@ def test_no_document_is_its_own_other_and_each_is_one() -> None:
     assert seen == {1, 2, 3, 4}
     assert other_documents(2).tolist() == [1, 0]
     assert other_documents(1).tolist() == [0]
-
-
-def test_means_and_gate_by_loops() -> None:
-    torch.manual_seed(6)
-    texts, mask = make_texts(2)
-    means = token_mean(texts, mask)
-    for row, length in enumerate(LENGTHS):
-        torch.testing.assert_close(means[row], sum(texts[row, place] for place in range(length)) / length)
-
-    labels = torch.randn(3, WIDTH)
-    gold = torch.tensor([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
-    expected = [(labels[0] + labels[2]) / 2, labels[1], torch.zeros(WIDTH)]  # the last one has no labels
-    torch.testing.assert_close(gold_mean(labels, gold), torch.stack(expected))
-
-    gate = InformationGate(3, WIDTH)
-    total = gate.labels.bias[0].item()
-    for feature in range(WIDTH):
-        total += gate.text.weight[0, feature].item() * sum(mean[feature].item() for mean in means) / len(LENGTHS)
-        total += sum(gate.labels.weight[0, k * WIDTH + feature].item() * labels[k, feature].item() for k in range(3))
-    assert gate(means, labels).item() == pytest.approx(1 / (1 + math.exp(-total)), rel=1e-4)
