@@ -1,4 +1,4 @@
-"""How far probabilities can be taken at their word: calibration error, Brier score, reliability."""
+"""Calibration of probabilities: calibration error, Brier score, reliability."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from hgclr.metrics.scores import check_probabilities, ratio
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["CalibrationScores"]
-
 BLOCK = 2**18
 """Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
 
@@ -21,8 +19,7 @@ BLOCK = 2**18
 class ReliabilityBin:
     """The pairs of document and label with a probability from ``lower`` to below ``upper`` (1 is in the last bin).
 
-    ``mean_probability`` is what the model says of them, ``frequency`` the share in which the label is gold; both are
-    None where there is no pair.
+    ``frequency`` is the share in which the label is gold; it and ``mean_probability`` are None where there is no pair.
     """
 
     lower: float
@@ -39,15 +36,11 @@ class CalibrationScores:
 
         ECE = Σ_b n_b / n · |mean probability_b - frequency_b|      Brier = Σ (p - g)² / n
 
-    Most pairs are a label that plainly does not belong: with many labels both numbers are small whatever the model,
-    and to be read against those of another model on the same documents.
+    With many labels most pairs are easy, and both numbers are small for any model.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
-        bins: how many bins of equal width the probabilities from 0 to 1 are put into.
-
-    Raises:
-        ValueError: if there is not at least one bin.
+        bins: number of bins of equal width.
 
     Example:
         >>> scores = CalibrationScores(Taxonomy(["science", "law"], [-1, -1]), bins=2)
@@ -66,11 +59,7 @@ class CalibrationScores:
         self._first_bins = (taxonomy.depths - 1) * bins  # of the label's level, in the flat arrays
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities and gold labels of the documents, both (N, K).
-
-        Raises:
-            ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
-        """
+        """Count one batch: probabilities and gold labels of the documents, both (N, K)."""
         check_probabilities(self.taxonomy, probabilities, gold)
         size = max(1, BLOCK // len(self.taxonomy))
         for start in range(0, len(gold), size):

@@ -1,4 +1,4 @@
-"""How far a score can be trusted: resamples of the documents, intervals, and two models on the same resamples."""
+"""Bootstrap: scores of resampled documents, confidence intervals, and two models on the same resamples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from hgclr.errors import InputError
 from hgclr.metrics.scores import check_decisions, f1_of
 from hgclr.taxonomy import Taxonomy
-
-__all__ = ["BootstrapScores", "Interval", "Resampled", "ScoreDifference", "paired_difference", "poisson_weights"]
 
 DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
@@ -67,12 +65,8 @@ class Resampled:
     def intervals(self, confidence: float = 0.95) -> dict[str, Interval]:
         """Return the interval of every score by name: quantiles of the samples, moved onto the score.
 
-        A label of few documents is missing from many resamples and counts 0 there, so that the Macro-F1 of resamples is
-        too low, by their mean less the score. The quantiles are moved back by this difference; for scores without such
-        a bias it is next to nothing. An interval ends at 0 and at 1.
-
-        Raises:
-            ValueError: if the confidence is not between 0 and 1.
+        A label of few documents is missing from many resamples and counts 0 there, so the Macro-F1 of resamples is
+        biased. The quantiles are moved by the mean of the samples less the score.
         """
         intervals = {}
         for name, score in self.scores.items():
@@ -85,58 +79,35 @@ class Resampled:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Resampled:
-        """Return what :meth:`to_json` made JSON of.
-
-        Raises:
-            InputError: if it is not of that form.
-        """
+        """Read the form of :meth:`to_json`; raise an `InputError` if it is broken."""
         try:
             samples = {str(name): np.array(values, dtype=np.float64) for name, values in content["samples"].items()}
             scores = {str(name): float(score) for name, score in content["scores"].items()}
             resampled = cls(int(content["documents"]), int(content["seed"]), str(content["gold"]), scores, samples)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError("these are not resampled scores", remedy="evaluate the model anew") from error
+            raise InputError("these are not resampled scores", remedy="evaluate the model again") from error
         sizes = {values.size if values.ndim == 1 and np.isfinite(values).all() else 0 for values in samples.values()}
         if scores.keys() != samples.keys() or len(sizes) != 1 or 0 in sizes:
-            raise InputError("a resampled score is not one number for each resample", remedy="evaluate the model anew")
+            raise InputError("a resampled score is not one number for each resample", remedy="evaluate the model again")
         return resampled
 
 
 def paired_difference(first: Resampled, second: Resampled, confidence: float = 0.95) -> dict[str, ScoreDifference]:
     """Compare two models on the same resamples of the same documents, for every score that both have.
 
-    A resample that is hard for one model is hard for the other, which cancels out in the difference of their scores.
-    With ``d`` the difference on the documents themselves and ``d_b`` that of resample ``b``, moved by the same number
-    for all b so that their mean is ``d``, the interval lies between quantiles of the ``d_b``, and the two-sided p-value
-    is twice the share of resamples on the other side of 0, counting the documents themselves as one more on each side::
+    With ``d`` the difference on the documents and ``d_b`` that of resample ``b``, moved so that their mean is ``d``,
+    the interval lies between quantiles of the ``d_b``, and the two-sided p-value is::
 
         p = min(1, 2 (1 + min(#{d_b ≤ 0}, #{d_b ≥ 0})) / (B + 1))
 
-    It is thus never below 2 / (B + 1).
-
     Raises:
         InputError: if the two have no score in common or were not made from the same resamples of the same documents.
-        ValueError: if the confidence is not between 0 and 1.
     """
     names = [name for name in first.scores if name in second.scores]
     if not names:
         raise InputError("the two models have no score in common")
-    _check_pair(first, second, names[0])
-    differences = {}
-    for name in names:
-        difference = first.scores[name] - second.scores[name]
-        resampled = _moved(first.samples[name] - second.samples[name], difference)
-        beyond = min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
-        p_value = min(1.0, 2 * (1 + beyond) / (len(resampled) + 1))
-        low, high = _quantiles(resampled, confidence)
-        differences[name] = ScoreDifference(difference, low, high, p_value)
-    return differences
-
-
-def _check_pair(first: Resampled, second: Resampled, name: str) -> None:
-    resamples = [(len(each.samples[name]), each.seed) for each in (first, second)]
-    if resamples[0] != resamples[1]:
-        (one, seed), (other, other_seed) = resamples
+    (one, seed), (other, other_seed) = [(len(each.samples[names[0]]), each.seed) for each in (first, second)]
+    if (one, seed) != (other, other_seed):
         raise InputError(
             f"the two models have different resamples: {one} of seed {seed} and {other} of seed {other_seed}",
             remedy="evaluate both with the same number of resamples and seed",
@@ -146,6 +117,15 @@ def _check_pair(first: Resampled, second: Resampled, name: str) -> None:
             "the two models were not scored on the same documents in the same order",
             remedy="evaluate both on the same split of the same data, with the same label tree",
         )
+    differences = {}
+    for name in names:
+        difference = first.scores[name] - second.scores[name]
+        resampled = _moved(first.samples[name] - second.samples[name], difference)
+        beyond = min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
+        p_value = min(1.0, 2 * (1 + beyond) / (len(resampled) + 1))
+        low, high = _quantiles(resampled, confidence)
+        differences[name] = ScoreDifference(difference, low, high, p_value)
+    return differences
 
 
 def _moved(samples: NDArray[np.float64], score: float) -> NDArray[np.float64]:
@@ -175,15 +155,9 @@ LIMITS = _limits()
 def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArray[np.uint8]:
     """Return the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits, (count, B).
 
-    A bootstrap draws N documents with replacement, which gives each a Binomial(N, 1/N) weight and needs N beforehand;
-    Poisson(1) is its limit and needs no N. The weights of document ``i`` come from its own stretch of a counter-based
-    generator: they depend on the seed, on B and on ``i``, and on nothing else, so that two models that are scored on
-    the same documents get the same resamples, in whatever batches.
-
-    Args:
-        resamples: B.
-        seed: chooses the resamples.
-        first, count: the documents, numbered from ``first`` to ``first + count - 1``.
+    Drawing N documents with replacement gives each a Binomial(N, 1/N) weight; Poisson(1) is its limit and needs no N. A
+    counter-based generator makes the weights of document ``i`` depend on the seed, on B and on ``i`` alone, so that two
+    models scored on the same documents share their resamples, in any batches. Documents count from ``first``.
     """
     steps = -(-resamples // DRAWS)
     generator = np.random.Philox(seed, counter=first * steps)
@@ -205,11 +179,7 @@ class BootstrapScores:
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
         resamples: B.
-        seed: chooses the resamples. Models are compared on the same documents in the same order with the same seed and
-            B, and then share their resamples; see :func:`paired_difference`.
-
-    Raises:
-        ValueError: if a number is out of range.
+        seed: chooses the resamples; see :func:`paired_difference`.
     """
 
     def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0) -> None:
@@ -226,11 +196,7 @@ class BootstrapScores:
         self._per_document = np.zeros((3, resamples + 1), dtype=np.int64)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch, predicted and gold labels, both bool (N, K); the documents are numbered as they come.
-
-        Raises:
-            ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
-        """
+        """Count one batch, predicted and gold labels, both bool (N, K); documents are numbered in their order."""
         check_decisions(self.taxonomy, predicted, gold)
         for start in range(0, len(gold), BLOCK):
             self._count(predicted[start : start + BLOCK], gold[start : start + BLOCK])
@@ -253,7 +219,6 @@ class BootstrapScores:
         self._per_document += (numbers @ weights).astype(np.int64)
 
     def resampled(self) -> Resampled:
-        """Return scores and samples as one object that can be kept and compared with that of another model."""
         scores = self._scores()
         return Resampled(
             documents=self._documents,

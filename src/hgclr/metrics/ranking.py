@@ -12,8 +12,6 @@ from hgclr.metrics.scores import check_probabilities, ratio
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
-__all__ = ["RankingScores"]
-
 BLOCK = 2**18
 """Decisions, documents times labels, that are put in order at once: few enough for the CPU's cache."""
 
@@ -21,8 +19,8 @@ BLOCK = 2**18
 class RankingScores:
     """Rank the labels of every document by probability and score the order; each score is a mean over documents.
 
-    Labels of the same probability share their places: each stands on all of them in equal parts, so that the order of
-    the labels in the taxonomy has no say. With ``g_j`` 1 where the label on place ``j`` is gold, and R gold labels::
+    Labels of the same probability share their places in equal parts, so that their order in the taxonomy does not
+    matter. With ``g_j`` 1 where the label on place ``j`` is gold, and R gold labels::
 
         R-precision = Σ_{j ≤ R} g_j / R      precision@k = Σ_{j ≤ k} g_j / k
 
@@ -31,17 +29,13 @@ class RankingScores:
     hF1-AUC is the area under a document's curve of hierarchical precision over hierarchical recall. Its points are
     those of every threshold t, with the labels p'_k ≥ t as predicted ones, where p'_k = min(p_k, p'_parent(k)), and
     with the gold labels and all their ancestors as gold ones. Between two points the curve is a step, at the precision
-    of the point with the larger recall: AUC = Σ_t (recall_t - recall_{t'}) precision_t, t' the threshold above t. A
-    straight line would be too kind: points on it cannot be reached by mixing thresholds.
+    of the point with the larger recall: AUC = Σ_t (recall_t - recall_{t'}) precision_t, t' the threshold above t.
 
-    A document without gold labels has no such scores and is left out of the means.
+    Documents without gold labels are left out of the means.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
         ks: the numbers of places of precision@k and nDCG@k. With fewer labels than ``k``, the other places are wrong.
-
-    Raises:
-        ValueError: if a ``k`` is below 1 or given twice.
 
     Example:
         >>> scores = RankingScores(Taxonomy(["science", "physics", "law"], [-1, 0, -1]), ks=(1, 2))
@@ -61,11 +55,7 @@ class RankingScores:
         self._gain = np.zeros(len(self.ks))
 
     def update(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: probabilities as the model gives them, and gold labels, both (N, K).
-
-        Raises:
-            ValueError: if the types or shapes are wrong, or a probability is not between 0 and 1.
-        """
+        """Count one batch: probabilities and gold labels of the documents, both (N, K)."""
         check_probabilities(self.taxonomy, probabilities, gold)
         self._documents += len(gold)
         with_gold = gold.any(axis=1)

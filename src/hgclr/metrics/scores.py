@@ -11,24 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.taxonomy import Taxonomy
 
-__all__ = [
-    "GroupScores",
-    "LabelScores",
-    "MultiLabelScores",
-    "Score",
-    "by_frequency",
-    "check_decisions",
-    "check_probabilities",
-    "count_bits",
-    "f1_of",
-    "frequency_bands",
-    "frequency_thirds",
-    "pack",
-    "ratio",
-    "score_group",
-    "score_labels",
-]
-
 BLOCK = 2**18
 """Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
 WORD = 8
@@ -129,10 +111,7 @@ def _check_shapes(taxonomy: Taxonomy, given: tuple[int, ...], gold: tuple[int, .
 
 
 def pack(matrix: NDArray[np.bool_]) -> Bits:
-    """Return the bits of a label matrix by label, (K, ⌈N / 64⌉), from (N, K); the last bits of a row may be unused, 0.
-
-    Which bit of its row a document has is the same for all labels.
-    """
+    """Return the bits of a label matrix, (N, K), by label, (K, ⌈N / 64⌉); unused bits are 0."""
     by_label = np.packbits(np.ascontiguousarray(matrix.T), axis=1)
     words = -(-by_label.shape[1] // WORD)
     padded = np.zeros((len(by_label), words * WORD), dtype=np.uint8)
@@ -144,33 +123,6 @@ def count_bits(bits: Bits) -> NDArray[np.int64]:
     """Return the number of documents in each row, (K,)."""
     counts: NDArray[np.int64] = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
     return counts
-
-
-class PackedTree:
-    """The label tree, as far as packed matrices need it."""
-
-    def __init__(self, taxonomy: Taxonomy) -> None:
-        parents = taxonomy.parents
-        self._downwards = [(level, parents[level]) for level in taxonomy.levels[1:]]
-        self._upwards = []
-        for level in taxonomy.levels[:0:-1]:
-            children = level[np.argsort(parents[level], kind="stable")]
-            above, starts = np.unique(parents[children], return_index=True)
-            self._upwards.append((above, children, starts))
-
-    def close(self, bits: Bits) -> Bits:
-        """Return a copy in which every label brings its ancestors."""
-        closed = bits.copy()
-        for parents, children, starts in self._upwards:
-            closed[parents] |= np.bitwise_or.reduceat(closed[children], starts, axis=0)
-        return closed
-
-    def whole(self, bits: Bits) -> Bits:
-        """Return a copy that keeps a label only where all its ancestors are there too."""
-        kept = bits.copy()
-        for level, parents in self._downwards:
-            kept[level] &= kept[parents]
-        return kept
 
 
 class MultiLabelScores:
@@ -203,14 +155,9 @@ class MultiLabelScores:
         self._exact = 0  # documents whose label set is right
         self._documents = 0
         self._below_top = np.flatnonzero(taxonomy.parents >= 0)
-        self._tree = PackedTree(taxonomy)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: predicted and gold labels of the documents, both bool (N, K).
-
-        Raises:
-            ValueError: if an array is not boolean, or the shapes do not fit the taxonomy or each other.
-        """
+        """Count one batch: predicted and gold labels of the documents, both bool (N, K)."""
         check_decisions(self.taxonomy, predicted, gold)
         size = max(64, BLOCK // len(self.taxonomy))
         for start in range(0, len(predicted), size):
@@ -227,15 +174,23 @@ class MultiLabelScores:
         self._exact += len(predicted_labels) - int(np.bitwise_count(wrong).sum())
         parents = self.taxonomy.parents[self._below_top]
         self._orphans += int(np.bitwise_count(predicted[self._below_top] & ~predicted[parents]).sum())
-        self._constrained += count_bits(self._tree.whole(right))
-        self._predicted_paths += count_bits(self._tree.whole(predicted)[self.taxonomy.leaves])
-        self._gold_paths += count_bits(self._tree.whole(gold)[self.taxonomy.leaves])
-        predicted, gold = self._tree.close(predicted), self._tree.close(gold)
+        order = self.taxonomy.order
+
+        def whole(bits: Bits) -> Bits:
+            """Keep a label only where all its ancestors are there too."""
+            arranged = order.arrange(bits.T)
+            order.carry_down(arranged, np.bitwise_and)
+            return order.restore(arranged).T
+
+        self._constrained += count_bits(whole(right))
+        self._predicted_paths += count_bits(whole(predicted)[self.taxonomy.leaves])
+        self._gold_paths += count_bits(whole(gold)[self.taxonomy.leaves])
+        predicted, gold = (order.carried_up(bits.T, np.bitwise_or) for bits in (predicted, gold))  # with all ancestors
         self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
 
     def counters(self) -> dict[str, Any]:
         """Return what was counted, to be added to the scores of another process."""
-        return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top", "_tree")}
+        return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top")}
 
     def add(self, counters: Mapping[str, Any]) -> None:
         """Count the documents of another process, whose :meth:`counters` these are."""
@@ -255,14 +210,7 @@ class MultiLabelScores:
         return self._scores(self._present()).macro
 
     def group(self, labels: ArrayLike) -> GroupScores:
-        """Score some labels only, such as one of :func:`frequency_thirds`.
-
-        Args:
-            labels: their indices, each once, in any order; none score 0.
-
-        Raises:
-            ValueError: if these are not indices of labels, or one is given twice.
-        """
+        """Score some labels only, given by their indices, each once, in any order; no label scores 0."""
         indices = np.asarray(labels)
         if not indices.size:
             indices = indices.astype(np.int64)
@@ -285,11 +233,10 @@ class MultiLabelScores:
         return score_group(self._constrained, self._predicted, self._gold)
 
     def paths(self) -> GroupScores:
-        """Score paths from the top to a leaf in place of labels (P-F1).
+        """Score paths from the top to a leaf instead of labels (P-F1).
 
         A path is predicted, or gold, where all its labels are. Macro averages over the paths of **all** leaves, and a
-        path whose score is undefined counts as 0. Labels on no whole path, as where gold stops above the leaves, do not
-        count here.
+        path whose score is undefined counts as 0.
         """
         return score_group(self._constrained[self.taxonomy.leaves], self._predicted_paths, self._gold_paths)
 
@@ -362,11 +309,9 @@ def frequency_bands(counts: ArrayLike) -> Groups:
 def frequency_thirds(counts: ArrayLike) -> Groups:
     """Divide the labels into thirds by their number of training documents, (K,).
 
-    The S labels with training documents are put in order, the most frequent first. Labels of the same frequency stay
-    together, in the middle of the places that they fill: with ``m`` labels more frequent and ``e`` equally frequent, a
-    label itself among them, ``r = m + e / 2``. The head are the labels with ``r < S / 3``, the tail those with
-    ``r > 2 S / 3``. But for ties these are thirds; where all labels are equally frequent, all are in the middle. Those
-    without training documents, ``unseen``, belong to no third. A group may be empty.
+    Of the S labels with training documents, with ``m`` labels more frequent and ``e`` equally frequent (itself
+    included), a label has the rank ``r = m + e / 2``. The head has ``r < S / 3``, the tail ``r > 2 S / 3``. Labels of
+    the same frequency stay together, so a group may be empty.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_thirds([0, 50, 7, 2, 7]).items()}
@@ -393,21 +338,17 @@ def by_frequency(
     """Score rare and frequent labels apart, and those that training never saw.
 
     ``macro`` averages over **all** labels of the group, and a label without gold documents counts as 0, so that the
-    mean of the groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. Rare labels often have no gold
-    document in a small split, where no prediction could be right; ``macro_gold`` therefore averages over the labels of
-    the group that have gold documents, and is None where none has.
+    mean of the groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. ``macro_gold`` averages over the
+    labels of the group that have gold documents, and is None where none has.
 
     Args:
-        scores: what was counted on dev or test.
-        counts: training documents of each label, (K,), ancestors included, and without documents made from the tree.
+        scores: counted on dev or test.
+        counts: training documents of each label, (K,), ancestors included, label documents excluded.
         groups: divides labels by their counts.
 
     Returns:
-        By group, in plain Python types, and without groups that have no label: ``fewest`` and ``most`` training
-        documents of a label, ``labels_with_gold``, what :meth:`MultiLabelScores.group` gives, and ``macro_gold``.
-
-    Raises:
-        ValueError: if these are not the counts of the scored labels.
+        By group that has labels: ``fewest`` and ``most`` training documents of a label, ``labels_with_gold``, the
+        fields of :class:`GroupScores`, and ``macro_gold``.
     """
     numbers, gold = _counts(counts), scores.per_label().gold
     if len(numbers) != len(gold):
