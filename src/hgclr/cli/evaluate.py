@@ -74,7 +74,7 @@ def evaluate(
     from hgclr.urls import as_written
 
     if output is not None:
-        from hgclr.evaluation.report import check_report
+        from hgclr.presentation import check_report
 
         check_report(output)
     classifier = open_classifier(model, data)
@@ -89,7 +89,7 @@ def evaluate(
             from hgclr.evaluation.report import report as write_report
             from hgclr.provenance import command_line
 
-            written = write_report(
+            scores = write_report(
                 classifier,
                 documents,
                 split,
@@ -99,8 +99,7 @@ def evaluate(
                 limit=limit,
                 command=command_line(["hgclr", *sys.argv[1:]]),
                 progress=progress,
-            )
-            scores = written.content["scores"]
+            )["scores"]
     if json_file is not None:
         content = {"model": model, "data": as_written(data), "split": split, "decisions": decisions.to_json()}
         write_result(json_file, content | {"scores": scores, "machine": machine()})
@@ -108,7 +107,7 @@ def evaluate(
     title = f"{model} on {as_written(data)}, {scores['documents']:,} documents"
     print_scores(title, {split: scores}, console, decisions)
     if output is not None:
-        print_written([written.page], console)
+        print_written([output / "report.html"], console)
 
 
 def compare(
@@ -136,7 +135,7 @@ def compare(
     from hgclr.cli.tables import print_comparison
     from hgclr.evaluation.comparison import compare as compare_reports
     from hgclr.evaluation.comparison import write_comparison
-    from hgclr.evaluation.report import check_report
+    from hgclr.presentation import check_report
     from hgclr.provenance import command_line
 
     if output is not None:

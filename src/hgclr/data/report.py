@@ -113,7 +113,7 @@ def report_page(name: str, statistics: Statistics, plots: list[Plot], *, checked
         splits=split_rows(statistics),
         levels=level_rows(statistics),
         facts=fact_rows(statistics),
-        plots={plot.name: picture(plot.png, alt=plot.alt) for plot in plots},
+        plots={plot.name: picture(plot, kind="png") for plot in plots},
     )
 
 

@@ -1,4 +1,4 @@
-"""Put reports side by side: differences to the first, and whether chance explains them; as a page, too."""
+"""Compare reports with the first of them: differences, and whether chance explains them; as a page, too."""
 
 from __future__ import annotations
 
@@ -15,35 +15,32 @@ from hgclr.evaluation.report import (
     KIND,
     VERSION,
     Headline,
-    check_report,
     decision_facts,
     json_file,
     path_finder,
     shown_difference,
     shown_score,
 )
-from hgclr.evaluation.report_plots import draw
 from hgclr.files import read_bytes, write_files
 from hgclr.metrics.intervals import Resampled, ScoreDifference, paired_difference
-from hgclr.presentation import COLOURS, legend_above, render_page
+from hgclr.presentation import COLOURS, check_report, draw, legend_above, render_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 PAGE = "comparison.html"
 NEEDED = {"model", "data", "split", "documents", "documents_digest", "decisions", "scores", "intervals", "ranking"}
 NEEDED |= {"calibration", "labels", "resampled"}
-REMEDY, ANEW = "give a folder that hgclr evaluate --output wrote", "evaluate the model anew"
+REMEDY, AGAIN = "give a folder that hgclr evaluate --output wrote", "evaluate the model again"
 DRAWN = {"micro_f1": "Micro-F1", "macro_f1": "Macro-F1", "hierarchical_f1": "Hierarchical F1"}
 CHANGES = 15
-"""Labels that are listed as those that gained, and that lost, most."""
+"""Labels listed among those that gained most, and among those that lost most."""
 PLAUSIBLE = 0.05
-"""The p-value from which on a difference may well be chance."""
+"""The p-value from which a difference may well be chance."""
 
 
 def read_report(place: str | Path) -> dict[str, Any]:
-    """Return what the report.json in a folder, or the file itself, holds.
+    """Return the content of the report.json in a folder, or of the file itself.
 
     Raises:
         InputError: if there is no report, or none that this version can read.
@@ -56,16 +53,16 @@ def read_report(place: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"no report: {error.strerror}", path=path, remedy=REMEDY) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"broken: {error}", path=path, remedy=ANEW) from None
+        raise InputError(f"broken: {error}", path=path, remedy=AGAIN) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError("not a report", path=path, remedy=REMEDY)
     if content.get("version") != VERSION:
         what = f"a report of version {content.get('version')!r}, where {VERSION} is needed"
-        raise InputError(what, path=path, remedy=ANEW)
+        raise InputError(what, path=path, remedy=AGAIN)
     if missing := sorted(NEEDED - content.keys()):
-        raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=ANEW)
+        raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=AGAIN)
     if not isinstance(content["decisions"], dict):
-        raise InputError(f"broken: 'decisions' is {content['decisions']!r:.80}", path=path, remedy=ANEW)
+        raise InputError(f"broken: 'decisions' is {content['decisions']!r:.80}", path=path, remedy=AGAIN)
     return content
 
 
@@ -80,7 +77,7 @@ class LabelChange:
 
     @property
     def change(self) -> float:
-        """What the other report gains, in documents: the difference in F1 times the documents of the label."""
+        """The gain of the other report, in documents: the difference in F1 times the documents of the label."""
         return (self.other - self.first) * self.gold
 
 
@@ -89,10 +86,10 @@ class Comparison:
     """Reports on the same documents.
 
     Args:
-        names: how to call them.
-        contents: what each report.json holds.
-        tests: for every report but the first, by the name of the score, by how much it is larger than in the first, as
-            :func:`~hgclr.metrics.intervals.paired_difference` has it.
+        names: of the reports.
+        contents: of each report.json.
+        tests: for every report but the first, its differences to the first by name of the score; see
+            :func:`~hgclr.metrics.intervals.paired_difference`.
     """
 
     names: tuple[str, ...]
@@ -142,8 +139,8 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
     if len(reports) < 2:
         raise InputError("a comparison needs two reports or more", remedy="give the folders of both")
     contents = [read_report(place) for place in reports]
-    with refuse_broken(lambda error: InputError(f"a report is broken: {error!r:.200}", remedy=ANEW)):
-        resampled = [_resampled(content, place) for content, place in zip(contents, reports, strict=True)]
+    with refuse_broken(lambda error: InputError(f"a report is broken: {error!r:.200}", remedy=AGAIN)):
+        resampled = [Resampled.from_json(content["resampled"]) for content in contents]
         for place, content, samples in zip(reports[1:], contents[1:], resampled[1:], strict=True):
             both = f"{reports[0]} and {place}"
             _check_documents(contents[0], content, both)
@@ -156,34 +153,26 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
                     remedy="write both reports with the same number of resamples and seed",
                 )
         tests = tuple(paired_difference(other, resampled[0]) for other in resampled[1:])
-        comparison = Comparison(_names(reports), tuple(contents), tests)
-        comparison.to_json(), list(score_lines(comparison)), list(level_lines(comparison))  # all that is shown is there
+        folders = [path.parent if path.suffix == ".json" else path for path in map(Path, reports)]
+        names = [folder.resolve().name for folder in folders]
+        if len(set(names)) < len(names):
+            names = [f"{number}: {folder}" for number, folder in enumerate(folders, 1)]
+        comparison = Comparison(tuple(names), tuple(contents), tests)
+        comparison.to_json(), score_lines(comparison), level_lines(comparison)  # a broken report fails here
     return comparison
-
-
-def _resampled(content: dict[str, Any], place: str | Path) -> Resampled:
-    try:
-        return Resampled.from_json(content["resampled"])
-    except InputError as error:
-        raise InputError(error.what, path=place, remedy=error.remedy) from None
 
 
 def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
     """Refuse reports on other documents, or on another label tree."""
-    one, two = (
-        {label["id"]: (label["name"], label["parent"]) for label in content["labels"]} for content in (first, other)
-    )
-    if list(one.items()) != list(two.items()):
-        if only := [label for label in one if label not in two]:
-            difference = f"{only[0]!r} is only in the first"
-        elif changed := [label for label in one if one[label] != two[label]]:
-            difference = f"{changed[0]!r} has another name or parent"
-        elif only := [label for label in two if label not in one]:
-            difference = f"{only[0]!r} is only in the second"
-        else:
-            difference = "the labels come in another order"
-        remedy = "compare models that were trained with the same tree"
-        raise InputError(f"{both} have different label trees: {difference}", remedy=remedy)
+    one, two = ([(label["id"], label["name"], label["parent"]) for label in each["labels"]] for each in (first, other))
+    if one != two:
+        place = next((place for place, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), None)
+        longer = max(one, two, key=len)
+        label = longer[min(len(one), len(two)) if place is None else place][0]
+        raise InputError(
+            f"{both} have different label trees; the first difference is at {label!r}",
+            remedy="compare models that were trained with the same tree",
+        )
     if first["documents_digest"] != other["documents_digest"]:
         sizes = "; ".join(
             f"{content['data']} {content['split']}, {content['documents']:,}" for content in (first, other)
@@ -194,20 +183,11 @@ def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) ->
         )
 
 
-def _names(reports: Sequence[str | Path]) -> tuple[str, ...]:
-    """Return the folders' names, or the whole paths where names repeat."""
-    folders = [path.parent if path.suffix == ".json" else path for path in map(Path, reports)]
-    for names in (tuple(folder.resolve().name for folder in folders), tuple(map(str, folders))):
-        if len(set(names)) == len(names):
-            return names
-    return tuple(f"{number}: {path}" for number, path in enumerate(folders, 1))
-
-
 @dataclass(frozen=True, slots=True)
 class Cells:
     """A score in another report than the first, and the difference; the p-value where the score was resampled.
 
-    The verdict is given where chance hardly explains the difference.
+    There is a verdict where chance hardly explains the difference.
     """
 
     value: str
@@ -218,7 +198,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonLine:
-    """One score: its name, the value of the first report, and what is said of the others."""
+    """One score: its name, the value of the first report, and the cells of the others."""
 
     name: str
     first: str
@@ -298,7 +278,7 @@ def _dots(figure: Figure, comparison: Comparison) -> str:
             [score - 100 * interval["low"] for score, interval in zip(scores, intervals, strict=True)],
             [100 * interval["high"] - score for score, interval in zip(scores, intervals, strict=True)],
         ]
-        # An interval need not hold its score: where it ends at 0 or 100, rounding may put it outside.
+        # Where an interval ends at 0 or 100, rounding may put the score outside of it.
         reach = [[max(0.0, length) for length in side] for side in reach]
         axes.errorbar(
             scores,

@@ -1,27 +1,29 @@
-"""Score a model on a data folder and write the report: a page, its plots, and all of it as JSON."""
+"""Score a model on a data folder and write the report: a page, its plots, and everything as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.decisions.settings import Decisions
-from hgclr.errors import require_extra
 from hgclr.evaluation.report_data import RESAMPLES, Collector, Example
-from hgclr.evaluation.report_plots import Plot, draw_plots
-from hgclr.files import check_output, write_files
+from hgclr.files import write_files
 from hgclr.hardware import machine
 from hgclr.inference.classifier import HierarchicalClassifier, sampled
 from hgclr.metrics.scores import LabelScores, by_frequency, frequency_thirds
-from hgclr.presentation import render_page
+from hgclr.presentation import COLOURS, INK, MUTED, PALE, Plot, check_report, draw, legend_above, render_page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 PAGE, FILE = "report.html", "report.json"
@@ -31,14 +33,15 @@ CONFUSIONS = 30
 WORST = 20
 """Labels that are listed as the worst."""
 ENOUGH = 5
-"""Gold documents of a label from which on its scores say something."""
+"""Gold documents of a label from which its scores are worth listing."""
+FEW = 10
+"""Pairs in a bin below which its frequency is not drawn."""
 TILES = ("micro_f1", "macro_f1", "hierarchical_f1", "precision", "recall", "subset_accuracy")
-"""The scores that stand first, in large type."""
+"""The scores at the top of the page, in large type."""
 RULES = {
-    "threshold": "every label by itself; children may lack their parents",
-    "closure": "every label by itself, and all labels above it",
-    "drop-orphans": "only labels whose ancestors are all given",
-    "top-down": "the same as drop-orphans, by its name in the literature",
+    "threshold": "each label alone; children may lack their parents",
+    "closure": "each label alone, with all labels above it",
+    "drop-orphans": "only labels whose ancestors are all predicted",
     "best-path": "one path from the top",
     "top-k-paths": "the k best paths, none the beginning of another",
 }
@@ -103,15 +106,7 @@ HEADLINES = (
     Headline("ece", "Calibration error", "calibration.ece"),
     Headline("brier", "Brier score", "calibration.brier", percent=False),
 )
-"""The scores that a report begins with; what they say is in the template of the page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A report that was written: its HTML page, and what report.json holds."""
-
-    page: Path
-    content: dict[str, Any]
+"""The scores that a report begins with; the template of the page explains them."""
 
 
 def report(
@@ -127,8 +122,8 @@ def report(
     resamples: int = RESAMPLES,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
-) -> Report:
-    """Score a classifier and write ``report.html``, ``report.json`` and the plots as PNG and SVG.
+) -> dict[str, Any]:
+    """Score a classifier, write ``report.html``, ``report.json`` and the plots, and return the content of the JSON.
 
     The documents are read once, and memory does not grow with their number. For labels by frequency the labels of the
     train split are counted, where the data folder has one.
@@ -136,14 +131,14 @@ def report(
     Args:
         classifier: the model.
         folder: the documents, read with the classifier's own label tree.
-        split: which of its splits.
-        output: the folder of the report, made if it is not there; other files in it stay.
-        name: how to call the model.
-        decisions: how to decide; by default as the model does.
-        limit: score a random sample of so many documents, the same one every time.
-        command: the command that does this, for the record.
+        split: its split.
+        output: the folder of the report; other files in it stay.
+        name: name of the model.
+        decisions: by default the model's.
+        limit: size of a random sample of the documents, the same every time.
+        command: the command line, for the record.
         resamples: of the documents, for confidence intervals and comparisons.
-        seed: chooses the resamples. Only reports with the same resamples can be compared.
+        seed: of the resamples; only reports with the same resamples can be compared.
         progress: called with the number of documents scored since the last call.
 
     Raises:
@@ -156,7 +151,16 @@ def report(
     collected = Collector(decisions, resamples=resamples, seed=seed)
     for documents, logits, gold in classifier.scored_windows(sampled(folder, split, limit), progress=progress):
         collected.update([document.text for document in documents], decisions.probabilities(logits), gold)
-    counts = _training_counts(folder)
+    counts = None
+    if "train" in folder.splits:
+        counts, bad = np.zeros(len(folder.taxonomy), dtype=np.int64), 0
+        for row in folder.scan("train"):
+            if isinstance(row, Document):
+                counts[list(row.labels)] += 1
+            else:  # such as a label that the model does not know
+                bad += 1
+        if bad:
+            logger.warning("%s: %d rows are not counted for the labels' frequency", folder.split_path("train"), bad)
     content = report_content(
         collected, model=name, data=str(folder.path), split=split, command=command, training_counts=counts
     )
@@ -165,48 +169,33 @@ def report(
     for plot in plots:
         files |= plot.files()
     write_files(output, files)
-    return Report(output / PAGE, content)
-
-
-def check_report(folder: Path) -> None:
-    """Refuse a place where nothing can be written, and an installation without matplotlib, before any work is done."""
-    require_extra("matplotlib", extra="report", capability="Writing a report")
-    check_output(folder)
+    return content
 
 
 def json_file(content: Content) -> bytes:
-    """Return a JSON file with one line for each part: thousands of numbers on lines of their own help nobody."""
+    """Return a JSON file with one line for each part of the content."""
     lines = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in content.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-
-
-def _training_counts(folder: DataFolder) -> Counts | None:
-    """Return the training documents of each label, (K,), or None where there is no train split.
-
-    Rows that cannot be used, as those with a label that the model does not know, are left out.
-    """
-    if "train" not in folder.splits:
-        return None
-    counts = np.zeros(len(folder.taxonomy), dtype=np.int64)
-    bad = 0
-    for row in folder.scan("train"):
-        if isinstance(row, Document):
-            counts[list(row.labels)] += 1
-        else:
-            bad += 1
-    if bad:
-        logger.warning("%s: %d rows are not counted for the labels' frequency", folder.split_path("train"), bad)
-    return counts
 
 
 def report_content(
     collected: Collector, *, model: str, data: str, split: str, command: str, training_counts: Counts | None = None
 ) -> dict[str, Any]:
-    """Return all that a report says, in plain Python types: what report.json holds and pages are made from.
+    """Return the content of report.json, from which the page is made, in plain Python types.
 
     ``training_counts`` are the training documents of each label, (K,), where they are known.
     """
-    resampled = collected.bootstrap.resampled()
+    resampled, ids, gold = collected.bootstrap.resampled(), collected.taxonomy.ids, collected.scores.per_label().gold
+    confusions = [
+        {
+            "gold": ids[confusion.gold],
+            "predicted": ids[confusion.predicted],
+            "documents": confusion.documents,
+            "share": confusion.documents / int(gold[confusion.gold]),
+            "reverse": collected.confusions.documents(confusion.predicted, confusion.gold),
+        }
+        for confusion in collected.confusions.most(CONFUSIONS)
+    ]
     frequency = None
     if training_counts is not None:
         groups = by_frequency(collected.scores, training_counts, frequency_thirds)
@@ -229,7 +218,7 @@ def report_content(
         "rules": collected.rules.to_json(),
         "threshold_curve": collected.threshold_curve.to_json(),
         "risk_coverage": collected.risk_coverage.to_json(),
-        "confusions": _confusions(collected),
+        "confusions": confusions,
         "worst_labels": _worst(collected),
         "labels": _labels(collected, training_counts),
         "resampled": resampled.to_json(),
@@ -241,15 +230,15 @@ def report_content(
 def worst_labels(scores: LabelScores, number: int = WORST) -> list[int]:
     """Return the labels that cost most, by index: those with the largest ``(1 - F1) · gold documents``.
 
-    Only labels with a lower F1 than the mean count, for else large labels that do well would fill the list; and only
-    those with :data:`ENOUGH` gold documents, or with any where no label has so many.
+    Only labels with an F1 below the mean count, or large labels that do well would fill the list; and only those with
+    :data:`ENOUGH` gold documents, or with any where no label has so many.
     """
     enough = scores.gold >= ENOUGH
     if not enough.any():
         enough = scores.gold > 0
     if not enough.any():
         return []
-    # A label may be the only one, or as good as all others: still the worst, unless nothing is wrong with it.
+    # At most the mean, because a label may be the only one, or as good as all others.
     below = enough & (scores.f1 <= scores.f1[enough].mean()) & (scores.f1 < 1)
     labels = np.flatnonzero(below)
     lost = (1 - scores.f1[labels]) * scores.gold[labels]
@@ -271,20 +260,6 @@ def _labels(collected: Collector, training_counts: Counts | None) -> list[dict[s
         },
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _confusions(collected: Collector) -> list[dict[str, Any]]:
-    ids, gold = collected.taxonomy.ids, collected.scores.per_label().gold
-    return [
-        {
-            "gold": ids[confusion.gold],
-            "predicted": ids[confusion.predicted],
-            "documents": confusion.documents,
-            "share": confusion.documents / int(gold[confusion.gold]),
-            "reverse": collected.confusions.documents(confusion.predicted, confusion.gold),
-        }
-        for confusion in collected.confusions.most(CONFUSIONS)
-    ]
 
 
 def _worst(collected: Collector) -> list[dict[str, Any]]:
@@ -310,7 +285,14 @@ def _worst(collected: Collector) -> list[dict[str, Any]]:
 
 
 def report_page(content: Content, plots: Sequence[Plot]) -> str:
-    """Return the page of what report.json holds, with the plots of it."""
+    """Return the page for the content of report.json and its plots."""
+    labels = content["labels"]
+    place = {label["id"]: index for index, label in enumerate(labels)}
+    columns = {"names": "name", "gold": "gold", "predicted": "predicted", "right": "true_positives"}
+    tree_data = {
+        **{name: [label[key] for label in labels] for name, key in columns.items()},
+        "parents": [-1 if label["parent"] is None else place[label["parent"]] for label in labels],
+    }
     return render_page(
         "evaluation/templates/report.html",
         content=content,
@@ -320,15 +302,16 @@ def report_page(content: Content, plots: Sequence[Plot]) -> str:
         enough=ENOUGH,
         rules=RULES,
         decision_facts=decision_facts(content),
-        tree_data=_tree_data(content["labels"]),
+        # No name may end the script element: JSON can spell its angle bracket otherwise.
+        tree_data=json.dumps(tree_data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
         path=path_finder(content),
-        label={label["id"]: label for label in content["labels"]}.__getitem__,
+        label=lambda identifier: labels[place[identifier]],
         score=shown_score,
     )
 
 
 def path_finder(content: Content) -> Callable[[str], list[str]]:
-    """Return a function from the id of a label to the names on the way to it from the top."""
+    """Return a function from the id of a label to the names on its path."""
     labels = {label["id"]: label for label in content["labels"]}
 
     def path(identifier: str | None) -> list[str]:
@@ -357,18 +340,116 @@ def decision_facts(content: Content) -> list[tuple[str, str]]:
         shown = f"{thresholds:g} for all labels"
     facts = [("Decoding rule", text), ("Thresholds", shown)]
     if (limit := decisions["abstain_below"]) is not None:
-        facts.append(("Left out", f"labels that are less than {limit:.1%} sure, and all below them"))
+        facts.append(("Abstained", f"labels less probable than {limit:.1%}, and all below them"))
     facts.append(("Calibration", f"{calibration['method']}, one for each level" if calibration else "none"))
     return facts
 
 
-def _tree_data(labels: Sequence[Content]) -> str:
-    """Return the numbers that label_tree.js makes the rows of the tree from."""
-    place = {label["id"]: index for index, label in enumerate(labels)}
-    columns = {"names": "name", "gold": "gold", "predicted": "predicted", "right": "true_positives"}
-    data = {
-        **{name: [label[key] for label in labels] for name, key in columns.items()},
-        "parents": [-1 if label["parent"] is None else place[label["parent"]] for label in labels],
-    }
-    # No name may end the script element: JSON can spell its angle bracket otherwise.
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+def draw_plots(content: Content) -> list[Plot]:
+    """Draw every plot of a report; the same content gives the same bytes."""
+    return [
+        draw("reliability", lambda figure: _reliability(figure, content), (9.3, 4.8)),
+        draw("risk-coverage", lambda figure: _risk_coverage(figure.subplots(), content)),
+        draw("threshold-curve", lambda figure: _thresholds(figure.subplots(), content)),
+    ]
+
+
+def _reliability(figure: Figure, content: Content) -> str:
+    """Draw how often labels are right by how probable they were said to be, and how many there are."""
+    from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+
+    above, below = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    above.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=(0, (4, 4)), label="perfect")
+    calibration = content["calibration"]
+    levels = calibration["levels"]
+    if 1 < len(levels) <= len(COLOURS):
+        for level, colour in zip(levels, COLOURS, strict=False):
+            name = f"level {level['depth']}"
+            above.plot(*_points(level["bins"]), color=colour, linewidth=1.2, marker="o", markersize=3, label=name)
+    above.plot(*_points(calibration["bins"]), color=INK, linewidth=2, marker="o", markersize=4.5, label="all labels")
+    above.set(title="Do probabilities come true?", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    above.grid()
+    legend_above(above, 8)
+    bins = calibration["bins"]
+    below.bar(
+        [(part["lower"] + part["upper"]) / 2 for part in bins],
+        [part["count"] for part in bins],
+        width=0.92 / len(bins),
+        color=PALE,
+    )
+    below.set(yscale="log", ylabel="pairs", xlabel="probability that the model gives a label")
+    below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    below.yaxis.set_minor_locator(NullLocator())
+    below.grid(axis="y")
+    for axes in (above, below):
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+    above.yaxis.set_major_formatter(PercentFormatter(1))
+    figure.align_ylabels()
+    points = ", ".join(f"{said:.0%}: {right:.0%}" for said, right in zip(*_points(bins), strict=True))
+    return f"Line of the share of labels that are right over the probability that the model gave them. {points}"
+
+
+def _points(bins: Sequence[Content]) -> tuple[list[float], list[float]]:
+    """Return mean probability and frequency of the bins that have enough pairs."""
+    filled = [part for part in bins if part["count"] >= FEW]
+    return [part["mean_probability"] for part in filled], [part["frequency"] for part in filled]
+
+
+def _risk_coverage(axes: Axes, content: Content) -> str:
+    """Draw the share of wrong labels over the share of labels that are given, from the surest ones to all."""
+    from matplotlib.ticker import PercentFormatter
+
+    curve = content["risk_coverage"]
+    coverage = [point["coverage"] for point in curve["points"]]
+    risk = [point["risk"] for point in curve["points"]]
+    axes.plot(coverage, risk, color=COLOURS[0], linewidth=2)
+    axes.fill_between(coverage, risk, color=COLOURS[0], alpha=0.12, linewidth=0)
+    top = max([*risk, 0.01]) * 1.15
+    for chosen in curve["chosen"]:
+        if chosen["abstain_below"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
+            place, text = (chosen["coverage"], chosen["risk"]), f"{chosen['abstain_below']:.0%} sure"
+            axes.plot(*place, marker="o", markersize=5, color=COLOURS[1])
+            axes.annotate(text, place, (-6, 6), textcoords="offset points", ha="right", fontsize=8)
+    axes.set(
+        title="What leaving out the unsure labels gains",
+        xlabel="labels still given, of all that the decoding rule gives",
+        ylabel="wrong ones among them",
+        xlim=(0, 1),
+        ylim=(0, top),
+    )
+    axes.xaxis.set_major_formatter(PercentFormatter(1))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top > 0.05 else 1))
+    axes.grid()
+    steps = "; ".join(
+        f"at most {chosen['wanted_risk']:.0%} wrong with {chosen['coverage']:.0%} of the labels given"
+        for chosen in curve["chosen"]
+    )
+    return f"Line of the share of wrong labels over the share of labels that are still given: {steps}"
+
+
+def _thresholds(axes: Axes, content: Content) -> str:
+    """Draw Micro- and Macro-F1 over one threshold for all labels, and what the model's own thresholds give."""
+    curve, scores, own = content["threshold_curve"], content["scores"], content["decisions"]["thresholds"]
+    thresholds = [point["threshold"] for point in curve]
+    for key, name, value, colour in (
+        ("micro_f1", "Micro-F1", scores["micro"]["f1"], COLOURS[0]),
+        ("macro_f1", "Macro-F1", scores["macro"]["f1"], COLOURS[1]),
+    ):
+        values = [100 * point[key] for point in curve]
+        axes.plot(thresholds, values, color=colour, linewidth=2, marker="o", markersize=3.5, label=name)
+        if isinstance(own, float | int):
+            axes.plot(own, 100 * value, color=colour, marker="D", markersize=7, markeredgecolor="white")
+        else:
+            axes.axhline(100 * value, color=colour, linewidth=1, linestyle=(0, (4, 3)))
+    mark: Any = {"marker": "D", "linestyle": ""} if isinstance(own, float | int) else {"linestyle": (0, (4, 3))}
+    axes.plot([], [], color=MUTED, label="as the model decides", **mark)
+    axes.set(title="One threshold for all labels", xlabel="threshold", ylabel="F1", xlim=(0, 1))
+    axes.margins(y=0.12)
+    axes.grid()
+    legend_above(axes, 3)
+    best = {key: max(curve, key=lambda point: point[key]) for key in ("micro_f1", "macro_f1")}
+    return (
+        f"Lines of F1 over the threshold. Micro-F1 is best, {100 * best['micro_f1']['micro_f1']:.1f}, at"
+        f" {best['micro_f1']['threshold']:.2f}, Macro-F1, {100 * best['macro_f1']['macro_f1']:.1f}, at"
+        f" {best['macro_f1']['threshold']:.2f}"
+    )

@@ -1,10 +1,11 @@
-"""Gather all that a report needs in one pass over the documents; memory does not grow with their number."""
+"""Collect the numbers of a report in one pass over the documents; memory does not grow with their number."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,20 +25,19 @@ RESAMPLES = 500
 BINS = 1000
 """Steps in which sureness is counted."""
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Shares of wrong labels that one may want to stay below."""
+"""Shares of wrong labels for which the report gives the coverage."""
 GRID = tuple(step / 20 for step in range(1, 20))
-"""Thresholds that are tried."""
+"""Thresholds of the curve."""
 PAIRS = 2**20
 """Different pairs of labels that are kept."""
-PIECE = 2**20
-"""Pairs that are counted at once."""
+PAIRS_OF_DOCUMENT = 1000
+"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
 KEPT = 2
 """Documents of each label that are kept, of those that lack it and of those that have it wrongly."""
 EXCERPT = 200
 """Characters of a text that are kept."""
 PATHS = 8
 """Paths of a document that are kept."""
-Indices = NDArray[np.int64]
 
 
 class Collector:
@@ -93,7 +93,7 @@ class Collector:
         self.documents += len(texts)
 
     def digest(self) -> str:
-        """Return what tells these documents, with their labels and in this order, from all others."""
+        """Return an identifier of these documents with their labels in this order."""
         return self._digest.hexdigest()
 
 
@@ -202,59 +202,34 @@ class Confusion(NamedTuple):
 class SiblingConfusions:
     """Count, for siblings A and B, the documents with A gold and not predicted, and B predicted and not gold.
 
-    The top labels are siblings, too. Only pairs that occur take memory. There are never more than :data:`PAIRS` of
-    them: when there are, the rarer half is forgotten, and a pair that comes back is counted from 0.
+    The top labels are siblings, too. When there are more than :data:`PAIRS` different pairs, the rarer half is
+    forgotten, and a pair that comes back is counted from 0.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
-        self.taxonomy = taxonomy
-        self._pairs: Indices = np.zeros(0, dtype=np.int64)  # gold * labels + predicted, sorted
-        self._counts: Indices = np.zeros(0, dtype=np.int64)
+        self._parents: list[int] = taxonomy.parents.tolist()
+        self._counts = Counter[tuple[int, int]]()
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        for pairs in self._confused(predicted, gold):
-            found, counts = np.unique(pairs, return_counts=True)
-            self._pairs, places = np.unique(np.concatenate([self._pairs, found]), return_inverse=True)
-            weights = np.concatenate([self._counts, counts])
-            self._counts = np.bincount(places, weights=weights, minlength=len(self._pairs)).astype(np.int64)
-            if len(self._pairs) > PAIRS:
-                kept = np.sort(np.argsort(-self._counts, kind="stable")[: PAIRS // 2])
-                self._pairs, self._counts = self._pairs[kept], self._counts[kept]
+        missed, false = gold & ~predicted, predicted & ~gold
+        for document in np.flatnonzero(missed.any(axis=1) & false.any(axis=1)).tolist():
+            families = defaultdict[int, list[int]](list)
+            for label in np.flatnonzero(false[document]).tolist():
+                families[self._parents[label]].append(label)
+            labels = np.flatnonzero(missed[document]).tolist()
+            pairs = ((label, other) for label in labels for other in families.get(self._parents[label], ()))
+            self._counts.update(islice(pairs, PAIRS_OF_DOCUMENT))
+            if len(self._counts) > PAIRS:
+                self._counts = Counter(dict(self._counts.most_common(PAIRS // 2)))
 
     def most(self, number: int) -> list[Confusion]:
         """Return the ``number`` most frequent confusions, equal ones in the order of the taxonomy."""
-        order = np.argsort(-self._counts, kind="stable")[:number]
-        gold, predicted = np.divmod(self._pairs[order], len(self.taxonomy))
-        return list(map(Confusion, gold.tolist(), predicted.tolist(), self._counts[order].tolist()))
+        ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+        return [Confusion(*pair, documents) for pair, documents in ranked[:number]]
 
     def documents(self, gold: int, predicted: int) -> int:
-        """Return how many documents should have one label and were given another, its sibling, instead."""
-        return int(self._counts[self._pairs == gold * len(self.taxonomy) + predicted].sum())
-
-    def _confused(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> Iterator[Indices]:
-        missed_families, missed = self._by_family(gold & ~predicted)
-        false_families, false = self._by_family(predicted & ~gold)
-        order = np.argsort(false_families, kind="stable")
-        false_families, false = false_families[order], false[order]
-        starts = np.searchsorted(false_families, missed_families, side="left")
-        lengths = np.searchsorted(false_families, missed_families, side="right") - starts
-        ends = np.cumsum(lengths)
-        first = 0
-        while first < len(missed):
-            done = int(ends[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, done + PIECE, side="right")))
-            rows = slice(first, last)
-            total = int(ends[last - 1]) - done
-            # The places in `false` that belong to each missed label, one run after the other.
-            runs = np.repeat(starts[rows] - (ends[rows] - lengths[rows] - done), lengths[rows]) + np.arange(total)
-            if total:
-                yield np.repeat(missed[rows], lengths[rows]) * len(self.taxonomy) + false[runs]
-            first = last
-
-    def _by_family(self, wrong: NDArray[np.bool_]) -> tuple[Indices, Indices]:
-        """Return a number for document and parent of every wrong decision, and its label."""
-        documents, labels = np.nonzero(wrong)
-        return documents * (len(self.taxonomy) + 1) + self.taxonomy.parents[labels] + 1, labels
+        """Return the number of documents with one gold label for which its sibling was predicted instead."""
+        return self._counts[gold, predicted]
 
 
 class Example(NamedTuple):

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hgclr.errors import require_extra
 from hgclr.files import check_output
@@ -67,21 +67,15 @@ def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = P
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    files = {}
     with mpl.rc_context(PLOT_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         alt = fill(figure)
-    return Plot(name, render(figure, "png"), render(figure, "svg"), alt)
-
-
-def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
-    """Return the figure as the content of a file; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    stream = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context(PLOT_STYLE):
-        figure.savefig(stream, format=kind, dpi=200, facecolor="white", metadata=metadata)
-    return stream.getvalue()
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            stream = io.BytesIO()
+            figure.savefig(stream, format=kind, dpi=200, facecolor="white", metadata=metadata)
+            files[kind] = stream.getvalue()
+    return Plot(name, alt=alt, **files)
 
 
 def legend_above(axes: Axes, columns: int) -> None:
