@@ -63,7 +63,7 @@ def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-
         export_onnx(source, Path(scratch, "int8"), int8=True)
         arguments = {HELP: ["--help"], PREDICT: ["predict", str(Path(scratch, "int8")), TEXT, "--show", "json"]}
         row = json.loads(command(arguments[PREDICT])())
-        if row["text"] != TEXT or "predictions" not in row:
+        if row["text"] != TEXT or "prediction" not in row:
             raise ValueError(f"no prediction: {row}")
         seconds = in_turns({name: command(given) for name, given in arguments.items()}, rounds)
         packages = {name: imported(given) for name, given in arguments.items()}
