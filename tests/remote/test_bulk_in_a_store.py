@@ -128,17 +128,6 @@ def test_a_run_that_was_stopped_goes_on(
     check_lines(store.download(prefix, tmp_path / "changed") / "part-2.jsonl", 500, ROWS)
 
 
-def test_a_file_that_changes_while_it_is_labelled_is_no_result(model: str, texts: str, store: Store) -> None:
-    prefix = texts.removeprefix(f"{store.url}/")
-
-    def grow(_) -> None:
-        store.put(f"{prefix}/part-0.jsonl", b'{"text": "late"}\n' * ROWS)
-
-    with pytest.raises(InputError, match=rf"^{texts}/part-0\.jsonl: changed while it was being labelled"):
-        predict_files(model, [texts], texts.replace("/texts", "/out"), progress=grow)
-    assert store.names(f"{prefix.removesuffix('texts')}out/") == [RECORD]
-
-
 def test_files_of_others_bad_rows_and_folders_that_mix(model: str, texts: str, store: Store) -> None:
     prefix = texts.removeprefix(f"{store.url}/").removesuffix("texts")
     store.put(f"{prefix}out/part-1.jsonl", b"mine")
@@ -169,18 +158,6 @@ def test_a_connection_that_breaks_in_the_middle(
     said = run("predict", model, "--input", texts, "--output", f"{texts}-out", code=2)
     assert f"error: {texts}/part-0.jsonl: the store cannot be reached;" in said
     assert "secret" not in said
-
-
-def test_one_machine_writes_into_a_folder_once_at_a_time(model: str, texts: str) -> None:
-    output, refused = texts.replace("/texts", "/out"), []
-
-    def start_another(_) -> None:
-        with pytest.raises(InputError, match=rf"^{output}: process .* has been labelling here since .*; wait"):
-            predict_files(model, [texts], output)
-        refused.append(True)
-
-    predict_files(model, [texts], output, progress=start_another)
-    assert refused
 
 
 def test_on_ray_a_node_needs_nothing_but_urls(

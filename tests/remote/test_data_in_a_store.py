@@ -89,14 +89,6 @@ def test_training_from_a_store_is_training_from_files(
     assert train(RunConfig.model_validate(on)).metrics["run"]["model"]["start"] == on["model"]["start"]
 
 
-def test_training_into_a_store_is_refused(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for more in ((), ("--resume",)):
-        said = run("train", data, "--output", "s3://a-bucket/runs/first", *more, code=2)
-        assert "error: s3://a-bucket/runs/first" in said
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("change", "url", "message"),
     [

@@ -1,8 +1,8 @@
 """Whatever happens to a file, reading it gives a result or one of our errors, and never anything else.
 
-Each kind of file is damaged a hundred times, those of models, which take longest to load, twenty times, always in the
-same ways; ``make soak`` does so ten thousand times, in others. A fork reads the files of a kind, so that a crash of a
-library is found and not suffered.
+The fast tests damage each kind of data file a few times, the slow ones a hundred times, and those of models twenty
+times, always in the same ways; ``make soak`` does so ten thousand times, in others. A fork reads the files of a kind,
+so that a crash of a library is a failure and not the end of the tests.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _note(failures: Path, case: int, what: str, detail: str) -> None:
         file.write(f"case {case}: {what}\n{detail[-1500:]}\n")
 
 
-def survives(original: Path, name: str, mutate: Mutate, read: Read, place: Path, cases: int = CASES) -> None:
+def survives(original: Path, name: str, mutate: Mutate, read: Read, place: Path, cases: int) -> None:
     place.mkdir(exist_ok=True)
     failures = place / "failures"
     status = run_forked(partial(damage, original, name, mutate, read, place, failures, cases), place / "log")
@@ -133,21 +133,15 @@ def test_encoders(models: Path, taxonomy, tmp_path: Path, name: str, mutate: Mut
     survives(models / "encoder", name, mutate, partial(put_a_model_on, taxonomy), tmp_path, CASES_OF_MODELS)
 
 
-# settings, data, reports
+# settings, data, reports: the few cases of a fast run, and the many of a slow one
 
 
-def test_settings(toy_data: Path, tmp_path: Path) -> None:
-    from hgclr.training import RunConfig
-
-    config = Path(__file__).parents[2] / "configs" / "clinc150.yaml"
-    (tmp_path / "made").mkdir()
-    file = shutil.copy(config, tmp_path / "made" / "run.yaml")
-    survives(Path(file), "", mutated_text, lambda path: RunConfig.read(path), tmp_path / "cases")
+NUMBERS = pytest.mark.parametrize("cases", [5, pytest.param(CASES, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
 def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a train split is a folder of ``datasets``, and one with it as a table."""
+    """A train split as a folder of ``datasets`` and in other formats, a label tree, and settings of a run."""
     import datasets
     import openpyxl
     import pyarrow.parquet
@@ -162,18 +156,27 @@ def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for cells in [("text", "labels"), *((row["text"], ";".join(row["labels"])) for row in rows)]:
         book.active.append(cells)
     book.save(folder / "train.xlsx")
-    shutil.copy(toy_data / "train.jsonl.gz", folder)
-    shutil.copy(toy_data / "taxonomy.tsv", folder)
+    for file in (toy_data / "train.jsonl.gz", toy_data / "taxonomy.tsv"):
+        shutil.copy(file, folder)
+    shutil.copy(Path(__file__).parents[2] / "configs" / "clinc150.yaml", folder / "run.yaml")
     return folder
 
 
 def read_all(path: Path) -> None:
     from hgclr.data.readers import read_rows
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.training import RunConfig
 
-    for _ in read_rows(path, ("text", "labels"), all_columns=True):
-        pass
+    if path.suffix == ".tsv":
+        Taxonomy.read(path)
+    elif path.suffix == ".yaml":
+        RunConfig.read(path)
+    else:
+        for _ in read_rows(path, ("text", "labels"), all_columns=True):
+            pass
 
 
+@NUMBERS
 @pytest.mark.parametrize(
     ("original", "name", "mutate"),
     [
@@ -183,21 +186,18 @@ def read_all(path: Path) -> None:
         ("train.parquet", "", mutated_bytes),
         ("train.xlsx", "", mutated_bytes),
         ("train.jsonl.gz", "", mutated_bytes),
+        ("taxonomy.tsv", "", mutated_bytes),
+        ("run.yaml", "", mutated_text),
     ],
 )
-def test_data(data: Path, tmp_path: Path, original: str, name: str, mutate: Mutate) -> None:
-    survives(data / original, name, mutate, read_all, tmp_path)
+def test_data(data: Path, tmp_path: Path, original: str, name: str, mutate: Mutate, cases: int) -> None:
+    survives(data / original, name, mutate, read_all, tmp_path, cases)
 
 
-def test_taxonomies(data: Path, tmp_path: Path) -> None:
-    from hgclr.taxonomy import Taxonomy
-
-    survives(data / "taxonomy.tsv", "", mutated_bytes, Taxonomy.read, tmp_path)
-
-
-def test_reports(taxonomy, tmp_path: Path) -> None:
+@NUMBERS
+def test_reports(taxonomy, tmp_path: Path, cases: int) -> None:
     from hgclr.evaluation.comparison import compare
 
     made = write(tmp_path / "report", score(taxonomy, noise=0.4).content(resamples=20))
     whole = shutil.copytree(made, tmp_path / "whole")
-    survives(made, "report.json", mutated_json, lambda folder: compare([whole, folder]), tmp_path / "cases")
+    survives(made, "report.json", mutated_json, lambda folder: compare([whole, folder]), tmp_path / "cases", cases)

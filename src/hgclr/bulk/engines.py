@@ -34,12 +34,8 @@ Label = Callable[[Path], Labelled]
 class BulkJob:
     """Work for an engine; it is sent to workers, which load the model themselves.
 
-    Args:
-        model: its folder, or the hub name or URL with which nodes of a cluster find it.
-        files: the files to label.
-        text_columns: the text is in the first of these columns that a row has.
-        changes: arguments of :meth:`hgclr.decisions.settings.Decisions.changed`.
-        onnx: whether the model runs on onnxruntime.
+    ``model`` is a folder, or the hub name or URL with which nodes of a cluster find it; the text is in the first of the
+    ``text_columns`` that a row has; ``changes`` are arguments of ``Decisions.changed``.
     """
 
     model: str

@@ -114,15 +114,9 @@ def pair_with_targets(
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a file.
+    """Consecutive rows of a file: their numbers, texts or problems, and cells by column.
 
-    Args:
-        path: the file.
-        numbers: the line on which each row starts in a text file, its place from 1 in a Parquet file.
-        texts: the text of each row; None where there is no usable one.
-        problems: why a row has none.
-        rows: cells by column, none in a row that cannot be read; of a Parquet file only the text.
-        table: the rows of a Parquet file as they are there.
+    Of a Parquet file, ``rows`` has the text only, and ``table`` all columns with their types.
     """
 
     path: Path
@@ -219,11 +213,7 @@ def make_chunk(
 
 @dataclass(frozen=True)
 class Columns:
-    """Choices of the columns that results have beside those of the input.
-
-    JSON lines and Parquet have ``prediction``; tables have ``labels``, ``probabilities`` and, if chosen, ``paths`` down
-    to the deepest labels, the ``abstained`` labels, and ``error``. ``raw`` keeps cells that are formulas.
-    """
+    """Columns that tables get beside ``labels`` and ``probabilities``; ``raw`` keeps cells that are formulas."""
 
     paths: bool = False
     abstained: bool = False
@@ -238,11 +228,8 @@ Write = Callable[[Chunk, Sequence[Answer]], None]
 def open_writer(target: Path | None, kind: Format, first: Chunk | None, added: Columns) -> Iterator[Write]:
     """Yield the function that writes rows to a file, which appears, whole, when the block succeeds.
 
-    Args:
-        target: None for standard output.
-        kind: the format.
-        first: the first rows, which show the columns; None for an empty input.
-        added: the columns to add, whose names get a number where the input has one of that name.
+    ``target`` is None for standard output. ``first``, None for an empty input, shows the columns. An added column gets
+    a number if the input has one of its name.
     """
     columns = [] if first is None else first.columns
     own = ["prediction"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,14 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hgclr.bulk.engines import BulkJob, Label, Labelled, in_process, in_processes
-from hgclr.bulk.files import (
-    SEPARATOR,
-    Columns,
-    Format,
-    format_of,
-    open_writer,
-    pair_with_targets,
-)
+from hgclr.bulk.files import SEPARATOR, Columns, Format, format_of, open_writer, pair_with_targets
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import InputError
 from hgclr.files import locked
@@ -32,7 +24,6 @@ from hgclr.remote import kind_of, lock_file, new_file, open_file, version_of
 from hgclr.taxonomy import Taxonomy
 from hgclr.urls import as_written, url_of
 
-logger = logging.getLogger(__name__)
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
 """In the folder of results: which files are finished, and a lock that is held while a run writes."""
 AGAIN = "give another folder as --output, or label everything again with --overwrite"
@@ -53,14 +44,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """Outcome of a run.
+    """The results (paths, or URLs as texts) that a run wrote, those of an earlier run that it kept, and counts.
 
-    Args:
-        written: the results that it wrote: paths, or URLs as texts.
-        kept: those that an earlier run had finished.
-        rows: rows in the written results.
-        bad_rows: rows without labels because they have no usable text.
-        blank_rows: rows without labels because their text is empty or blank.
+    ``bad_rows`` have no usable text, ``blank_rows`` an empty or blank one; both have no labels.
     """
 
     written: list[Path | str]
@@ -92,30 +78,25 @@ def predict_files(
 ) -> BulkResult:
     """Label files: each becomes a file of the same name in a folder, with its rows, its columns and the predictions.
 
-    A result appears whole or not at all. A run that was stopped continues when it is started again: finished files are
-    kept unless their input has changed. Memory does not grow with the number of rows. Workers import the program that
-    calls this, so keep the call behind ``if __name__ == "__main__":``.
+    A result appears whole or not at all. A stopped run continues when it is started again: finished files are kept
+    unless their input has changed. Workers import the program that calls this, so keep the call behind
+    ``if __name__ == "__main__":``.
 
     Args:
-        model: folder, URL of one in an object store, or hub name.
+        model: folder, URL or hub name.
         inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.files.find_inputs`.
         output: the folder of results, or its URL.
-        text_column: the column with the text; by default ``text``, or the column that the model was trained on.
+        text_column: by default ``text``, or the text column that the model was trained on.
         file_format: of the results; by default each has that of its input.
         engine: ``local``, or ``ray``, whose nodes must be able to load the model.
-        workers: processes that label; by default one per core, or GPU, of the machine or the cluster.
+        workers: by default one per core, or GPU, of the machine or the cluster.
         ray_address: of a running cluster; by default Ray is started on this machine.
         threshold, rule, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         leaf_paths: tables get a column ``paths``, the names down to the deepest labels of each text.
         skip_bad_rows: rows without a usable text get an error instead of labels; by default the first one stops.
         raw: keep cells of tables that a spreadsheet would run as formulas; by default they become texts.
-        overwrite: label everything again, and replace whatever an earlier run has left.
-        progress: called whenever some more rows are labelled.
-
-    Raises:
-        InputError: if a file is missing, broken or has a bad row; if inputs and results would be in one folder; if the
-            folder has results of another model or of other settings.
-        MissingExtraError: if a package that a format or the engine needs is not installed.
+        overwrite: label everything again, and replace the results of an earlier run.
+        progress: called after each chunk.
     """
     folder = Path(output)
     pairs = pair_with_targets(inputs, folder, file_format)
