@@ -26,7 +26,7 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models.base import load_tokenizer
-from hgclr.training.batches import Collator
+from hgclr.training.trainer import Collator
 from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
 from trees import random_tree

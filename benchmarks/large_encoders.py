@@ -25,7 +25,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.models.pretrained import load_encoder_config
 from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.memory import add_adapters, checkpoint_layers
+from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, memory, peak_memory, provenance, show, spread, write

@@ -32,7 +32,7 @@ from hgclr.data.tokens import tokenize_split
 from hgclr.models import HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
-from hgclr.training.batches import Collator
+from hgclr.training.trainer import Collator
 from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, one_round, provenance, show, spread, write
 from published_style import PublishedStyle, pad_to_512

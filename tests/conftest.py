@@ -236,13 +236,12 @@ def _write_encoder(kind: str, vocabulary: list[str], folder: Path) -> str:
 def default_encoder(make_encoder: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tiny random encoder where the real one would be fetched to, for pages that are followed to the letter.
 
-    It is trained for two epochs where the recipe has up to thirty, and the processor is not tried out.
+    It is trained for two epochs where the recipe has up to thirty.
     """
-    from hgclr import encoders, hardware
+    from hgclr import encoders
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, NOTE
 
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hardware, "bf16_probe", lambda: hardware.Probe("slow", "not tried", 1.0))
     monkeypatch.setattr("hgclr.training.recipe.default_epochs", lambda *_: 2)
     cached = Path(shutil.copytree(make_encoder("bert"), tmp_path / "cache" / "encoders" / DEFAULT_ENCODER))
     for name in ENCODERS[DEFAULT_ENCODER].sha256:

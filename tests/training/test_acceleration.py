@@ -13,7 +13,7 @@ from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassifi
 from hgclr.nn.attention import CPUDropout
 from hgclr.nn.draws import drawn_for
 from hgclr.training import trainer as acceleration
-from hgclr.training.memory import add_adapters
+from hgclr.training.fitting import add_adapters
 from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import accelerate_on_cpu
 

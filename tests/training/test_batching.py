@@ -10,7 +10,7 @@ import pytest
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings
-from hgclr.training.core import trainer_arguments
+from hgclr.training.fitting import trainer_arguments
 from hgclr.training.recipe import make_recipe
 
 

@@ -20,7 +20,7 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import HierarchicalTrainer, RunConfig, TrainingSettings, fit, train
-from hgclr.training.core import Plan
+from hgclr.training.fitting import Plan
 
 TREE = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
 SETTINGS = TrainingSettings(epochs=1, batch_size=8, learning_rate=1e-3, precision="fp32", seed=3)
@@ -204,7 +204,7 @@ def test_many_short_texts_are_trained_in_larger_batches(
 ) -> None:
     folder = DataFolder(toy_data)
     model, tokenizer = make_model(encoder, folder.taxonomy)
-    monkeypatch.setattr("hgclr.training.settings.MANY_DOCUMENTS", 96)
+    monkeypatch.setattr("hgclr.training.recipe.MANY_DOCUMENTS", 96)
     documents, dev = list(folder.documents("train")), list(folder.documents("dev"))
     settings = TrainingSettings(epochs=1, calibrate=False, precision="fp32")
     fitted = fit(model, tokenizer, documents, dev, settings=settings)

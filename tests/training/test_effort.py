@@ -22,9 +22,9 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
-from hgclr.training import RunConfig, frozen, train
-from hgclr.training.batches import Collator
-from hgclr.training.frozen import fit_head
+from hgclr.training import RunConfig, head, train
+from hgclr.training.head import fit_head
+from hgclr.training.trainer import Collator
 
 pytestmark = pytest.mark.slow
 
@@ -94,8 +94,8 @@ def test_the_head_is_a_logistic_regression_drawn_to_where_it_starts(
     encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From rows of 0 and with one label, it must be scikit-learn's ridge logistic regression of the same strength."""
-    monkeypatch.setattr(frozen, "ITERATIONS", 500)
-    monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 20)  # several blocks of documents
+    monkeypatch.setattr(head, "ITERATIONS", 500)
+    monkeypatch.setattr(head, "FEATURE_ENTRIES", 20)  # several blocks of documents
     tokenizer = load_tokenizer(encoder)
     model = FlatForSequenceClassification.from_encoder(
         encoder, Taxonomy(["only"], [-1]), tokenizer, pooling="mean"
@@ -139,7 +139,7 @@ def test_memory_of_a_head_does_not_grow_with_the_documents(
 ) -> None:
     """Neither in memory nor in a file do parts of the documents change what is fitted, save by rounding."""
     monkeypatch.setenv("HGCLR_CACHE", str(tmp_path))
-    monkeypatch.setattr(frozen, "ITERATIONS", 4)  # after many, rounding errors have grown
+    monkeypatch.setattr(head, "ITERATIONS", 4)  # after many, rounding errors have grown
     tokenizer = load_tokenizer(encoder)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id)
     torch.manual_seed(0)
@@ -158,9 +158,9 @@ def test_memory_of_a_head_does_not_grow_with_the_documents(
         return model.classifier.weight.detach(), largest.numbers, most
 
     whole, *_ = fit(200)
-    monkeypatch.setattr(frozen, "FEATURE_ENTRIES", 32 * 30)  # 30 documents of 32 features at a time
+    monkeypatch.setattr(head, "FEATURE_ENTRIES", 32 * 30)  # 30 documents of 32 features at a time
     parts, *_ = fit(200)
-    monkeypatch.setattr(frozen, "IN_MEMORY", 0)
+    monkeypatch.setattr(head, "IN_MEMORY", 0)
     in_file, most_numbers, most_bytes = fit(200)
     torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
     assert torch.equal(in_file, parts)
@@ -237,7 +237,7 @@ def test_a_dev_too_small_to_tune_on_is_named(
 ) -> None:
     data = {"path": toy_data, "dev_limit": 5}
     result = train(make_run(encoder, toy_data, tmp_path / "run", data=data, training={"effort": "head"}))
-    assert "decisions stay at one half: 5 documents in dev are too few" in caplog.text
+    assert "decisions stay at 0.5: 5 documents in dev are too few" in caplog.text
     assert not (result.model / "decisions.json").exists()
 
 

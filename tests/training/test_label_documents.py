@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from hgclr.models.base import save
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.tree import read_model_tree
 from hgclr.training import RunConfig, train
-from hgclr.training.core import label_counts, with_label_documents
-from hgclr.training.run import new_model, started_model, tokenize_splits
+from hgclr.training.run import new_model, started_model
 
 
 def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_labels() -> None:
@@ -61,18 +59,16 @@ def make_run(encoder: str, folder: Path, output: Path, **sections: dict) -> RunC
         ({"model": {"preset": "paper"}, "data": {"label_documents": True}}, True),
     ],
 )
-def test_they_are_trained_on_by_default_and_not_in_the_presets(
-    make_encoder, toy_data: Path, tmp_path: Path, sections: dict, used: bool
-) -> None:
-    run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", **sections)
-    model, tokenizer, folder = new_model(run)
-    tokens = tokenize_splits(run, folder, tokenizer, 64, None)
-    learned = with_label_documents(tokens["train"], model, tokenizer, wanted=run.uses_label_documents)
-    expected = list(label_documents(folder.taxonomy)) if used else []
-    assert [tuple(row) for row in learned["labels"][96:]] == [document.labels for document in expected]
-    assert list(learned["input_ids"][96:]) == [tokenizer(document.text)["input_ids"] for document in expected]
-    assert [len(tokens[split]) for split in ("train", "dev", "test")] == [96, 24, 24]
-    assert label_counts(tokens["train"], len(folder.taxonomy)).sum() == sum(map(len, tokens["train"]["labels"]))
+def test_they_are_trained_on_by_default_and_not_in_the_presets(sections: dict, used: bool) -> None:
+    assert RunConfig(data={"path": "d"} | sections.pop("data", {}), output="o", **sections).uses_label_documents is used
+
+
+def test_they_are_added_to_train_alone(make_encoder, toy_data: Path, tmp_path: Path, taxonomy) -> None:
+    for wanted in (True, False):
+        sections = {"data": {"label_documents": wanted}, "training": {"effort": "head"}}
+        metrics = train(make_run(make_encoder("bert"), toy_data, tmp_path / str(wanted), **sections)).metrics
+        assert metrics["documents"] == {"train": 96, "dev": 24, "test": 24}
+        assert metrics["label_documents"] == (len(list(label_documents(taxonomy))) if wanted else 0)
 
 
 def described(taxonomy: Taxonomy, text: str) -> Taxonomy:
@@ -87,9 +83,7 @@ def test_descriptions_reach_training_and_stay_with_the_model(
     data = {"taxonomy": tmp_path / "tree.json"}
     run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", data=data)
     model, tokenizer, _ = new_model(run)
-    learned = with_label_documents(None, model, tokenizer, wanted=True)
-    assert tokenizer("lens and mirror")["input_ids"] in list(learned["input_ids"])
-
+    assert "lens and mirror" in [document.text for document in label_documents(model.config.taxonomy)]
     save(model, tokenizer, tmp_path / "model")
     place = taxonomy.resolve("optics")
     assert read_model_tree(tmp_path / "model").descriptions[place] == "lens and mirror"
@@ -98,11 +92,3 @@ def test_descriptions_reach_training_and_stay_with_the_model(
         described(taxonomy, text).write(tmp_path / "tree.json")
         again, _, _ = started_model(RunConfig(data={"path": toy_data, **data}, **begun), tmp_path / "model")
         assert again.config.taxonomy.descriptions[place] == expected
-
-
-@pytest.mark.slow
-def test_a_run_says_how_many_there_were(make_encoder, toy_data: Path, tmp_path: Path, taxonomy) -> None:
-    train(make_run(make_encoder("bert"), toy_data, tmp_path / "run"))
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert metrics["documents"]["train"] == 96
-    assert metrics["label_documents"] == len(list(label_documents(taxonomy)))

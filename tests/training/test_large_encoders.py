@@ -17,13 +17,12 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
-from hgclr.training import RunConfig, memory, train
-from hgclr.training.batches import Collator
-from hgclr.training.memory import add_adapters, checkpoint_layers, merge_adapters, need_of
+from hgclr.training import RunConfig, fitting, train
+from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.recipe import make_recipe
 from hgclr.training.run_checks import check_run
 from hgclr.training.settings import LoraSettings, TrainingSettings
-from hgclr.training.trainer import accelerate_on_cpu
+from hgclr.training.trainer import Collator, accelerate_on_cpu
 from support.short_run import make_run
 from training.test_resuming import StopAfterSaving
 
@@ -89,15 +88,6 @@ def test_a_run_with_layers_computed_anew_ends_with_the_same_weights(make_encoder
     assert all(torch.equal(weights[1][name], value) for name, value in weights[0].items())
 
 
-def test_layers_computed_anew_need_less_memory(make_encoder, taxonomy) -> None:
-    model, _ = model_of("flat", make_encoder("bert"), taxonomy)
-    before = need_of(model, batch_size=8, length=32)
-    checkpoint_layers(model.encoder)
-    after = need_of(model, batch_size=8, length=32)
-    assert after.batch < before.batch
-    assert after.state == before.state
-
-
 def test_an_encoder_that_cannot_compute_layers_anew_is_named(make_encoder, taxonomy) -> None:
     model, _ = model_of("flat", make_encoder("mpnet"), taxonomy)
     with pytest.raises(InputError, match="transformers has none for a mpnet encoder; set it to false"):
@@ -141,14 +131,13 @@ def test_adapters_train_in_the_encoders_place_and_merge_into_it(make_encoder, ta
         for name, module in model.encoder.named_modules()
         if hasattr(module, "lora_A")
     }
-    merge_adapters(model.encoder, adapters)
+    adapters.merge_and_unload()
     torch.testing.assert_close(model(**inputs).logits, before, atol=1e-5, rtol=1e-5)
     merged = model.state_dict()
     assert merged.keys() == plain.keys()
     for name, value in plain.items():  # by the definition: W + alpha / rank · B A
         added = low_rank.get(name.removeprefix("encoder.").removesuffix(".weight"), 0.0) if "weight" in name else 0.0
         torch.testing.assert_close(merged[name], value + added if name.endswith("weight") else value)
-    assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_adapters_and_layers_computed_anew_go_together(make_encoder, taxonomy) -> None:
@@ -178,21 +167,12 @@ def test_layers_to_adapt_can_be_named(make_encoder, taxonomy) -> None:
 
 
 def test_the_attention_of_an_unknown_encoder_is_asked_for(make_encoder, taxonomy, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "PROJECTIONS", (("query", "other"),))
+    monkeypatch.setattr(fitting, "PROJECTIONS", (("query", "other"),))
     model, _ = model_of("flat", make_encoder("bert"), taxonomy)
     with pytest.raises(
         InputError, match=r"a bert encoder is not known; name linear layers of it, such as encoder\.lay"
     ):
         add_adapters(model.encoder, LoraSettings())
-
-
-def test_a_frozen_encoder_needs_less_memory(make_encoder, taxonomy) -> None:
-    model, _ = model_of("flat", make_encoder("bert"), taxonomy)
-    head = sum(parameter.numel() for parameter in model.classifier.parameters())
-    encoder = sum(parameter.numel() for parameter in model.encoder.parameters())
-    add_adapters(model.encoder, LoraSettings(rank=2))
-    added = 2 * 4 * 2 * (32 + 32)  # layers, projections, rank, widths
-    assert need_of(model).state == 4 * (encoder + 4 * (head + added))
 
 
 @pytest.fixture(scope="module", params=["flat", "hgclr"])

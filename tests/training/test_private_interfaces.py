@@ -43,7 +43,7 @@ def test_the_attention_that_ours_falls_back_to() -> None:
 
 
 def test_the_name_of_an_encoders_attention() -> None:
-    """In hgclr.training.core: after training the encoder gets back the attention that it had."""
+    """In hgclr.training.fitting: after training the encoder gets back the attention that it had."""
     from transformers import BertConfig
 
     assert BertConfig(attn_implementation="eager")._attn_implementation == "eager"

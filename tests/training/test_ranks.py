@@ -9,8 +9,8 @@ import torch
 from hgclr.errors import InputError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification
-from hgclr.training import TrainingSettings, core, fit, frozen
-from hgclr.training.batches import SortedByLength, TrainingBatches, deal, imbalance
+from hgclr.training import TrainingSettings, fit, fitting, head
+from hgclr.training.trainer import EpochOrder
 from support.ranks import Case, fit_heads, run_ranks, step, take_steps
 
 GUIDED = {"keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}
@@ -57,7 +57,7 @@ def test_loss_and_gradient_are_those_of_one_process(case: str, ranks: int, found
 @pytest.mark.slow
 def test_a_head_is_fitted_to_what_all_ranks_have_encoded(make_encoder, taxonomy, tmp_path, monkeypatch) -> None:
     for name in ("BATCH", "ITERATIONS"):  # which the work sets
-        monkeypatch.setattr(frozen, name, getattr(frozen, name))
+        monkeypatch.setattr(head, name, getattr(head, name))
     run_ranks(fit_heads, 2, tmp_path, make_encoder("bert"), taxonomy)
     fit_heads(0, 1, tmp_path, make_encoder("bert"), taxonomy)
     alone, first, second = (torch.load(tmp_path / f"head-{place}.pt") for place in ("0-of-1", "0-of-2", "1-of-2"))
@@ -76,66 +76,23 @@ def test_a_batch_that_cannot_be_shared_is_refused(
     make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
-    monkeypatch.setattr(core, "world_size", lambda: 5)
+    monkeypatch.setattr(fitting, "world_size", lambda: 5)
     with pytest.raises(InputError, match="a batch of 16 documents cannot be shared by 5 processes; set"):
         fit(model, tokenizer, [("atom laser", ["physics"])] * 20, settings=TrainingSettings(precision="fp32"))
 
 
 @pytest.mark.parametrize("by_length", [True, False])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_ranks_share_the_batches_that_one_process_has(
-    ranks: int, by_length: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 101 documents in batches of 12 the last five are shared by two or four ranks but for one."""
+def test_an_epoch_has_an_order_of_its_own(by_length: bool) -> None:
     lengths = np.random.default_rng(3).integers(1, 200, 101)
-    logged: list[float] = []
-
-    def batches(rank: int, of: int, epoch: int) -> list[list[int]]:
-        monkeypatch.setattr("hgclr.training.batches.world_size", lambda: of)
-        monkeypatch.setattr("hgclr.training.batches.rank", lambda: rank)
-        sampler = TrainingBatches(lengths, 12, by_length=by_length, seed=4)
-        sampler.set_epoch(epoch)
-        found = list(sampler)
-        assert len(found) == len(sampler)
-        logged.append(sampler.imbalance)
-        return found
-
-    for epoch in (0, 1):
-        whole = batches(0, 1, epoch)
-        assert sorted(document for batch in whole for document in batch) == list(range(101))
-        shared = [batches(rank, ranks, epoch) for rank in range(ranks)]
-        for batch, *parts in zip(whole, *shared, strict=True):
-            assert len({len(part) for part in parts}) == 1
-            dealt = [document for part in parts for document in part]
-            assert set(dealt) <= set(batch)
-            assert len(batch) - len(dealt) == len(batch) % ranks
-        tokens = [[len(part) * max(lengths[part]) for part in parts] for parts in zip(*shared, strict=True)]
-        assert logged[-1] == pytest.approx(np.mean([max(each) / np.mean(each) - 1 for each in tokens]))
-        apart = [
-            np.split(np.sort(lengths[batch]), ranks) for batch in whole[:-1]
-        ]  # short and long texts, each by itself
-        assert ranks == 1 or logged[-1] < np.mean([imbalance(parts) for parts in apart])
-    assert batches(0, ranks, 0) != batches(0, ranks, 1)
-
-
-def test_documents_are_dealt_out_there_and_back_again() -> None:
-    documents, lengths = np.arange(7), np.array([50, 90, 10, 70, 30, 80, 60])
-    parts = deal(documents, lengths, 3)
-    assert [part.tolist() for part in parts] == [[1, 4], [5, 0], [3, 6]]  # 90+30, 80+50, 70+60; the shortest stays
-    assert imbalance([lengths[part] for part in parts]) == pytest.approx(90 / 80 - 1)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_every_document_is_scored_by_one_rank(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = [3, 9, 5, 9, 1, 7, 2]
-    monkeypatch.setattr("hgclr.training.batches.world_size", lambda: ranks)
-    seen = []
-    for rank in range(ranks):
-        monkeypatch.setattr("hgclr.training.batches.rank", lambda rank=rank: rank)
-        own = list(SortedByLength(lengths))
-        assert [lengths[place] for place in own] == sorted((lengths[place] for place in own), reverse=True)
-        seen += own
-    assert sorted(seen) == list(range(7))
+    order = EpochOrder(lengths, 12, by_length=by_length, seed=4)
+    first = list(order)
+    assert sorted(first) == list(range(101))
+    order.set_epoch(1)
+    assert list(order) != first
+    order.set_epoch(0)
+    assert list(order) == first
+    spread = np.mean([np.ptp(lengths[first[start : start + 12]]) for start in range(0, 96, 12)])
+    assert (spread < 40) == by_length
 
 
 def test_counters_of_parts_add_up_to_the_scores_of_all(taxonomy) -> None:

@@ -16,8 +16,8 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from hgclr.training.batches import Collator
-from hgclr.training.frozen import fit_head, refit_head, tune_decisions
+from hgclr.training.head import fit_head, refit_head, tune_decisions
+from hgclr.training.trainer import Collator
 
 WORDS = ["atom", "laser", "court", "judge", "lens", "boat"]
 
@@ -77,7 +77,7 @@ def test_the_head_is_fitted_again_where_documents_are_many(
     make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """96 documents and those of nine labels."""
-    monkeypatch.setattr("hgclr.training.core.MANY_DOCUMENTS", many)
+    monkeypatch.setattr("hgclr.training.fitting.MANY_DOCUMENTS", many)
     training = {"epochs": 1, "precision": "fp32"}
     model = {"encoder": make_encoder("bert"), "pooling": "mean"}
     run = RunConfig(data={"path": toy_data}, model=model, training=training, output=tmp_path / "run")

@@ -55,8 +55,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 OTHER = {
-    "training__seed": (4, "training.seed is 3 there and 4 here"),
-    "training__learning_rate": (1e-3, "training.learning_rate is 0.03 there and 0.001 here"),
+    "training__seed": (4, "training.seed is 1 there and 4 here"),
+    "training__learning_rate": (1e-3, "training.learning_rate is 0.05 there and 0.001 here"),
     "training__batch_size": (6, "training.batch_size is 12 there and 6 here"),
     "training__epochs": (4, "training.epochs is 3 there and 4 here"),
     "model__architecture": ("hgclr", "model.architecture is 'flat' there and 'hgclr' here"),
@@ -88,10 +88,12 @@ def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path
     rows[0]["text"] = "a"
     (data / "dev.jsonl.gz").unlink()
     (data / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match="began with another dev: 24 documents then, 24 now, and not the same; give"):
+    with pytest.raises(
+        InputError, match="24 documents then, 24 now, and not the same; give"
+    ):
         train(same, resume=True)
     (data / "dev.jsonl").write_text("\n".join(lines[:-1]))
-    with pytest.raises(InputError, match="began with another dev: 24 documents then, 23 now; give the same data"):
+    with pytest.raises(InputError, match="was started with another dev: 24 documents then, 23 now; give the same data"):
         train(same, resume=True)
     assert not (output / "model").exists()
 
@@ -114,7 +116,9 @@ def test_a_run_that_was_moved_ends_with_its_best_epoch(
 
 
 def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, finished: Path, stopped: Path) -> None:
-    with pytest.raises(InputError, match="run: holds a run that was stopped; go on with --resume, or give another"):
+    with pytest.raises(
+        InputError, match="holds a run that was stopped; continue it with"
+    ):
         train(make_run(encoder, toy_data, stopped))
     described = r"holds a finished run: flat on \S+, 9 labels, test Micro-F1 [\d.]+, Macro-F1 [\d.]+; use it \(hgclr"
     with pytest.raises(InputError, match=described):
@@ -136,7 +140,7 @@ def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Pat
     with pytest.raises(InputError, match=r"holds a run without its config\.yaml; give another --output"):
         train(make_run(encoder, toy_data, output), resume=True)
     shutil.copy(finished / "config.yaml", output)
-    with pytest.raises(InputError, match="holds a model, and no checkpoint to go on from; give another --output"):
+    with pytest.raises(InputError, match="holds a model, and no checkpoint to continue from; give another --output"):
         train(make_run(encoder, toy_data, output), resume=True)
 
 
@@ -144,7 +148,7 @@ def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Pat
 def test_a_run_that_was_stopped_within_an_epoch_ends_with_the_same_weights(
     encoder: str, toy_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr("hgclr.training.callbacks.SECONDS_BETWEEN", 0)
+    monkeypatch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
     run = make_run(encoder, toy_data, tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         train(run, callbacks=[StopAfterSaving(step)])
@@ -167,7 +171,7 @@ def test_checkpoints_are_written_by_the_clock_within_an_epoch_and_not_before_its
 
     due, saved = Saved(), Saved()
     with monkeypatch.context() as patch:
-        patch.setattr("hgclr.training.callbacks.SECONDS_BETWEEN", 0)
+        patch.setattr("hgclr.training.checkpoints.SECONDS_BETWEEN", 0)
         train(make_run(encoder, toy_data, tmp_path / "due", training__epochs=2), callbacks=[due])
     assert due.steps == [(1, 0), (2, 1), (3, 1), (4, 2)]
     train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=2), callbacks=[saved])
@@ -187,7 +191,7 @@ def test_without_a_whole_checkpoint_training_starts_with_a_warning(
         (checkpoint / "optimizer.pt").unlink()
     result = train(make_run(encoder, toy_data, output), resume=True)
     assert "checkpoint-6 lacks optimizer.pt: looking for an older checkpoint" in caplog.text
-    assert "is whole: training starts from the beginning" in caplog.text
+    assert "is complete: training starts from the beginning" in caplog.text
     found, expected = (load_file(folder / "model.safetensors") for folder in (result.model, finished / "model"))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 

@@ -220,7 +220,9 @@ def test_training_on_starts_where_the_first_run_ended(
         "output": tmp_path / "second",
     }
     second = train(RunConfig.model_validate(settings))
-    assert second.metrics["dev"]["micro"]["f1"] == pytest.approx(first.metrics["dev"]["micro"]["f1"], abs=0.02)
+    assert second.metrics["dev_at_0.5"]["micro"]["f1"] == pytest.approx(
+        first.metrics["dev_at_0.5"]["micro"]["f1"], abs=0.02
+    )
     config = json.loads((second.training_model / "config.json").read_text())
     assert config["contrastive_weight"] == 0.2
     with pytest.raises(ValueError, match="the encoder comes with the model"):

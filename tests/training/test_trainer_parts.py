@@ -13,10 +13,9 @@ from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
 from hgclr.models import HGCLRForSequenceClassification
-from hgclr.training.batches import Collator, SortedByLength
-from hgclr.training.callbacks import CollapseWatch, EarlyStop
-from hgclr.training.core import base_rates, history, label_counts
-from hgclr.training.trainer import HierarchicalTrainer, StreamingScores
+from hgclr.training.checkpoints import CollapseWatch, EarlyStop
+from hgclr.training.fitting import base_rates, history, label_counts
+from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores, longest_first
 
 
 def evaluations(callback: EarlyStop, scores: list[tuple[float, float]]) -> int | None:
@@ -83,9 +82,7 @@ def test_scores_in_batches_equal_scikit_learn_on_all(taxonomy) -> None:
 
 
 def test_documents_are_scored_from_the_longest_to_the_shortest() -> None:
-    sampler = SortedByLength([3, 9, 5, 9])
-    assert list(sampler) == [1, 3, 2, 0]
-    assert len(sampler) == 4
+    assert longest_first([3, 9, 5, 9]).tolist() == [1, 3, 2, 0]
 
 
 def test_base_rates_count_labels() -> None:

@@ -66,9 +66,8 @@ def examine(known: dict[str, Any]) -> list[HealthCheck]:
     """Return all checks; ``known`` is what :func:`hgclr.hardware.machine` says."""
     from concurrent.futures import ThreadPoolExecutor
 
-    # Waiting for the network costs nothing, but the two that run torch would spoil each other's timing.
-    with ThreadPoolExecutor(max_workers=3) as pool:
-        hub, index, torch = pool.submit(_hub), pool.submit(_index), pool.submit(lambda: [_devices(), _bf16()])
+    with ThreadPoolExecutor(max_workers=3) as pool:  # most of it is waiting for the network
+        hub, index, devices = pool.submit(_hub), pool.submit(_index), pool.submit(_devices)
         reached = index.result().state == "ok"
         cores = f"{known['cores']} cores, " if known["cores"] else ""
         memory = f", {_size(known['memory_bytes'])} memory" if known["memory_bytes"] else ""
@@ -79,7 +78,7 @@ def examine(known: dict[str, Any]) -> list[HealthCheck]:
             HealthCheck("hgclr", "ok", version),
             *_packages(),
             HealthCheck("machine", "ok", f"{known['processor']}, {cores}{known['threads']} threads{memory}"),
-            *torch.result(),
+            devices.result(),
             hub.result(),
             index.result(),
             _encoders(reached),
@@ -144,17 +143,6 @@ def _devices() -> HealthCheck:
         return HealthCheck("devices", "problem", f"torch does not work: {error}", "reinstall torch")
     names = ", ".join(found["names"]) or "no GPU"
     return HealthCheck("devices", "ok", f"{names}; torch uses {found['threads']} threads of the CPU")
-
-
-def _bf16() -> HealthCheck:
-    from hgclr.hardware import bf16_probe
-
-    probe = bf16_probe()
-    subject, remedy = "bf16 on the CPU", "leave precision at auto, which is fp32 here"
-    good = {"fast": f"runs, {probe.detail}", "slow": f"no gain ({probe.detail}), so precision auto is fp32"}
-    if probe.status in good:
-        return HealthCheck(subject, "ok", good[probe.status])
-    return HealthCheck(subject, "warning", probe.detail, remedy)
 
 
 def _hub() -> HealthCheck:

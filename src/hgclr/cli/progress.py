@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from hgclr.cli.console import Console, progress_bar, standard_error
 from hgclr.evaluation.folds import FoldWatch
-from hgclr.training.core import Plan
+from hgclr.training.fitting import Plan
 
 
 class TrainingProgress(TrainerCallback):

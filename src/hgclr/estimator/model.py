@@ -45,7 +45,7 @@ def fit_model(
     from transformers import set_seed
 
     from hgclr.training import RunConfig, fit
-    from hgclr.training.frozen import LEAST
+    from hgclr.training.head import LEAST
     from hgclr.training.run import new_model, save_run
     from hgclr.training.run_checks import check_output
 

@@ -56,8 +56,6 @@ __all__ = [
 ]
 
 
-NUMBER = 4
-"""Bytes; training keeps fp32 whatever precision it computes in."""
 PADDING = 0.15
 """The share of padding from which it pays to pack a batch: texts of many lengths attend in as many groups."""
 
@@ -140,8 +138,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
     - :meth:`prepare`: what it takes from the training set before the first step;
-    - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`: how it follows a changed label tree;
-    - :meth:`state_bytes`, :meth:`batch_bytes`, ``less_memory``: what training takes, and how to make it less.
+    - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`: how it follows a changed label tree.
     """
 
     config: HGCLRConfig
@@ -160,8 +157,6 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """Whether training puts the tokens of all texts of a batch into one row, where much of it would be padding."""
     first_token_alone = False
     """Whether training computes the encoder's last layer for the first token of each text alone, if that is pooled."""
-    less_memory: ClassVar[str] = "choose a smaller encoder, or set model.lora"
-    """What to do if its parameters do not fit into memory."""
     classifier: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -358,30 +353,6 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
         ``rates`` is how often each label occurs in the training documents, (K,).
         """
-
-    def state_bytes(self) -> int:
-        """Return the bytes of what training keeps from step to step: weights, gradients, Adam's two moments.
-
-        Of parameters that are not trained there are but the weights.
-        """
-        return NUMBER * sum((4 if each.requires_grad else 1) * each.numel() for each in self.parameters())
-
-    def batch_bytes(self, batch_size: int, length: int) -> int:
-        """Return the bytes that a batch of texts leaves behind until the backward pass, by a fit to measured peaks.
-
-        Encoder, of ``n`` layers, width H and inner width I: ``n (12 H + 3 I)`` numbers for each token, and a byte of
-        dropout for each head and token that it may attend to. With gradient checkpointing that of one layer, and the
-        inputs of all: what is in use, of which C's allocator may hold more (docs/how-to/large-encoders.md).
-        """
-        encoder = self.config.text_encoder
-        layers: int = getattr(encoder, "num_hidden_layers", 1)
-        heads: int = getattr(encoder, "num_attention_heads", 0)
-        width: int = encoder.hidden_size
-        inner: int = getattr(encoder, "intermediate_size", 4 * width)
-        layer = NUMBER * (12 * width + 3 * inner) + heads * length
-        if self.encoder.is_gradient_checkpointing:
-            return batch_size * length * (layer + NUMBER * layers * width)
-        return batch_size * length * layers * layer
 
 
 def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:

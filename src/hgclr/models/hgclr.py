@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import InputError, refuse_broken
-from hgclr.models.base import NUMBER, HGCLRConfig, HierarchicalOutput
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput
 from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
 from hgclr.models.pretrained import absolute_positions, first_position, load_pretrained, load_weights
 from hgclr.nn.draws import drawn_for_labels
@@ -249,11 +249,6 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         known = 0 if self.name_tokens is None else self.name_tokens.shape[1]
         config.label_name_length = max(known, names.shape[1])
         return config
-
-    def batch_bytes(self, batch_size: int, length: int) -> int:
-        """Return what a batch leaves behind: every text twice, and 20 numbers for each label and feature."""
-        texts = 2 * super().batch_bytes(batch_size, length)
-        return texts + NUMBER * 20 * self.config.label_count * int(self.config.text_encoder.hidden_size)
 
 
 def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:

@@ -30,7 +30,7 @@ from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
-from hgclr.training.frozen import LEAST
+from hgclr.training.head import LEAST
 from hgclr.training.run_checks import check_splits, data_folder
 
 STRENGTHS = (1.0, 10.0, 100.0)

@@ -1,6 +1,6 @@
-"""Training: settings, the in-memory core, the trainer, runs.
+"""Training: settings, the recipe, fitting in memory, the trainer, runs from a folder.
 
-Names are imported when they are first used: the settings of a run can be read and checked without torch.
+Names are imported when they are first used, so that settings can be read without torch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hgclr.training.core import Fitted as Fitted
-    from hgclr.training.core import fit as fit
+    from hgclr.training.fitting import Fitted as Fitted
+    from hgclr.training.fitting import fit as fit
     from hgclr.training.run import TrainingResult as TrainingResult
     from hgclr.training.run import train as train
     from hgclr.training.settings import LoraSettings as LoraSettings
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from hgclr.training.trainer import HierarchicalTrainer as HierarchicalTrainer
 
 _HOMES = {
-    "Fitted": "core",
+    "Fitted": "fitting",
     "HierarchicalTrainer": "trainer",
     "LoraSettings": "settings",
     "RunConfig": "settings",
     "TrainingResult": "run",
     "TrainingSettings": "settings",
-    "fit": "core",
+    "fit": "fitting",
     "train": "run",
 }
 

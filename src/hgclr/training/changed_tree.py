@@ -21,10 +21,8 @@ from hgclr.nn.label_rows import LabelRows
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
-from hgclr.training.core import base_rates
+from hgclr.training.fitting import base_rates
 from hgclr.training.settings import RunConfig
-
-__all__ = ["carry_over", "changed_model", "survey"]
 
 logger = logging.getLogger(__name__)
 SURVEYED = 128
@@ -56,7 +54,7 @@ def changed_model(
 
 
 def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tensor, list[str]]:
-    """Return :func:`~hgclr.training.core.base_rates`, (K,), and a sample of the texts that the seed decides."""
+    """Return :func:`~hgclr.training.fitting.base_rates`, (K,), and a sample of the texts that the seed decides."""
     chosen = random.Random(seed)
     counts, number = torch.zeros(labels), 0
     texts: list[str] = []

@@ -1,47 +1,54 @@
-"""Checkpoints that count only as a whole: marked once all of one is on the disk, unmarked before it is deleted.
+"""Checkpoints that count only as a whole, and the callbacks that decide when to write one and when to stop.
 
-The mark is a file with the size and SHA-256 of every other file; it is written last, and a checkpoint without one, or
-with one that does not fit, is none. So wherever a run is killed, it goes on to the same weights as if it had not been.
+The mark of a checkpoint is a file with the size and SHA-256 of every other file. It is written last; a checkpoint
+without one, or with one that does not match, is ignored. So a killed run resumes to the same weights.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from hgclr.errors import InputError
+from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_file, flush, json_bytes, read_json, sha256
-
-__all__ = ["delete_checkpoint", "delete_old", "find_checkpoint", "mark_complete", "problem"]
+from hgclr.nn.gathering import world_size
+from hgclr.training.distributed import from_first_rank
 
 logger = logging.getLogger(__name__)
 MARK = "COMPLETE"
 NAME = re.compile(r"checkpoint-(\d+)")
 DOOMED = ".deleted"
-"""What a checkpoint's name ends in from when its deletion begins."""
+"""Suffix of a checkpoint's name while it is deleted."""
 NEEDED = (SAFE_WEIGHTS_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, "rng_state")
-"""How the names of files begin without which the Trainer would begin anew where it should go on."""
+"""Beginnings of the names of files without which the Trainer would silently start again."""
+SECONDS_BETWEEN = 600
+"""Seconds after which a checkpoint is written within an epoch."""
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Flush what was written to the disk, and then note in the folder what that is."""
+    """Flush the files of a checkpoint to the disk, then write the mark."""
     files = {}
-    for path in _files(checkpoint):
+    for path in sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != MARK):
         flush(path)
         files[path.name] = {"size": path.stat().st_size, "sha256": sha256(path)}
     flush(checkpoint)
-    with atomic_file(checkpoint / MARK) as temporary:  # a full disk is told as such, not as bad input
+    with atomic_file(checkpoint / MARK) as temporary:
         temporary.write_bytes(json_bytes({"files": files}))
     flush(checkpoint.parent)
 
 
 def problem(checkpoint: Path) -> str | None:
-    """Return what is wrong with a checkpoint, or None if it is whole."""
+    """Return in words what is wrong with a checkpoint, or None if it is complete."""
     if not checkpoint.is_dir():
         return "is not there"
     if not (checkpoint / MARK).is_file():
@@ -55,15 +62,15 @@ def problem(checkpoint: Path) -> str | None:
             if path.stat().st_size != noted["size"] or sha256(path) != noted["sha256"]:
                 return f"has another {name} than was written"
     except (InputError, OSError, TypeError, KeyError, ValueError):
-        return f"has a broken {MARK}, or one of an earlier version"
+        return f"has a broken {MARK}"
     lacking = [start for start in NEEDED if not any(name.startswith(start) for name in files)]
     return f"lacks {lacking[0]}" if lacking else None
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint to go on from, or None; name those that are passed over.
+    """Return the newest complete checkpoint, or None; log those that are passed over.
 
-    One is passed over also if the best until then is not whole: the run would end with other weights.
+    One is passed over also if the best checkpoint until then is incomplete: the run would end with other weights.
     """
     for checkpoint in sorted(_checkpoints(folder), key=_step, reverse=True):
         if (wrong := problem(checkpoint)) is not None:
@@ -77,10 +84,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def delete_old(newest: Path, best: Path | None, limit: int | None) -> None:
-    """Delete all checkpoints beyond ``limit``, but never the newest and the best one.
-
-    Those after the newest, which were not whole, and what is left of deletions cut short go first.
-    """
+    """Delete checkpoints beyond ``limit``, never the newest and the best one; later and half-deleted ones first."""
     for path in newest.parent.glob(f"checkpoint-*{DOOMED}"):
         shutil.rmtree(path, ignore_errors=True)
     if limit is None:
@@ -94,7 +98,7 @@ def delete_old(newest: Path, best: Path | None, limit: int | None) -> None:
 
 
 def delete_checkpoint(checkpoint: Path) -> None:
-    """Delete a checkpoint; from the first moment on nothing takes it for one."""
+    """Rename a checkpoint, so that nothing takes it for one, and delete it."""
     doomed = checkpoint.with_name(checkpoint.name + DOOMED)
     shutil.rmtree(doomed, ignore_errors=True)
     checkpoint.replace(doomed)
@@ -103,7 +107,6 @@ def delete_checkpoint(checkpoint: Path) -> None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, whole or not; whatever else is in it is none of ours."""
     return [path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name) and path.is_dir()]
 
 
@@ -111,5 +114,88 @@ def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def _files(checkpoint: Path) -> list[Path]:
-    return sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != MARK)
+class EarlyStop(TrainerCallback, ExportableState):
+    """Stop when no watched dev score has improved for ``patience`` evaluations.
+
+    The paper watches Macro-F1, the published program Macro- and Micro-F1. Counter and best scores survive a resume.
+    """
+
+    def __init__(self, patience: int, metrics: list[str]) -> None:
+        self.patience, self.metrics = patience, metrics
+        self.best: dict[str, float] = {}
+        self.waited = 0
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        metrics = kwargs["metrics"]
+        better = [name for name in self.metrics if metrics[f"eval_{name}"] > self.best.get(name, -math.inf)]
+        for name in better:
+            self.best[name] = metrics[f"eval_{name}"]
+        self.waited = 0 if better else self.waited + 1
+        if self.waited >= self.patience:
+            control.should_training_stop = True
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "args": {"patience": self.patience, "metrics": self.metrics},
+            "attributes": {"best": self.best, "waited": self.waited},
+        }
+
+
+class BestCheckpoint(TrainerCallback):
+    """Find the best checkpoint beside the others: the run may have been moved since its path was recorded."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.best_global_step:
+            state.best_model_checkpoint = str(Path(str(args.output_dir)) / f"checkpoint-{state.best_global_step}")
+
+
+class TimedCheckpoints(TrainerCallback):
+    """Write checkpoints within long epochs as well, by the clock of the first rank."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.written = time.monotonic()
+
+    on_save = on_train_begin
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if float(state.epoch or 0).is_integer() or (world_size() > 1 and state.global_step % 10):
+            return  # after an epoch's last step dev is scored first; several ranks agree in every tenth step
+        if from_first_rank(time.monotonic() - self.written >= SECONDS_BETWEEN):
+            control.should_save = True
+
+
+class CollapseWatch(TrainerCallback):
+    """Warn if the model has predicted no label right in two evaluations in a row."""
+
+    def __init__(self, contrastive_weight: float) -> None:
+        self.contrastive_weight = contrastive_weight
+        self.empty = 0
+        self.terms: dict[str, float] = {}
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        logs = kwargs["logs"]
+        self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.empty = self.empty + 1 if kwargs["metrics"]["eval_micro_f1"] == 0 else 0
+        if self.empty != 2:
+            return
+        ratio = self.contrastive_weight * self.terms.get("loss_contrastive", 0.0) / self.terms.get("loss_original", 1.0)
+        if ratio > 1:
+            cause = f"the contrastive term is {ratio:.0f} times the classification loss: lower model.contrastive_weight"
+        else:
+            cause = "raise training.learning_rate, set training.base_rate_bias, or train longer"
+        logger.warning("no label has been predicted right for two evaluations; %s", cause)
+
+
+def tensorboard(folder: Path) -> TrainerCallback:
+    """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
+    require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations.integration_utils import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))

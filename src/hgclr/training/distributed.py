@@ -1,7 +1,7 @@
 """Training by several processes, started by torchrun, accelerate or Ray: each has a part of every batch.
 
-All do the same and the first one alone speaks and writes; see :mod:`hgclr.nn.gathering` for the loss and
-:mod:`hgclr.nn.draws` for what is random. Nothing here does anything in a single process.
+The first rank alone logs and writes; :mod:`hgclr.nn.gathering` has the loss. In a single process all of this does
+nothing.
 """
 
 from __future__ import annotations
@@ -22,25 +22,13 @@ from hgclr.errors import HGCLRError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.nn.gathering import rank, world_size
 
-__all__ = [
-    "FirstRankError",
-    "add_scores",
-    "add_up",
-    "first_rank_first",
-    "from_first_rank",
-    "gather_objects",
-    "on_first_rank",
-    "process_group",
-    "share_weights",
-]
-
 T = TypeVar("T")
 PATIENCE = timedelta(hours=6)
-"""For ranks that wait while the first one tokenises; the end of another process is noticed at once."""
+"""Ranks wait while the first one tokenises; the end of a process is noticed at once."""
 
 
 class FirstRankError(HGCLRError):
-    """What the first rank has stopped at, on the others."""
+    """The error of the first rank, on the others."""
 
 
 @contextmanager
@@ -55,16 +43,15 @@ def process_group() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
             raise
-        raise HGCLRError(f"rank {rank()} lost another one: {str(error).splitlines()[0]}") from error
+        raise HGCLRError(f"rank {rank()} lost the connection to another rank: {str(error).splitlines()[0]}") from error
     finally:
         torch.distributed.destroy_process_group()
 
 
 def _meeting_place() -> dict[str, Any]:
-    """Return what keeps the processes that torchrun has started anew from meeting those that they replace.
+    """Separate the key-value store of a restarted torchrun attempt from that of the previous one (torch 2.13).
 
-    All attempts of a node use one store of addresses (torch 2.13), and an old address is as good as a new one there.
-    Nodes count their attempts apart: with several of them docs/how-to/distributed.md names the switch for torchrun.
+    Each node counts its own attempts: for several nodes docs/how-to/distributed.md names a switch of torchrun.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1":
@@ -76,10 +63,7 @@ def _meeting_place() -> dict[str, Any]:
 
 @contextmanager
 def first_rank_first() -> Iterator[None]:
-    """Let the first rank through, then the first one of every other node, then all: what one writes, the others find.
-
-    An error on one rank does not keep the others waiting.
-    """
+    """Let the first rank through, then the first one of every other node, then all, also after an error."""
     turn = 0 if rank() == 0 else 1 if os.environ.get("LOCAL_RANK") == "0" else 2
     for _ in range(turn if world_size() > 1 else 0):
         torch.distributed.barrier()
@@ -91,7 +75,7 @@ def first_rank_first() -> Iterator[None]:
 
 
 def from_first_rank(value: T) -> T:
-    """Return what the first rank has for a value."""
+    """Return the first rank's value."""
     if world_size() == 1:
         return value
     box = [value]
@@ -100,11 +84,7 @@ def from_first_rank(value: T) -> T:
 
 
 def on_first_rank(work: Callable[[], T]) -> T:
-    """Do something on the first rank alone, and return what comes of it on all.
-
-    Raises:
-        HGCLRError: on all ranks, if it does on the first; on the others a :class:`FirstRankError`.
-    """
+    """Work on the first rank alone, and return the result on all; an error is raised on all."""
     value: Any = None
     error: HGCLRError | None = None
     if rank() == 0:
@@ -120,7 +100,7 @@ def on_first_rank(work: Callable[[], T]) -> T:
 
 
 def add_scores(scores: MultiLabelScores) -> MultiLabelScores:
-    """Return the scores of what all ranks have counted."""
+    """Return the scores over all ranks."""
     if world_size() > 1:
         parts = gather_objects(scores.counters())
         scores = MultiLabelScores(scores.taxonomy)
@@ -130,7 +110,7 @@ def add_scores(scores: MultiLabelScores) -> MultiLabelScores:
 
 
 def gather_objects(value: T) -> list[T]:
-    """Return what every rank has for a value, in their order."""
+    """Return the values of all ranks, in their order."""
     if world_size() == 1:
         return [value]
     parts: list[Any] = [None] * world_size()
@@ -139,7 +119,7 @@ def gather_objects(value: T) -> list[T]:
 
 
 def add_up(values: Tensor) -> None:
-    """Add a tensor of the CPU up over all ranks, in place."""
+    """Sum a CPU tensor over all ranks, in place."""
     if world_size() > 1:
         device = "cpu" if torch.distributed.get_backend() == "gloo" else torch.accelerator.current_accelerator()
         there = values.to(device)
@@ -148,7 +128,7 @@ def add_up(values: Tensor) -> None:
 
 
 def share_weights(model: nn.Module) -> None:
-    """Give all ranks the first one's weights: the others may not see the folder that the best ones are loaded from."""
+    """Send the first rank's weights to all: others may not see the folder with the best checkpoint."""
     if world_size() > 1:
         for value in model.state_dict().values():
             torch.distributed.broadcast(value, 0)

@@ -1,4 +1,4 @@
-"""Hand a run to Ray Train: the same run, by processes on any nodes of a cluster."""
+"""Train on Ray: the same run, by processes on any nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -16,42 +16,40 @@ from hgclr.files import write_files
 from hgclr.registry import is_pretrained
 from hgclr.training.distributed import FirstRankError
 from hgclr.training.recipe import make_recipe
-from hgclr.training.run import TrainingResult, finished_run, known_result, train
+from hgclr.training.run import TrainingResult, finished_run, train
 from hgclr.training.settings import RunConfig
-
-__all__ = ["train_on_ray"]
 
 logger = logging.getLogger(__name__)
 FAILURES = 3
-"""How often a run goes on from its last checkpoint after it has lost a node."""
+"""How often a run continues from its last checkpoint after the loss of a node."""
 STORAGE, PROBLEM = "ray", "problem.txt"
 
 
 def train_on_ray(
     run: RunConfig, *, workers: int | None = None, address: str | None = None, resume: bool = False
 ) -> TrainingResult:
-    """Train on a cluster as :func:`hgclr.training.train` does here; see there.
+    """Train on a cluster as :func:`hgclr.training.train` does on this machine.
 
     Args:
         run: the settings. Every node must see the same files by the same names.
         workers: processes that share each batch; by default as many as there are GPUs, or cores, and divide it.
-        address: of a running cluster; by default Ray is started on this machine, and stopped in the end.
-        resume: go on from the newest whole checkpoint. After the loss of a node a run does that by itself.
+        address: of a running cluster; by default Ray is started on this machine, and stopped at the end.
+        resume: continue from the newest complete checkpoint, as a run does after the loss of a node.
 
     Raises:
         InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
         HGCLRError: if there is no cluster, or it fails.
         MissingExtraError: if Ray is not installed.
     """
-    if (known := known_result(run, resume=resume)) is not None:
-        return known
+    if (finished := finished_run(run, resume=resume)) is not None:
+        return finished
     with connected(address, kept="checkpoints"):
         import ray
         from ray.train import FailureConfig, ScalingConfig
         from ray.train import RunConfig as Storage
         from ray.train.torch import TorchTrainer
 
-        logging.getLogger("ray.train").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
+        logging.getLogger("ray.train").setLevel(logging.CRITICAL)
         cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         use_gpu = cluster.get("GPU", 0) >= 1
         workers = workers or most_workers(run, int(cluster["GPU" if use_gpu else "CPU"]))
@@ -73,30 +71,28 @@ def train_on_ray(
                 raise HGCLRError(f"Ray: {first_line(error)} ({NEEDS}; checkpoints are kept)") from error
         found = problem.read_text(encoding="utf-8") if problem.is_file() else None
         shutil.rmtree(storage, ignore_errors=True)
-    if found is not None:
-        raise HGCLRError(found)
-    return finished_run(run)
+    result = finished_run(run, resume=True) if found is None else None
+    if result is None:
+        raise HGCLRError(found or f"Ray ended without a result in {run.output}")
+    return result
 
 
 def most_workers(run: RunConfig, room: int) -> int:
-    """Return the largest number of workers that there is room for and that can share a batch equally."""
+    """Return the largest number of workers up to ``room`` that can share a batch equally."""
     pretrained = is_pretrained(run.model.encoder)
     size = make_recipe(run.training, documents=1, encoder_parameters=1, pretrained=pretrained).batch_size
     return max((number for number in range(1, min(room, size) + 1) if size % number == 0), default=1)
 
 
 def _work(settings: dict[str, Any]) -> None:
-    """Train as one of several processes that Ray has joined; runs on any node.
-
-    What the user can mend is noted for who waits, and no failure: Ray would try again.
-    """
+    """Train as one of several processes on any node; write an error of ours to a file, as Ray would retry a failure."""
     os.chdir(settings["folder"])
     run = RunConfig.model_validate(settings["run"])
     try:
-        train(run, resume=True)  # which starts from the beginning where nothing is
+        train(run, resume=True)
     except FirstRankError:
         return
     except HGCLRError as error:
         problem = run.output / STORAGE / PROBLEM
         write_files(problem.parent, {problem.name: str(error).encode()})
-        torch.distributed.destroy_process_group()  # so that those who have not met it do not wait
+        torch.distributed.destroy_process_group()  # so that the others do not wait

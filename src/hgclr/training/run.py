@@ -1,4 +1,4 @@
-"""Train a model as a run's settings say: make it, read the documents, fit, save what is to be deployed."""
+"""Train a model from a data folder: make or load it, tokenise the documents, fit, save model and metrics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.split import hold_out
-from hgclr.data.tokens import (
-    cache_entry,
-    sample_documents,
-    tokenize_documents,
-    tokenize_split,
-)
+from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import locked, read_json, write_json
@@ -37,9 +32,8 @@ from hgclr.nn.gathering import rank, world_size
 from hgclr.registry import merged, resolve
 from hgclr.remote import local
 from hgclr.training.changed_tree import changed_model
-from hgclr.training.core import Fitted, Plan, fit
 from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
-from hgclr.training.memory import check_parameters
+from hgclr.training.fitting import Fitted, Plan, fit
 from hgclr.training.run_checks import (
     CONFIG,
     DOCUMENTS,
@@ -59,14 +53,12 @@ from hgclr.training.run_checks import (
 )
 from hgclr.training.settings import RunConfig
 
-__all__ = ["TrainingResult", "new_model", "save_run", "started_model", "tokenize_splits", "train"]
-
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run leaves behind: folders, scores, and how decisions were tuned."""
+    """Folders of a run, its scores, and how decisions were tuned."""
 
     model: Path
     training_model: Path
@@ -76,7 +68,7 @@ class TrainingResult:
 
 def train(
     run: RunConfig,
-    data: DocumentSet | None = None,
+    data: Data | None = None,
     *,
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
@@ -87,18 +79,18 @@ def train(
     """Train on ``train``, select the best epoch on ``dev``, score ``test`` once, save the result.
 
     Writes into ``run.output``: ``model`` (encoder and head, for prediction), ``training-model`` (with the label side,
-    for training on and for explanations), ``metrics.json``, ``config.yaml``, ``documents.json`` (what it was trained
-    on, by SHA-256), ``checkpoints``.
+    to continue training and for explanations), ``metrics.json``, ``config.yaml``, ``documents.json`` (SHA-256 of the
+    documents), ``checkpoints``.
 
     Args:
         run: the settings.
-        data: documents in memory, in the place of those in ``run.data.path``.
-        resume: go on from the newest whole checkpoint in ``run.output``, if anything of this run is there; a finished
-            run is returned as it is.
+        data: documents in memory, or the data folder, if it is open already; by default ``run.data.path`` is opened.
+        resume: continue from the newest complete checkpoint in ``run.output``, if there is one; a finished run is
+            returned as it is.
         callbacks: further Trainer callbacks, such as a progress bar.
-        on_documents: called with the number of documents tokenised, as it grows.
-        on_start: called with what is going to be done, once that is known.
-        score_test: False while settings are still being chosen, so that the choice cannot lean on test.
+        on_documents: called with numbers of documents that were tokenised, or encoded to fit a head.
+        on_start: called with the plan before training starts.
+        score_test: False while settings are still being chosen, so that the choice cannot depend on test.
 
     Raises:
         InputError: if settings, data or encoder do not fit together, the output folder holds another run, or another
@@ -110,7 +102,7 @@ def train(
         def enter() -> TrainingResult | None:
             lock = locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output")
             stack.enter_context(lock)
-            return known_result(run, resume=resume)
+            return finished_run(run, resume=resume)
 
         if (finished := on_first_rank(enter)) is not None:
             return finished
@@ -118,11 +110,11 @@ def train(
         where = machine()  # now: the commit may be another one when training ends
         set_seed(run.training.seed)
         if run.model.start is None:
-            model, tokenizer, data_read = new_model(run, data)
+            model, tokenizer, data = new_model(run, data)
         else:
-            model, tokenizer, data_read = started_model(run, local(run.model.start), data)
-        tokens = tokenize_splits(run, data_read, tokenizer, model.config.max_length, on_documents)
-        on_first_rank(lambda: _note_documents(run, tokens))
+            model, tokenizer, data = started_model(run, local(run.model.start), data)
+        tokens = tokenize_splits(run, data, tokenizer, model.config.max_length, on_documents)
+        on_first_rank(lambda: _record_documents(run, tokens))
         read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
         fitted = fit(
             model,
@@ -145,38 +137,29 @@ def train(
         return save_run(run, model, tokenizer, fitted, where)
 
 
-def known_result(run: RunConfig, *, resume: bool) -> TrainingResult | None:
-    """Return what a run to be resumed has left behind if it is finished; refuse a folder that it may not write to."""
-    if resume:
-        check_resumed(run)
-    else:
-        check_output(run)
-    return finished_run(run) if state_of(run.output) == "finished" else None
-
-
-def finished_run(run: RunConfig) -> TrainingResult:
-    """Return what a run has left behind."""
+def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
+    """Return the result of a run that is finished and to be resumed, else None; refuse a folder with another run."""
+    (check_resumed if resume else check_output)(run)
+    if state_of(run.output) != "finished":
+        return None
     return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
 
 
-def _note_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
-    """Write down what a run is about to be trained on, or check it, if the run has begun before."""
-    documents = {name: {"documents": len(split), "sha256": digest(split)} for name, split in tokens.items()}
+def _record_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
+    """Write number and SHA-256 of the documents of each split, or check them, if the run was stopped before."""
+    documents = {}
+    for name, split in tokens.items():
+        digest = hashlib.sha256()
+        for batch in split.select_columns(["input_ids", "labels"]).with_format("arrow").iter(batch_size=10_000):
+            for column in batch.columns:
+                rows = column.combine_chunks()
+                digest.update(rows.value_lengths().to_numpy(zero_copy_only=False).tobytes())
+                digest.update(rows.flatten().to_numpy(zero_copy_only=False).tobytes())
+        documents[name] = {"documents": len(split), "sha256": digest.hexdigest()}
     if state_of(run.output) == "stopped":
         check_documents(run, documents)
     run.write(run.output / CONFIG)
     write_json(run.output / DOCUMENTS, documents)
-
-
-def digest(tokens: datasets.Dataset) -> str:
-    """Return the SHA-256 of documents as tokens, with their labels."""
-    whole = hashlib.sha256()
-    for batch in tokens.select_columns(["input_ids", "labels"]).with_format("arrow").iter(batch_size=10_000):
-        for column in batch.columns:
-            rows = column.combine_chunks()
-            whole.update(rows.value_lengths().to_numpy(zero_copy_only=False).tobytes())
-            whole.update(rows.flatten().to_numpy(zero_copy_only=False).tobytes())
-    return whole.hexdigest()
 
 
 def save_run(
@@ -200,32 +183,29 @@ def save_run(
 
 
 def new_model(
-    run: RunConfig, data: DocumentSet | None = None
+    run: RunConfig, data: Data | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
-    """Put a new model on the encoder, for the label tree of the documents in memory or in the data folder."""
+    """Return a new model on the encoder for the data's label tree, its tokenizer, and the data."""
     settings = method_settings(run.model.preset, run.model.overrides)
-    folder = data or data_folder(run, run.data.taxonomy)
-    if isinstance(folder, DataFolder):
-        settings["text_column"] = folder.source_text_column
+    data = data or data_folder(run, run.data.taxonomy)
+    if isinstance(data, DataFolder):
+        settings["text_column"] = data.source_text_column
     if (build := merged("encoders").get(run.model.encoder)) is not None:
-        documents = training_documents(run, folder)
+        documents = training_documents(run, data)
         if run.uses_label_documents:
-            documents = chain(documents, label_documents(folder.taxonomy))
-        return *resolve(build)(run, folder.taxonomy, documents, settings), folder
+            documents = chain(documents, label_documents(data.taxonomy))
+        return *resolve(build)(run, data.taxonomy, documents, settings), data
     tokenizer = load_tokenizer(run.model.encoder)
-    architecture = run.model.architecture if run.training.effort == "full" else "flat"
-    lora = run.model.lora is not None
-    check_parameters(architecture, run.model.encoder, folder.taxonomy, tokenizer, settings, frozen=lora)
-    model = find_architecture(architecture).from_encoder(run.model.encoder, folder.taxonomy, tokenizer, **settings)
-    return model, tokenizer, folder
+    architecture = find_architecture(run.model.architecture if run.training.effort == "full" else "flat")
+    return architecture.from_encoder(run.model.encoder, data.taxonomy, tokenizer, **settings), tokenizer, data
 
 
-def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
+def training_documents(run: RunConfig, data: Data) -> Iterable[Document]:
     """Return the documents that the run trains on: neither those outside its sample nor those held out for dev."""
-    check_splits(run, folder)
+    check_splits(run, data)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
-    documents = sample_documents(folder, "train", sample)
-    if "dev" in folder.splits:
+    documents = sample_documents(data, "train", sample)
+    if "dev" in data.splits:
         return documents
     kept = list(documents)  # in memory: which of them are held out depends on how many there are
     places, _ = hold_out(len(kept), run.data.dev_share or 0, run.training.seed)
@@ -233,9 +213,9 @@ def training_documents(run: RunConfig, folder: Data) -> Iterable[Document]:
 
 
 def started_model(
-    run: RunConfig, start: Path, data: DocumentSet | None = None
+    run: RunConfig, start: Path, data: Data | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
-    """Load the model to train on from; if the data's label tree is not its own, take it over to that tree."""
+    """Load a model to continue with, and carry it over to the data's label tree if that is another one."""
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
@@ -248,63 +228,64 @@ def started_model(
             raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
         if saved is not None and not issubclass(find_architecture(saved), architecture):
             raise InputError(
-                f"a {saved} model has not all that {run.model.architecture} is trained with",
+                f"a {saved} model lacks layers that {run.model.architecture} is trained with",
                 path=start,
                 remedy="give the training-model beside it, or leave model.architecture out",
             )
         model = load_weights(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
-    folder = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
-    if folder.taxonomy != known or run.model.label_changes is not None:
-        model = changed_model(run, model, tokenizer, folder.taxonomy, training_documents(run, folder))
-    elif any(folder.taxonomy.descriptions):  # which may be other ones in the same tree
-        model.config.set_taxonomy(folder.taxonomy)
-    return model, tokenizer, folder
+    data = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
+    if data.taxonomy != known or run.model.label_changes is not None:
+        model = changed_model(run, model, tokenizer, data.taxonomy, training_documents(run, data))
+    elif any(data.taxonomy.descriptions):  # the same tree may have other descriptions
+        model.config.set_taxonomy(data.taxonomy)
+    return model, tokenizer, data
 
 
 def tokenize_splits(
     run: RunConfig,
-    folder: Data,
+    data: Data,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
 ) -> dict[str, datasets.Dataset]:
     """Tokenise every split, or take it from the cache; hold dev out where asked to.
 
-    Of several processes the first one of each node does so; the others map its cache, and read no document.
+    Of several processes the first one of each node tokenises; the others map its cache.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
-    check_splits(run, folder)
+    seed = run.training.seed
+    check_splits(run, data)
 
     def tokenize(entries: Mapping[str, str] | None = None) -> dict[str, datasets.Dataset]:
         tokens: dict[str, datasets.Dataset] = {}
         for name, limit in limits.items():
-            if name not in folder.splits:
+            if name not in data.splits:
                 continue
-            if isinstance(folder, DocumentSet):
-                sampled = sample_documents(folder, name, None if limit is None else (limit, run.training.seed))
+            if isinstance(data, DocumentSet):
+                sampled = sample_documents(data, name, None if limit is None else (limit, seed))
                 tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
             else:
                 tokens[name] = tokenize_split(
-                    folder,
+                    data,
                     name,
                     tokenizer,
                     max_length=max_length,
                     limit=limit,
-                    seed=run.training.seed,
+                    seed=seed,
                     bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                     progress=on_documents,
                     entry=(entries or {}).get(name),
                 )
         if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
-            kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, run.training.seed)
+            kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, seed)
             tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
         return tokens
 
     def first() -> dict[str, str]:
         return {name: cache_entry(split) for name, split in tokenize().items()}
 
-    if world_size() == 1 or isinstance(folder, DocumentSet):
+    if world_size() == 1 or isinstance(data, DocumentSet):
         return tokenize()
     entries = on_first_rank(first)
     with first_rank_first():

@@ -1,4 +1,4 @@
-"""What can be told of a run before torch is imported: whether settings and data fit, and whether it may write."""
+"""Checks of a run that need no torch: whether settings, data and output folder fit together."""
 
 from __future__ import annotations
 
@@ -16,50 +16,31 @@ from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.settings import RunConfig
 
-__all__ = [
-    "CHECKPOINTS",
-    "CONFIG",
-    "DOCUMENTS",
-    "LOCK",
-    "METRICS",
-    "MODEL",
-    "TRAINING_MODEL",
-    "Data",
-    "check_documents",
-    "check_output",
-    "check_resumed",
-    "check_run",
-    "check_splits",
-    "data_folder",
-    "has_own_tree",
-    "restarted",
-    "state_of",
-]
-
 Data = DataFolder | DocumentSet
 MODEL, TRAINING_MODEL, CHECKPOINTS = "model", "training-model", "checkpoints"
 CONFIG, DOCUMENTS, METRICS = "config.yaml", "documents.json", "metrics.json"
-"""Settings and documents, written before training begins, and scores, which are written last of all."""
+"""Settings and documents are written before training starts, metrics last."""
 LOCK = ".hgclr-train.lock"
 
 
-def check_run(run: RunConfig) -> None:
-    """Refuse a run whose paths are wrong, or whose data lacks what training needs."""
+def check_run(run: RunConfig) -> DataFolder | None:
+    """Refuse a run whose paths are wrong, or whose data lacks a split; return the data if it has its own label tree."""
     if run.model.lora is not None:
         require_extra("peft", extra="lora", capability="Training with model.lora")
-    for name, path in (("label_changes", run.model.label_changes),):
-        if path is not None and not local(path).is_file():
-            raise InputError(f"no such file, and it is model.{name}", path=path)
+    if run.model.label_changes is not None and not local(run.model.label_changes).is_file():
+        raise InputError("no such file, and it is model.label_changes", path=run.model.label_changes)
     if run.model.start is not None and not local(run.model.start).is_dir():
         raise InputError("no such folder to start from", path=run.model.start, remedy="give a training-model")
-    if run.model.start is None or has_own_tree(run):
-        check_splits(run, data_folder(run, run.data.taxonomy))
-    else:
+    if run.model.start is not None and not has_own_tree(run):
         find_data(run.data.path)
+        return None
+    folder = data_folder(run, run.data.taxonomy)
+    check_splits(run, folder)
+    return folder
 
 
 def has_own_tree(run: RunConfig) -> bool:
-    """Tell whether the data has a label tree, or takes that of the model to start from."""
+    """Return whether the data has a label tree; otherwise that of the model to start from is used."""
     return run.data.taxonomy is not None or bool(taxonomy_files(find_data(run.data.path)))
 
 
@@ -71,7 +52,7 @@ def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
 
 
 def check_splits(run: RunConfig, folder: Data) -> None:
-    """Refuse data without a split that training needs; from the label tree alone it needs none."""
+    """Refuse data without a split that training needs; the effort ``names`` needs none."""
     if run.training.effort == "names":
         return
     if "train" not in folder.splits:
@@ -85,7 +66,7 @@ def check_splits(run: RunConfig, folder: Data) -> None:
 
 
 def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
-    """Tell what of a run is in a folder: nothing to lose, what a run that did not come to its end left, or all."""
+    """Return how far a run in a folder has come."""
     if (output / METRICS).is_file() and (output / MODEL).is_dir():
         return "finished"
     left = [*(output / CHECKPOINTS).glob("checkpoint-*"), *(output / name for name in (MODEL, TRAINING_MODEL))]
@@ -93,7 +74,7 @@ def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
 
 
 def check_output(run: RunConfig) -> None:
-    """Refuse an output folder that cannot be written, or that holds a run; say how far that has come."""
+    """Refuse an output folder that cannot be written, or that holds a run."""
     check_folder(run.output)
     state = state_of(run.output)
     if state == "finished":
@@ -104,12 +85,14 @@ def check_output(run: RunConfig) -> None:
         )
     if state == "stopped":
         raise InputError(
-            "holds a run that was stopped", path=run.output, remedy="go on with --resume, or give another --output"
+            "holds a run that was stopped",
+            path=run.output,
+            remedy="continue it with --resume, or give another --output",
         )
 
 
 def describe(metrics: Mapping[str, Any]) -> str:
-    """Say in a few words what was trained, and how well it does."""
+    """Return in words what was trained, with its scores."""
     try:
         run, split = metrics["run"], "test" if "test" in metrics else "dev"
         what = f"{run['model']['architecture']} on {run['data']['path']}, {metrics['labels']} labels"
@@ -117,12 +100,12 @@ def describe(metrics: Mapping[str, Any]) -> str:
             return what
         micro, macro = (100 * metrics[split][mean]["f1"] for mean in ("micro", "macro"))
         return f"{what}, {split} Micro-F1 {micro:.2f}, Macro-F1 {macro:.2f}"
-    except (AttributeError, KeyError, TypeError):  # written by somebody else, or another version
+    except (AttributeError, KeyError, TypeError):
         return "of another kind"
 
 
 def check_resumed(run: RunConfig) -> None:
-    """Refuse to go on with a run of other settings, or where a model would be lost."""
+    """Refuse to continue a run with other settings, or to overwrite a model."""
     state = state_of(run.output)
     if state == "empty":
         return
@@ -143,12 +126,12 @@ def check_resumed(run: RunConfig) -> None:
     whole = run.training.effort == "full"
     if state == "stopped" and whole and not any((run.output / CHECKPOINTS).glob("checkpoint-*")):
         raise InputError(
-            "holds a model, and no checkpoint to go on from", path=run.output, remedy="give another --output"
+            "holds a model, and no checkpoint to continue from", path=run.output, remedy="give another --output"
         )
 
 
 def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse to go on with a run that began with other documents."""
+    """Refuse to continue a run that was started with other documents."""
     if not (run.output / DOCUMENTS).is_file():
         return
     there = read_json(run.output / DOCUMENTS)
@@ -156,7 +139,7 @@ def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) 
         split = difference.place.partition(".")[0]
         counts = [each.get(split, {}).get("documents", 0) for each in (there, documents)]
         raise InputError(
-            f"holds a run that began with another {split}: {counts[0]} documents then, {counts[1]} now"
+            f"holds a run that was started with another {split}: {counts[0]} documents then, {counts[1]} now"
             + (", and not the same" if counts[0] == counts[1] else ""),
             path=run.output,
             remedy="give the same data, or another --output",
@@ -164,5 +147,5 @@ def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) 
 
 
 def restarted() -> bool:
-    """Return whether torchrun has started this run before, and a process of it has died."""
+    """Return whether torchrun has restarted this run after a process died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

@@ -1,18 +1,19 @@
-"""A thin Trainer: length-bucketed batches, two learning rates, loss terms one by one, scores by counters."""
+"""The Trainer: length-bucketed batches, two learning rates, loss terms in the log, scores from counters."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import datasets
+import numpy as np
 import torch
-from accelerate.data_loader import prepare_data_loader
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, Sampler
+from torch.utils.data import Sampler
 from transformers import (
     AttentionInterface,
     EvalPrediction,
@@ -23,7 +24,8 @@ from transformers import (
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
-from transformers.trainer_utils import EvalLoopOutput, SchedulerType
+from transformers.trainer_pt_utils import get_length_grouped_indices
+from transformers.trainer_utils import SchedulerType
 
 from hgclr.data.folder import DocumentLike, read_documents
 from hgclr.data.tokens import tokenize_documents
@@ -33,22 +35,10 @@ from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import HGCLRConfig
 from hgclr.models.pretrained import absolute_positions
 from hgclr.nn.attention import CPUDropout, dropout_attention
-from hgclr.nn.draws import current_packing, drawn_for
+from hgclr.nn.draws import current_packing
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
-from hgclr.training.batches import Collator, NumberedDocuments, SortedByLength, TrainingBatches, text_lengths
-from hgclr.training.callbacks import BestCheckpoint
-from hgclr.training.checkpoints import delete_checkpoint, delete_old, mark_complete
-from hgclr.training.distributed import add_scores, add_up
-
-__all__ = [
-    "Documents",
-    "HierarchicalTrainer",
-    "NoNumberError",
-    "StreamingScores",
-    "accelerate_on_cpu",
-    "as_tokens",
-]
+from hgclr.training.checkpoints import BestCheckpoint, delete_checkpoint, delete_old, mark_complete
 
 logger = logging.getLogger(__name__)
 NAME = "hgclr_cpu"
@@ -56,6 +46,64 @@ POST_NORM = ("bert", "roberta", "xlm-roberta", "electra")
 """Encoders whose layers are made of the parts that BERT's have, norms behind them."""
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 """Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
+
+
+def text_lengths(tokens: datasets.Dataset) -> NDArray[np.int32]:
+    """Return the number of tokens of each document, (N,); Python numbers would take ten times the memory."""
+    lengths: NDArray[np.int32] = tokens.select_columns("length").with_format("arrow")[:].column("length").to_numpy()
+    return lengths
+
+
+class Collator:
+    """Pad a batch to its longest text and turn label indices into 0/1 rows.
+
+    A text without tokens gets the padding as its one token, as in prediction; ``cut_length`` is that of the model.
+    """
+
+    def __init__(self, labels: int, pad_token: int, cut_length: int | None = None) -> None:
+        self.labels, self.pad_token, self.cut_length = labels, pad_token, cut_length
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """Return ``input_ids`` and ``attention_mask``, (B, L), and ``labels``, (B, K)."""
+        texts = [torch.as_tensor(row["input_ids"][: self.cut_length] or [self.pad_token]) for row in rows]
+        gold = torch.zeros(len(rows), self.labels)
+        for document, row in enumerate(rows):
+            gold[document, row["labels"]] = 1.0
+        return {
+            "input_ids": nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=self.pad_token),
+            "attention_mask": nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True),
+            "labels": gold,
+        }
+
+
+class EpochOrder(Sampler[int]):
+    """Draw a new order of the documents in each epoch; seed and epoch alone decide it, so that a run can be resumed.
+
+    With ``by_length``, each ``group`` of documents in a row, a step's, are of similar length. Several ranks then share
+    the batches that one process would have.
+    """
+
+    def __init__(self, lengths: ArrayLike, group: int, *, by_length: bool, seed: int) -> None:
+        self.lengths = np.asarray(lengths)
+        self.group, self.by_length, self.seed, self.epoch = group, by_length, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        seed = np.random.SeedSequence((self.seed, self.epoch)).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(seed >> 1))
+        if self.by_length:
+            return iter(get_length_grouped_indices(self.lengths.tolist(), self.group, generator=generator))
+        return iter(torch.randperm(len(self.lengths), generator=generator).tolist())
+
+
+def longest_first(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Return the order of documents in which batches have the least padding, (N,)."""
+    return np.argsort(-np.asarray(lengths), kind="stable")
 
 
 def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
@@ -119,8 +167,8 @@ def cpu_attention(
     return output.transpose(1, 2).contiguous(), None
 
 
-class NoNumberError(HGCLRError):
-    """A loss that is no number: nothing that comes after it would be one."""
+class NonFiniteLossError(HGCLRError):
+    """The loss of ``batch`` is NaN or infinite."""
 
     def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
         super().__init__(f"the loss is {loss} after step {step}")
@@ -128,27 +176,20 @@ class NoNumberError(HGCLRError):
 
 
 class StreamingScores:
-    """Score predictions batch by batch, for ``batch_eval_metrics``; memory is O(K) whatever the number of documents."""
+    """Score predictions batch by batch, for ``batch_eval_metrics``; memory is O(K) for any number of documents."""
 
     def __init__(self, taxonomy: Taxonomy, threshold: float) -> None:
         self.taxonomy, self.threshold = taxonomy, threshold
         self.running = MultiLabelScores(taxonomy)
-        self.last = self.running
 
     def __call__(self, batch: EvalPrediction, compute_result: bool) -> dict[str, float]:
-        """Count a batch; after the last one return Micro- and Macro-F1 and begin anew."""
-        self.count(torch.as_tensor(batch.predictions), torch.as_tensor(batch.label_ids))
-        return self.result() if compute_result else {}
-
-    def count(self, logits: Tensor, gold: Tensor) -> None:
-        """Count a batch of logits and gold labels, (B, K)."""
-        predicted = torch.sigmoid(logits) > self.threshold
-        self.running.update(predicted.cpu().numpy(), gold.bool().cpu().numpy())
-
-    def result(self) -> dict[str, float]:
-        """Return the scores of what all ranks have counted, and begin anew."""
-        self.last, self.running = add_scores(self.running), MultiLabelScores(self.taxonomy)
-        return {"micro_f1": self.last.micro().f1, "macro_f1": self.last.macro().f1}
+        """Count a batch of all ranks; after the last one return Micro- and Macro-F1 and reset the counters."""
+        predicted = torch.sigmoid(torch.as_tensor(batch.predictions)) > self.threshold
+        self.running.update(predicted.cpu().numpy(), torch.as_tensor(batch.label_ids).bool().cpu().numpy())
+        if not compute_result:
+            return {}
+        scores, self.running = self.running, MultiLabelScores(self.taxonomy)
+        return {"micro_f1": scores.micro().f1, "macro_f1": scores.macro().f1}
 
 
 def as_tokens(
@@ -165,26 +206,16 @@ def as_tokens(
 class HierarchicalTrainer(Trainer):
     """Train a model of :mod:`hgclr.models`; everything else is as in :class:`transformers.Trainer`.
 
-    Collator and metrics (Micro- and Macro-F1) come by default. Data sets are either tokenised, with the columns
+    Collator and metrics (Micro- and Macro-F1) have defaults. Data sets are either tokenised, with the columns
     ``input_ids``, ``labels`` (indices) and ``length``, or documents as :func:`hgclr.training.fit` takes them, which
-    are then tokenised with ``processing_class``.
+    are then tokenised with ``processing_class``, the tokenizer. ``head_learning_rate`` is the rate of all layers on
+    top of the encoder; by default the model's ``head_rate`` times ``args.learning_rate``.
 
     Example:
         >>> trainer = HierarchicalTrainer(  # doctest: +SKIP
         ...     model, TrainingArguments("out", eval_strategy="epoch"), processing_class=tokenizer,
         ...     train_dataset=[("a lens made of ice", ["science", "physics"])], eval_dataset=documents,
         ... )
-
-    Args:
-        model: the model.
-        args: the Trainer's own settings.
-        data_collator: makes batches; by default texts are padded and labels become rows of 0 and 1.
-        train_dataset: documents.
-        eval_dataset: documents.
-        processing_class: the tokenizer.
-        head_learning_rate: rate of every layer that is not the pretrained encoder's; by default a multiple of
-            ``args.learning_rate`` that the model knows.
-        options: everything else that :class:`transformers.Trainer` takes.
     """
 
     def __init__(
@@ -225,8 +256,6 @@ class HierarchicalTrainer(Trainer):
         self.checkpoint_limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.head_learning_rate = head_learning_rate or model.head_rate * args.learning_rate
         self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
-        self._batches: TrainingBatches | None = None
-        self._drawn = (-1, 0)  # for which step, and how many batches of it
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Group parameters by learning rate and weight decay; AdamW without decay is the paper's Adam."""
@@ -264,56 +293,6 @@ class HierarchicalTrainer(Trainer):
         self._created_lr_scheduler = True
         return self.lr_scheduler
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the batches, of which several ranks take a part each; other ways to draw them are transformers'."""
-        args, documents = self.args, self.train_dataset
-        strategies = {"random": False, "group_by_length": True}
-        if not isinstance(documents, datasets.Dataset) or args.train_sampling_strategy not in strategies:
-            return super().get_train_dataloader()
-        self._batches = TrainingBatches(
-            text_lengths(documents),
-            args.train_batch_size * world_size(),
-            by_length=strategies[args.train_sampling_strategy],
-            accumulation=args.gradient_accumulation_steps,
-            seed=args.seed,
-        )
-        ours = isinstance(self.data_collator, Collator)
-        return self._loader(NumberedDocuments(documents) if ours else documents, self._batches)
-
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Return the batches to score, of several ranks this one's."""
-        if world_size() == 1 or not isinstance(self.compute_metrics, StreamingScores):
-            return super().get_eval_dataloader(eval_dataset)
-        documents = self.eval_dataset if eval_dataset is None else eval_dataset
-        sampler = BatchSampler(self._get_eval_sampler(documents), self.args.eval_batch_size, drop_last=False)
-        return self._loader(documents, sampler)
-
-    def _loader(self, documents: Any, batches: Sampler[list[int]]) -> DataLoader[Any]:
-        """Return a loader of batches that are this rank's already."""
-        loader: DataLoader[Any] = DataLoader(
-            documents,
-            batch_sampler=batches,
-            collate_fn=self.data_collator,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self.args.dataloader_pin_memory,
-        )
-        prepared: DataLoader[Any] = prepare_data_loader(
-            loader, self.args.device, num_processes=1, process_index=0, put_on_device=True
-        )
-        return prepared
-
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, Tensor | Any], num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
-        """Compute a batch's gradient, with random numbers that are its documents' own."""
-        documents = inputs.pop("documents", None)
-        if documents is None:
-            return super().training_step(model, inputs, num_items_in_batch)
-        step, number = self.state.global_step, self._drawn[1]
-        self._drawn = (step, number + 1 if step == self._drawn[0] else 0)
-        with drawn_for(documents.tolist(), self.args.seed, *self._drawn):
-            return super().training_step(model, inputs, num_items_in_batch)
-
     def compute_loss(
         self,
         model: nn.Module,
@@ -324,59 +303,35 @@ class HierarchicalTrainer(Trainer):
         """Return the model's loss and remember its terms for the log."""
         output = model(**inputs)
         if not torch.isfinite(output.loss).all():  # in evaluation as well, before a checkpoint is written
-            raise NoNumberError(float(output.loss.mean()), self.state.global_step, inputs)
+            raise NonFiniteLossError(output.loss.mean().item(), self.state.global_step, inputs)
         if model.training:
             for name, value in output.terms.items():
                 self._terms[name].append(value.detach())
         return (output.loss, output) if return_outputs else output.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Put the mean of each loss term since the last log beside the loss, and how unequal the ranks' batches are."""
+        """Put the mean of each loss term since the last log beside the loss."""
         if "loss" in logs:
             for name, values in self._terms.items():
                 if values:
                     logs[name] = (total(torch.stack(values).mean()) / world_size()).item()
                     values.clear()
-            if world_size() > 1 and self._batches is not None:
-                logs["imbalance"] = round(self._batches.imbalance, 4)
         super().log(logs, start_time)
 
-    def evaluation_loop(
-        self,
-        dataloader: DataLoader[Any],
-        description: str,
-        prediction_loss_only: bool | None = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
-    ) -> EvalLoopOutput:
-        """Score documents; of several ranks each scores its part, and their counters are added up.
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
+        documents, strategy = train_dataset or self.train_dataset, self.args.train_sampling_strategy
+        if not isinstance(documents, datasets.Dataset) or strategy not in ("random", "group_by_length"):
+            return super()._get_train_sampler(train_dataset)
+        group = self.args.train_batch_size * world_size() * self.args.gradient_accumulation_steps
+        by_length = strategy == "group_by_length"
+        return EpochOrder(text_lengths(documents), group, by_length=by_length, seed=self.args.seed)
 
-        Transformers' own loop would send the logits of all documents to all ranks.
-        """
-        if world_size() == 1 or not isinstance(self.compute_metrics, StreamingScores):
-            return super().evaluation_loop(
-                dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
-            )
-        assert self.model is not None
-        self.model.eval()
-        self.callback_handler.eval_dataloader = dataloader
-        losses = torch.zeros(2)  # their sum, and the number of documents
-        for inputs in dataloader:
-            loss, logits, gold = self.prediction_step(self.model, inputs, False)
-            self.compute_metrics.count(logits, gold)
-            losses += torch.tensor([len(gold) * loss.item(), len(gold)])
-            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-        add_up(losses)
-        scores = {"loss": (losses[0] / losses[1]).item(), **self.compute_metrics.result()}
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in scores.items()}
-        return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=int(losses[1]))
-
-    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int]:
-        return SortedByLength(text_lengths(eval_dataset))
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        return longest_first(text_lengths(eval_dataset)).tolist()  # a list is a sampler
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        if self.args.should_save and checkpoint.exists():  # it was passed over, or it would have been gone on from
+        if self.args.should_save and checkpoint.exists():  # incomplete, or training would have continued from it
             delete_checkpoint(checkpoint)
         self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)

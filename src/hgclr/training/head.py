@@ -1,12 +1,13 @@
-"""Fit the head to vectors of an encoder as it is; tune decisions, and score, with what a model computes."""
+"""Fit the head to vectors of the encoder; tune decisions on dev; score a model with its decisions."""
 
 from __future__ import annotations
 
 import copy
-import io
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import datasets
@@ -22,26 +23,24 @@ from hgclr.files import cache_dir
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.nn.gathering import rank, world_size
-from hgclr.training.batches import Collator, SortedByLength, text_lengths
 from hgclr.training.distributed import add_scores, add_up, from_first_rank, gather_objects, share_weights
-
-__all__ = ["final_scores", "fit_head", "refit_head", "tune_decisions"]
+from hgclr.training.trainer import Collator, longest_first, text_lengths
 
 logger = logging.getLogger(__name__)
 BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
-"""Documents of dev below which nothing is tuned."""
+"""Documents of dev that tuning needs."""
 STRENGTH = 3e-5
-"""λ of :func:`fit_head` on an encoder as it comes."""
+"""λ of :func:`fit_head` on an untrained encoder."""
 TRAINED_STRENGTH = 1e-3
-"""λ on a trained one, where the head is near its place already."""
+"""λ on a trained encoder, whose head is nearly right."""
 ITERATIONS = 50
 """Steps of L-BFGS at most."""
 FEATURE_ENTRIES = 2**24
-"""Documents times labels, or features, that are computed with at a time."""
+"""Documents of a chunk times labels, or features."""
 IN_MEMORY = 2**26
-"""Bytes of vectors that stay in memory; more are in a file in the cache."""
+"""Bytes of vectors that are kept in memory."""
 
 
 @torch.inference_mode()
@@ -51,13 +50,13 @@ def encode_documents(
     collator: Collator,
     compute: Callable[[dict[str, torch.Tensor]], torch.Tensor],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield documents in batches of similar length, from the longest: their places, what is computed, gold labels.
+    """Yield places of documents, rows that ``compute`` returns for them, and gold labels, the longest texts first.
 
-    ``compute`` takes a batch without its labels and returns a row for each document. The model is put into evaluation
-    mode. Of several ranks each has its part of the documents.
+    ``compute`` takes a batch without its labels. The model is put into evaluation mode. Each rank has its part of the
+    documents.
     """
     model.eval()
-    order = SortedByLength(text_lengths(tokens)).order
+    order = longest_first(text_lengths(tokens))[rank() :: world_size()]
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         batch = collator([tokens[int(place)] for place in places])
@@ -76,13 +75,13 @@ def model_logits(
 def tune_decisions(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
-    """Find the best decisions on dev, or on a random sample of a large one; None if it is too small to tell."""
+    """Tune decisions on dev, or on a random sample of a large one; None if it is too small."""
     taxonomy = model.config.taxonomy
     most = max(LEAST, ENTRIES // len(taxonomy))
     if len(tokens) < LEAST:
         logger.warning(
-            "decisions stay at one half: %d documents in dev are too few to tune on; give dev %d or more, or tune on"
-            " train by hgclr calibrate --folds 5",
+            "decisions stay at 0.5: %d documents in dev are too few to tune on; give dev %d or more, or tune on train"
+            " by hgclr calibrate --folds 5",
             len(tokens),
             LEAST,
         )
@@ -94,17 +93,12 @@ def tune_decisions(
     gold = np.zeros(logits.shape, dtype=np.bool_)
     for places, rows, labels in model_logits(model, tokens, collator):
         logits[places], gold[places] = rows, labels
-    _fill(logits, gold)
+    for part in (logits, gold.view(np.uint8)):  # each rank has zeros where the others have computed
+        add_up(torch.from_numpy(part))
     if rank() > 0:
         return from_first_rank(None)
     start = Decisions(taxonomy, thresholds=model.config.threshold)
     return from_first_rank(calibrate(Outputs(logits, gold), start, seed=seed))
-
-
-def _fill(*parts: NDArray[Any]) -> None:
-    """Put what other ranks have computed where this one has zeros."""
-    for part in parts:
-        add_up(torch.from_numpy(part.view(np.uint8) if part.dtype == np.bool_ else part))
 
 
 def final_scores(
@@ -118,39 +112,6 @@ def final_scores(
     return {name: add_scores(counted) for name, counted in scores.items()}
 
 
-class VectorFile:
-    """Vectors of N documents, (N, H), in a file that nobody else sees and that is gone with the process.
-
-    They are written and read by parts, and not mapped into memory, where a full disk would end the process.
-    """
-
-    def __init__(self, documents: int, width: int) -> None:
-        self.row = np.dtype(np.float32).itemsize * width
-        self.width = width
-        if documents * self.row <= IN_MEMORY:
-            self._file: Any = io.BytesIO()
-        else:
-            cache_dir().mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.TemporaryFile(dir=cache_dir(), prefix="vectors-")  # noqa: SIM115
-
-    def __enter__(self) -> VectorFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, places: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        for place, vector in zip(places.tolist(), vectors, strict=True):
-            self._file.seek(place * self.row)
-            self._file.write(vector.tobytes())
-
-    def read(self, begin: int, end: int) -> Tensor:
-        block = np.empty((end - begin, self.width), dtype=np.float32)
-        self._file.seek(begin * self.row)
-        self._file.readinto(block)
-        return torch.from_numpy(block)
-
-
 def fit_head(
     model: FlatForSequenceClassification,
     learned: datasets.Dataset,
@@ -159,17 +120,16 @@ def fit_head(
     strength: float = STRENGTH,
     on_documents: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Fit the head to frozen vectors, pulled towards where it stands, and return the recipe.
+    """Fit the head to the encoder's vectors, regularised towards its present rows, and return the recipe.
 
-    ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents at a time;
-    λ is the ``strength``, W_0 are the rows as they are. On an encoder as it comes they point to the labels' names, so
-    that a label with few documents stays near its name and one with many goes where they are.
+    ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents; λ is the
+    ``strength``, W_0 are the present rows. On an untrained encoder these are the vectors of the labels' names, so that
+    a label with few documents stays near its name.
 
-    Each document, those of the label tree included, is encoded once; ``on_documents`` is called with their number as it
-    grows. Gradients are summed up over parts of the documents, so that memory does not grow with their number, but for
-    8 bytes that order each by its length.
+    Each document is encoded once; ``on_documents`` is called with numbers of them. Vectors are in a file if there are
+    many, and gradients are summed over chunks, so that memory hardly grows with the number of documents.
     """
-    with VectorFile(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
+    with _vectors(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
         for _ in range(-(-len(learned) // (BATCH * world_size()))):  # batches of the rank that has the most
             part = next(encoded, None)
@@ -177,7 +137,7 @@ def fit_head(
                 on_documents(len(part[0]))
             for each in gather_objects(None if part is None else part[:2]):
                 if each is not None and rank() == 0:
-                    vectors.write(*each)
+                    vectors[each[0]] = each[1]
         if rank() == 0:
             _fit(model, vectors, learned, strength)
     share_weights(model.classifier)
@@ -185,7 +145,23 @@ def fit_head(
     return {"strength": strength, "iterations": ITERATIONS}
 
 
-def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: datasets.Dataset, strength: float) -> None:
+@contextmanager
+def _vectors(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
+    """Give room for vectors, (N, H): in memory, or, for many, in a nameless file in the cache."""
+    size = 4 * documents * width
+    if size <= IN_MEMORY:
+        yield np.zeros((documents, width), dtype=np.float32)
+        return
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=cache_dir(), prefix="vectors-") as file:
+        if hasattr(os, "posix_fallocate"):  # without it, a full disk would end the process when vectors are written
+            os.posix_fallocate(file.fileno(), 0, size)
+        yield np.memmap(file, dtype=np.float32, mode="w+", shape=(documents, width))
+
+
+def _fit(
+    model: FlatForSequenceClassification, vectors: NDArray[np.float32], learned: datasets.Dataset, strength: float
+) -> None:
     head = model.classifier
     start = head.weight.detach().cpu()  # W_0
     weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
@@ -199,8 +175,11 @@ def _fit(model: FlatForSequenceClassification, vectors: VectorFile, learned: dat
         total.backward()
         for begin in range(0, documents, step):
             end = min(begin + step, documents)
-            logits = vectors.read(begin, end) @ weight.T + bias
-            gold = _gold(labels[begin:end], len(start))
+            column = labels[begin:end].column("labels").combine_chunks()
+            rows = np.repeat(np.arange(end - begin), column.value_lengths().to_numpy(zero_copy_only=False))
+            gold = torch.zeros(end - begin, len(start))
+            gold[rows, column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)] = 1.0
+            logits = torch.from_numpy(np.array(vectors[begin:end])) @ weight.T + bias
             loss = F.binary_cross_entropy_with_logits(logits, gold, reduction="sum") / documents
             loss.backward()
             total = total.detach() + loss.detach()
@@ -221,11 +200,11 @@ def refit_head(
     seed: int,
     on_documents: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], Calibrated | None]:
-    """Fit the head of a trained model once more, see :func:`fit_head`; return the recipe and decisions found on dev.
+    """Refit the head of a trained model, see :func:`fit_head`; return the recipe and the decisions tuned on dev.
 
-    An encoder that has seen each of many documents a few times ends with a head that lags behind it, most of all for
-    labels that are rare: gradients of single batches have moved it. The new head stays unless the old one is better on
-    dev, each with decisions that are tuned for it and scored on documents that they were not tuned on.
+    The head of an encoder that has seen each of many documents a few times lags behind it, most of all for rare
+    labels. The new head is kept unless the old one is better on dev, each with decisions tuned for it and scored on
+    documents that they were not tuned on.
     """
     former, before = copy.deepcopy(model.classifier), tune_decisions(model, dev, collator, seed=seed)
     recipe = fit_head(model, learned, collator, strength=TRAINED_STRENGTH, on_documents=on_documents)
@@ -233,13 +212,5 @@ def refit_head(
     kept = before is None or after is None or after.after.by("both") > before.after.by("both")
     if not kept:
         model.classifier.load_state_dict(former.state_dict())
-    logger.info("the head was fitted once more, and %s", "stays so" if kept else "was put back, being worse on dev")
+    logger.info("head refit: the %s head is kept", "new" if kept else "old")
     return recipe | {"kept": kept}, after if kept else before
-
-
-def _gold(table: Any, labels: int) -> Tensor:
-    column = table.column("labels").combine_chunks()
-    rows = np.repeat(np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False))
-    gold = torch.zeros(len(column), labels)
-    gold[rows, column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)] = 1.0
-    return gold

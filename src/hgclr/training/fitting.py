@@ -1,0 +1,484 @@
+"""Train a model on documents in memory: recipe, trainer, the best epoch, decisions tuned on dev."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
+
+from hgclr.data.folder import label_documents as tree_documents
+from hgclr.data.split import hold_out
+from hgclr.data.tokens import tokenize_documents
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import Calibrated
+from hgclr.errors import HGCLRError, InputError, require_extra
+from hgclr.files import write_files
+from hgclr.hardware import Precision, choose_precision
+from hgclr.metrics.scores import by_frequency
+from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
+from hgclr.nn.draws import current_packing, packed
+from hgclr.nn.gathering import rank, world_size
+from hgclr.registry import is_pretrained
+from hgclr.training.checkpoints import CollapseWatch, EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
+from hgclr.training.distributed import from_first_rank, share_weights
+from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions
+from hgclr.training.recipe import MANY_DOCUMENTS, Recipe, make_recipe
+from hgclr.training.run_checks import CHECKPOINTS
+from hgclr.training.settings import LoraSettings, TrainingSettings
+from hgclr.training.trainer import (
+    Collator,
+    Documents,
+    HierarchicalTrainer,
+    NonFiniteLossError,
+    accelerate_on_cpu,
+    as_tokens,
+    text_lengths,
+)
+
+logger = logging.getLogger(__name__)
+HELD_OUT = 0.1
+"""Share of train that is held out where no dev is given."""
+BAD_BATCH = "bad-batch.jsonl"
+FROZEN_LENGTH = 5.0
+"""Length of the rows that a head on frozen vectors starts from; shorter ones stay far below a probability of 0.5."""
+PROJECTIONS = (
+    ("query", "key", "value", "attention.output.dense"),  # BERT, RoBERTa, ELECTRA
+    ("q", "k", "v", "o"),  # MPNet
+    ("q_lin", "k_lin", "v_lin", "out_lin"),  # DistilBERT
+    ("query_proj", "key_proj", "value_proj", "attention.output.dense"),  # DeBERTa
+    ("attn.Wqkv", "attn.Wo"),  # ModernBERT
+)
+"""Names of the linear layers of attention, by encoder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Result of a training; the model itself was trained in place.
+
+    Args:
+        decisions: how the model should decide.
+        calibrated: how its decisions were tuned, if they were.
+        metrics: recipe, precision, scores of each epoch; ``dev`` and ``test`` are the scores with ``decisions``,
+            ``dev_at_0.5`` and ``test_at_0.5`` those at a threshold of 0.5.
+    """
+
+    decisions: Decisions
+    calibrated: Calibrated | None
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan passed to ``on_start``.
+
+    Args:
+        recipe: None where only a head is fitted.
+        cut: share of the texts of train that are cut at ``max_length`` tokens.
+        lora: the adapters that are trained instead of the encoder, in words.
+    """
+
+    documents: Mapping[str, int]
+    labels: int
+    levels: int
+    effort: str
+    recipe: Recipe | None
+    device: str
+    precision: Precision
+    max_length: int
+    cut: float
+    lora: str | None = None
+
+
+def fit(
+    model: HierarchicalPreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Documents | None,
+    dev: Documents | None = None,
+    *,
+    test: Documents | None = None,
+    settings: TrainingSettings | None = None,
+    label_documents: bool = True,
+    lora: LoraSettings | None = None,
+    continued: bool = False,
+    output: Path | None = None,
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+    on_documents: Callable[[int], None] | None = None,
+    on_start: Callable[[Plan], None] | None = None,
+) -> Fitted:
+    """Train a model on ``train``, keep the best epoch on ``dev``, tune decisions there, score ``test`` once.
+
+    A document is a :class:`~hgclr.data.folder.Document`, a pair ``(text, labels)`` or a mapping with the keys ``text``
+    and ``labels``; labels are ids, names or paths. An iterator is read to its end.
+
+    Args:
+        model: is trained in place.
+        tokenizer: of its encoder.
+        train: None only with ``settings.effort`` ``names``.
+        dev: None holds a tenth of train out.
+        test: documents to score at the end.
+        settings: effort, recipe, seed and the rest; decisions are tuned unless ``calibrate`` is False.
+        label_documents: train also on names, paths and descriptions of labels.
+        lora: train low-rank adapters instead of the encoder; they are merged into it at the end.
+        continued: the model was trained before; its head stays as it is.
+        output: folder for checkpoints and TensorBoard; None keeps nothing.
+        resume: continue from the newest complete checkpoint in ``output``.
+        callbacks: further callbacks of the Trainer, such as a progress bar.
+        on_documents: called with numbers of documents that were encoded to fit a head.
+        on_start: called with the plan before training starts.
+
+    Raises:
+        InputError: if model, documents and settings do not fit together, or memory does not suffice.
+    """
+    settings, started, cpu_started = settings or TrainingSettings(), time.monotonic(), time.process_time()
+    taxonomy, effort = model.config.taxonomy, settings.effort
+    splits = {"train": train, "dev": dev, "test": test}
+    tokens = {
+        name: tokenised
+        for name, documents in splits.items()
+        if (tokenised := as_tokens(documents, model.config, tokenizer)) is not None
+    }
+    if effort != "names" and "train" not in tokens:
+        raise InputError(f"there are no documents to train on, and training.effort is {effort}")
+    if effort != "full" and lora is not None:
+        raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
+    if effort != "full" and not isinstance(model, FlatForSequenceClassification):
+        raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
+    if effort != "names" and "dev" not in tokens:
+        kept, held_out = hold_out(len(tokens["train"]), HELD_OUT, settings.seed)
+        tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
+    counts = label_counts(tokens.get("train"), len(taxonomy))
+    rates = base_rates(counts, len(tokens.get("train", ())))
+    parts = [tokens["train"]] if "train" in tokens else []
+    if label_documents or not parts:
+        own = tree_documents(taxonomy)
+        parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
+        logger.info("%d label documents are added to train", len(parts[-1]))
+    learned = datasets.concatenate_datasets(parts)
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
+    from_names = (
+        not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification)
+    )
+    if from_names:
+        model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
+
+    def tell(recipe: Recipe | None, precision: Precision, device: torch.device, lora: str | None = None) -> None:
+        if on_start is not None:
+            sizes = {name: len(split) for name, split in tokens.items()}
+            most = model.config.max_length
+            cut = float(np.mean(text_lengths(tokens["train"]) >= most)) if sizes.get("train") else 0.0
+            on_start(
+                Plan(sizes, len(taxonomy), taxonomy.depth, effort, recipe, str(device), precision, most, cut, lora)
+            )
+
+    how: dict[str, Any] = {"recipe": {}, "precision": "fp32", "history": []}
+    tuned: Calibrated | None = None
+    with _memory_errors():
+        if effort == "full":
+            if not continued:
+                model.prepare(tokens["train"])
+            recipe = make_recipe(
+                settings,
+                documents=len(learned),
+                encoder_parameters=count_parameters(model.encoder),
+                mean_length=float(text_lengths(learned).mean()),
+                pretrained=is_pretrained(model.config.text_encoder.model_type),
+                head_rate=model.head_rate,
+                from_names=from_names,
+                lora=lora is not None,
+            )
+            if recipe.base_rate_bias and not continued:
+                model.set_base_rates(rates)
+            how = _train(
+                model, tokenizer, learned, tokens["dev"], settings, recipe, lora, output, resume, callbacks, tell
+            )
+            refits = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
+            if refits and isinstance(model, FlatForSequenceClassification):
+                how["recipe"]["refit_head"], tuned = refit_head(
+                    model, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
+                )
+        else:
+            tell(None, "fp32", model.device)
+            if effort == "head":
+                model.set_base_rates(rates)
+                how["recipe"] = fit_head(model, learned, collator, on_documents=on_documents)
+            else:
+                model.classify_by_names(tokenizer)
+        metrics: dict[str, Any] = {
+            **how,
+            "documents": {name: len(split) for name, split in tokens.items()},
+            "label_documents": len(learned) - len(tokens.get("train", ())),
+            "labels": len(taxonomy),
+            "seconds": round(time.monotonic() - started, 1),
+            "cpu_seconds": round(time.process_time() - cpu_started, 1),
+        }
+        # Tune decisions on dev, and score dev and test with them and at 0.5.
+        half = Decisions(taxonomy, thresholds=model.config.threshold)
+        decisions = {"": half, "_at_0.5": half}
+        if effort == "names":  # names can be compared with each other, not with a threshold
+            decisions[""] = Decisions(taxonomy, "best-path", allow_inner_nodes=False)
+        elif settings.calibrate is False:
+            tuned = None
+        elif tuned is None:
+            tuned = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
+        if tuned is not None:
+            decisions[""] = tuned.decisions
+            metrics["tuned"] = {
+                "rule": tuned.decisions.rule,
+                "thresholds": tuned.decisions.provenance["thresholds"],
+                "dev": {"before": asdict(tuned.before), "after": asdict(tuned.after)},
+            }
+        for name in ("dev", "test"):
+            if name in tokens:
+                for suffix, scores in final_scores(model, tokens[name], collator, decisions).items():
+                    frequency = by_frequency(scores, counts.numpy())
+                    metrics[name + suffix] = {**scores.to_json(), "by_frequency": frequency}
+    return Fitted(decisions[""], tuned, metrics)
+
+
+def _train(
+    model: HierarchicalPreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    learned: datasets.Dataset,
+    dev: datasets.Dataset,
+    settings: TrainingSettings,
+    recipe: Recipe,
+    lora: LoraSettings | None,
+    output: Path | None,
+    resume: bool,
+    callbacks: Sequence[TrainerCallback],
+    tell: Callable[..., None],
+) -> dict[str, Any]:
+    """Train encoder and head by a recipe; return recipe, precision, and the scores of each epoch."""
+    if recipe.batch_size % world_size():
+        raise InputError(
+            f"a batch of {recipe.batch_size} documents cannot be shared by {world_size()} processes",
+            remedy=f"set training.batch_size to a multiple of {world_size()}",
+        )
+    attention = model.encoder.config._attn_implementation
+    adapters = None if lora is None else add_adapters(model.encoder, lora)
+    if not torch.accelerator.is_available():
+        accelerate_on_cpu(model, model.encoder)
+    if settings.gradient_checkpointing:
+        checkpoint_layers(model.encoder)
+    precision = choose_precision(settings.precision)
+    logger.info("training %s with %s", architecture_of(model), recipe)
+    with ExitStack() as stack:
+        own = None if output is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-"))
+        folder = output or Path(from_first_rank(own))
+        trainer = HierarchicalTrainer(
+            model,
+            trainer_arguments(settings, recipe, precision, folder / CHECKPOINTS),
+            data_collator=Collator(model.config.label_count, tokenizer.pad_token_id, model.config.cut_length),
+            train_dataset=learned,
+            eval_dataset=dev,
+            callbacks=[
+                EarlyStop(settings.patience, list(settings.patience_metrics)),
+                CollapseWatch(model.config.contrastive_weight),
+                TimedCheckpoints(),
+                *([tensorboard(folder / "tensorboard")] if settings.tensorboard and rank() == 0 else []),
+                *callbacks,
+            ],
+            head_learning_rate=recipe.head_learning_rate,
+        )
+        trainer.remove_callback(PrinterCallback)
+        adapted = None if adapters is None else describe_adapters(model.encoder, adapters)
+        tell(recipe, precision, trainer.args.device, adapted)
+        checkpoint = None
+        if resume and rank() == 0:
+            checkpoint = find_checkpoint(folder / CHECKPOINTS)
+            if checkpoint is None and any((folder / CHECKPOINTS).glob("checkpoint-*")):
+                logger.warning("no checkpoint in %s is complete: training starts from the beginning", folder)
+        checkpoint = from_first_rank(checkpoint)
+        try:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        except NonFiniteLossError as error:
+            where = "" if output is None else f", with the documents in {_write_batch(error, output, tokenizer, model)}"
+            remedy = "lower training.learning_rate or set training.precision=fp32"
+            raise HGCLRError(f"{error}{where}; {remedy}") from None
+    # The rest is computed in full precision, as the saved model will run.
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    share_weights(model)
+    if settings.gradient_checkpointing:
+        model.encoder.gradient_checkpointing_disable()
+    if adapters is not None:  # W + alpha / rank · B A
+        adapters.merge_and_unload()
+        model.encoder.requires_grad_(True)
+    model.encoder.set_attn_implementation(attention)
+    return {"recipe": asdict(recipe), "precision": precision, "history": history(trainer.state.log_history)}
+
+
+def trainer_arguments(
+    settings: TrainingSettings, recipe: Recipe, precision: Precision, checkpoints: Path
+) -> TrainingArguments:
+    """Translate the recipe into the Trainer's arguments."""
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size // world_size(),
+        per_device_eval_batch_size=64,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear" if recipe.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_gradient_norm,
+        train_sampling_strategy="random" if settings.batching == "uniform" else "group_by_length",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="macro_f1",
+        greater_is_better=True,
+        logging_steps=min(50, recipe.steps_per_epoch),
+        logging_nan_inf_filter=False,
+        restore_callback_states_from_checkpoint=True,
+        seed=settings.seed,
+        use_cpu=not torch.accelerator.is_available(),
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        ddp_find_unused_parameters=True,  # else gradient checkpointing would turn it off
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Turn a failed allocation into an error that names the settings to change."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
+            raise
+        raise InputError(
+            "there is not enough memory to train this model with these batches",
+            remedy="lower training.batch_size (training.gradient_accumulation makes up for it) or model.max_length,"
+            " set training.gradient_checkpointing=true or model.lora={}, or choose a smaller encoder",
+        ) from error
+
+
+def _write_batch(
+    error: NonFiniteLossError, output: Path, tokenizer: PreTrainedTokenizerBase, model: HierarchicalPreTrainedModel
+) -> Path:
+    """Write the documents of a batch whose loss is NaN or infinite into ``output``."""
+    ids = model.config.taxonomy.ids
+    columns = (error.batch[name].cpu() for name in ("input_ids", "attention_mask", "labels"))
+    rows = [
+        {
+            "text": tokenizer.decode(words[mask.bool()], skip_special_tokens=True),
+            "labels": [ids[label] for label in gold.nonzero()[:, 0].tolist()],
+        }
+        for words, mask, gold in zip(*columns, strict=True)
+    ]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return write_files(output, {BAD_BATCH: text.encode()})[0]
+
+
+def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
+    """Return how many documents of train have each label, (K,)."""
+    counts = torch.zeros(labels, dtype=torch.long)
+    for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
+        for row in batch["labels"]:
+            counts[row] += 1
+    return counts
+
+
+def base_rates(counts: Tensor, documents: int) -> Tensor:
+    """Return the smoothed frequency of each label, (K,): as if each had been seen half a time more."""
+    return (counts + 0.5) / (documents + 1)
+
+
+def count_parameters(encoder: nn.Module) -> int:
+    """Return the encoder's size without word embeddings, which do not make it harder to train."""
+    words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
+    return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)
+
+
+def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return one row per epoch: the dev scores, and the loss terms of the last log before them."""
+    rows: list[dict[str, float]] = []
+    terms: dict[str, float] = {}
+    for entry in log:
+        if "loss" in entry:
+            terms = {name: value for name, value in entry.items() if name.startswith("loss") or name == "kept"}
+        elif "eval_macro_f1" in entry:
+            scores = {name: entry[f"eval_{name}"] for name in ("micro_f1", "macro_f1")}
+            rows.append({"epoch": round(entry["epoch"], 2), **scores, **terms})
+    return rows
+
+
+def checkpoint_layers(encoder: PreTrainedModel) -> None:
+    """Keep only the inputs of the encoder's layers for the backward pass, which computes the rest again."""
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), packed(current_packing())  # of the forward pass, and of its repetition
+
+    try:
+        encoder.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
+    except ValueError:
+        raise InputError(
+            f"training.gradient_checkpointing is true, and transformers has none for a {encoder.config.model_type}"
+            " encoder",
+            remedy="set it to false and lower training.batch_size, or choose an encoder of the BERT kind",
+        ) from None
+    encoder.disable_input_require_grads()  # only the other kind of checkpointing needs it
+
+
+def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
+    """Put low-rank adapters into linear layers of an encoder and freeze its weights; return peft's model.
+
+    A layer then computes ``W x + alpha / rank · B A x`` with W as it was, A of ``rank`` rows drawn at random, and B,
+    of as many columns, 0 at first.
+
+    Raises:
+        InputError: if the layers to adapt are not known, or not in this encoder.
+    """
+    require_extra("peft", extra="lora", capability="Training with model.lora")
+    from peft import LoraConfig, LoraModel
+
+    linear = [name for name, module in encoder.named_modules() if isinstance(module, nn.Linear)]
+
+    def known(target: str) -> bool:
+        return any(f".{name}".endswith(f".{target}") for name in linear)
+
+    if lora.targets == "auto":
+        targets = next((list(layers) for layers in PROJECTIONS if all(map(known, layers))), None)
+        if targets is None:
+            raise InputError(
+                f"model.lora.targets is auto, and the attention of a {encoder.config.model_type} encoder is not known",
+                remedy=f"name linear layers of it, such as {linear[0]}" if linear else "leave model.lora out",
+            )
+    else:
+        targets = list(lora.targets)
+        if (wrong := next((target for target in targets if not known(target)), None)) is not None:
+            ends = sorted({name.rpartition(".")[2] for name in linear})
+            near = difflib.get_close_matches(wrong, ends, n=1) or ends
+            raise InputError(
+                f"model.lora.targets has {wrong!r}, and the encoder has no linear layer of that name",
+                remedy=f"it has {', '.join(near)}" if near else "leave model.lora out",
+            )
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
+    return LoraModel(encoder, {"default": config}, "default")
+
+
+def describe_adapters(encoder: PreTrainedModel, adapters: Any) -> str:
+    """Return in words what of an encoder is trained."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in encoder.parameters()]
+    trained, frozen = (sum(size for size, trains in sizes if trains is wanted) / 1e6 for wanted in (True, False))
+    lora, layers = adapters.peft_config["default"].r, len(adapters.targeted_module_names)
+    return f"LoRA of rank {lora} in {layers} layers: {trained:.3g} M parameters beside {frozen:.3g} M frozen ones"
