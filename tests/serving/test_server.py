@@ -84,6 +84,7 @@ def asking(address: str, texts: int, times: int = 1) -> Iterator[list[int | str]
 @pytest.mark.parametrize("sent", [b"", ASK[:20]], ids=["idle", "slow-head"])
 def test_1100_connections_without_a_request_keep_nobody_out(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 6.0)
+    server.raise_file_limit(4096)  # this process has both ends of each connection
     with fake_service() as (client, app), ExitStack() as stack:
         silent = [stack.enter_context(connect(client)) for _ in range(1100)]
         for connection in silent:
