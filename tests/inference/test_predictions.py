@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,8 +13,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference import classifier as predictions
-from hgclr.inference.classifier import BLANK, TokenisedText, reading_order
+from hgclr.inference.classifier import TokenisedText
+from hgclr.inference.predictions import BLANK
 from hgclr.taxonomy import Taxonomy
 
 NAMES = ["a", "b", "c", "aa", "Z", "é", *map(str, range(9))]
@@ -65,8 +63,6 @@ def tokens(row: int, *, truncated: bool = False, blank: bool = False) -> Tokenis
 @given(taxonomies(), st.randoms(use_true_random=False))
 def test_labels_are_sorted_by_their_paths_of_names(taxonomy: Taxonomy, random) -> None:
     paths = [tuple(taxonomy.names[node] for node in taxonomy.path(label)) for label in range(len(taxonomy))]
-    places = reading_order(taxonomy)
-    assert sorted(range(len(taxonomy)), key=places.__getitem__) == sorted(range(len(taxonomy)), key=paths.__getitem__)
     probabilities = np.array([[random.uniform(0.01, 0.99) for _ in paths]])
     ((prediction,), seen) = given_classifier(taxonomy, probabilities).predict_batch([tokens(0)])
     np.testing.assert_allclose(seen, probabilities, atol=1e-6)
@@ -109,29 +105,3 @@ def test_nan_is_refused(taxonomy) -> None:
     with pytest.raises(InputError, match="NaN") as caught:
         classifier.predict(["t0", "t1"])
     assert caught.value.remedy
-
-
-@pytest.mark.slow
-def test_a_deep_tree_needs_no_table_of_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictions, "NAMES_KEPT", 5000)
-    depth, labels = 1000, 10_000
-    taxonomy = Taxonomy([f"label {i}" for i in range(labels)], [i - 1 if i % depth else -1 for i in range(labels)])
-    given_labels, probabilities = np.zeros(labels, dtype=bool), np.zeros(labels, dtype=np.float32)
-    tracemalloc.start()
-    classifier = given_classifier(taxonomy, np.full((1, labels), 0.5))
-    for label in range(0, labels, 4):  # their paths have 1.25 million names, 10 MB; those of all labels 40 MB
-        given_labels[:] = False
-        given_labels[label] = True
-        (only,) = classifier._labels(probabilities, given_labels)
-        assert only.path[-1] == only.id == taxonomy.ids[label]
-        assert len(only.path) == label % depth + 1
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6e6
-
-
-def test_forgotten_paths_are_found_again(taxonomy, monkeypatch: pytest.MonkeyPatch) -> None:
-    probabilities = np.full((1, len(taxonomy)), 0.9)
-    expected = given_classifier(taxonomy, probabilities).predict("t0")
-    monkeypatch.setattr(predictions, "NAMES_KEPT", 4)  # one path of three names
-    assert given_classifier(taxonomy, probabilities).predict("t0") == expected

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from hgclr.errors import InputError
 from hgclr.evaluation.contradictions import KINDS, Agreement, ContradictedDocument, ContradictionLog, Kind, Scorer
 from hgclr.files import TableWriter, json_bytes, write_files
 from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.predictions import PredictedLabel, reading_order
+from hgclr.inference.predictions import PredictedLabel
 from hgclr.presentation import render_page
 
 logger = logging.getLogger(__name__)
@@ -329,7 +329,6 @@ class Auditor:
                 rows[row.number] = replace(row, columns=json.loads(plain))
             if len(rows) == len(shown):
                 break
-        places = reading_order(taxonomy)
         return Audit(
             data=self.folder.path.resolve().name,
             file=str(self.folder.split_path(self.split)),
@@ -337,9 +336,7 @@ class Auditor:
             documents=documents,
             contradicted=len(log),
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
-            findings=tuple(
-                _finding(log[place], scores[place], scorer, places, rows[log.rows[place]]) for place in order[:top]
-            ),
+            findings=tuple(_finding(log[place], scores[place], scorer, rows[log.rows[place]]) for place in order[:top]),
             pairs=tuple(
                 ConfusedPair(
                     taxonomy.ids[first],
@@ -407,16 +404,14 @@ def _suspect_labels(
     )
 
 
-def _finding(
-    document: ContradictedDocument, score: float, scorer: Scorer, places: Sequence[int], row: LabelledRow
-) -> AuditFinding:
+def _finding(document: ContradictedDocument, score: float, scorer: Scorer, row: LabelledRow) -> AuditFinding:
     taxonomy, strengths = scorer.taxonomy, scorer.strengths(document)
 
     def shown(label: int) -> PredictedLabel:
         return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), document.probabilities[label])
 
     def ordered(labels: Iterable[int]) -> list[int]:
-        return sorted(labels, key=places.__getitem__)
+        return sorted(labels, key=taxonomy.path_names)
 
     return AuditFinding(
         row=document.row,

@@ -1,4 +1,4 @@
-"""What computes logits: torch, or onnxruntime where there need be no torch."""
+"""Backends that compute logits, torch and onnxruntime; batches of texts by length."""
 
 from __future__ import annotations
 
@@ -19,28 +19,22 @@ if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
 
 PROCESSOR_TOKENS = 1024
-"""Tokens in a batch on a CPU: more fit no cache, and only add padding."""
+"""Tokens in a batch on a CPU: more do not fit the cache, and only add padding."""
 ACCELERATOR_TOKENS = 16384
-"""Tokens in a batch on an accelerator, which wants more work at a time."""
+"""Tokens in a batch on an accelerator."""
 
 
 class Backend(Protocol):
-    """Anything that turns padded token ids into logits."""
+    """Turns padded token ids into logits; ``batch_tokens`` is the best size of a batch, padding included."""
 
     batch_tokens: int
-    """Tokens that it takes best at a time, padding included."""
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return logits, (B, K), from ids and mask, (B, L)."""
 
 
 class TorchBackend:
-    """Run a model in torch.
-
-    Args:
-        model: a folder, a hub name, or a model in memory.
-        device: where to run, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
-    """
+    """Run a model, given by its folder or in memory, in torch: by default on an accelerator if there is one."""
 
     def __init__(self, model: str | Path | HierarchicalPreTrainedModel, device: str | None = None) -> None:
         require_extra("torch", extra="train", capability="Prediction with torch")
@@ -69,10 +63,7 @@ class TorchBackend:
 class OnnxBackend:
     """Run a graph that ``hgclr export`` wrote, in onnxruntime on the CPU.
 
-    Args:
-        graph: the file.
-        threads: how many to compute with; by default as many as ``OMP_NUM_THREADS`` says, which torch obeys too, or
-            else one for each core that this process may use.
+    The default number of threads is that of :func:`usable_threads`.
     """
 
     batch_tokens = PROCESSOR_TOKENS
@@ -97,9 +88,9 @@ class OnnxBackend:
 
 
 def import_onnxruntime() -> Any:
-    """Return onnxruntime, which from version 1.29 reports sessions and models to its maker unless it is told not to."""
-    # Read once, when it is imported. The function alone still leaves a number for this machine and a list of what to
-    # send in the user's cache; it is for a program that imported onnxruntime before us.
+    """Return onnxruntime with its telemetry, on by default from version 1.29, turned off."""
+    # The variable is read once, on import. The function below is for programs that imported onnxruntime before us;
+    # alone it leaves an id of this machine in the user's cache.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # type: ignore[import-untyped]
 
@@ -108,25 +99,25 @@ def import_onnxruntime() -> Any:
 
 
 def session_options(threads: int | None = None) -> Any:
-    """Return onnxruntime's options for a graph of ours; ``threads`` as in :class:`OnnxBackend`."""
+    """Return onnxruntime's options for a graph that ``hgclr export`` wrote."""
     options = import_onnxruntime().SessionOptions()
-    # Its own choice would count the cores of the machine, not those of a container, and tie its threads to them.
+    # By default onnxruntime counts the cores of the machine, not of the container, and pins its threads to them.
     options.intra_op_num_threads = threads or usable_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors; its warnings are about its own optimisations
-    # The kernel that this fusion puts in takes longer than the addition and the norm it replaces.
+    # The fused kernel is slower than the addition and the norm that it replaces.
     options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
-    # Threads that wait for work by spinning take the cores from whatever makes the next batch.
+    # Spinning threads take the cores from the thread that prepares the next batch.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Work in small shares: a core that is busy with something else then keeps nobody waiting.
+    # Small shares of work, so that one busy core does not delay the others.
     options.add_session_config_entry("session.dynamic_block_base", "4")
-    # A plan of memory is kept for every shape ever seen; shapes here are of any length.
+    # A memory plan is kept for every shape, and texts have any length.
     options.enable_mem_pattern = False
     return options
 
 
 def usable_threads() -> int:
-    """Return the number of threads that the environment asks for, or else of the cores that this process may use."""
+    """Return ``OMP_NUM_THREADS``, which torch obeys too, or the number of cores that this process may use."""
     if (chosen := chosen_threads()) is not None:
         return chosen
     try:
@@ -139,8 +130,7 @@ def usable_threads() -> int:
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 PADDING = 32
-"""One in so many tokens of a full batch may be padding: of 1,024 tokens 32, which cost on a CPU about as much as
-one more batch (with MiniLM-L6 20 do in torch, 8 in ONNX)."""
+"""One in so many tokens of a full batch may be padding: 32 of 1,024 cost on a CPU about as much as one more batch."""
 
 
 def windows(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -153,9 +143,7 @@ def windows(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 def one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
     """Yield ``make(item)`` for each item in order; while the caller works on one, a thread makes the next.
 
-    Only ``make`` runs in the thread, and never more than one call of it: what is asked of it must take a bounded time,
-    because a caller that stops early waits for the call under way. An exception in it reaches the caller in the place
-    of its result.
+    A caller that stops early waits for the call of ``make`` under way. An exception in ``make`` replaces its result.
     """
     if not items:
         return
@@ -177,9 +165,8 @@ def longest_first(lengths: Sequence[int]) -> list[int]:
 def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield lists of indices, the longest texts first, each batch within ``budget`` tokens once padded.
 
-    A batch also ends where its padding would cost more than a batch of its own for what follows: above one token in
-    :data:`PADDING` of the budget.
-    A text longer than the budget gets a batch of its own.
+    A batch also ends where its padding would be more than one token in :data:`PADDING` of the budget. A text longer
+    than the budget is a batch by itself.
     """
     batch: list[int] = []
     real = 0  # tokens of the batch that are not padding
@@ -196,10 +183,7 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]
 
 
 def pad(texts: Sequence[Sequence[int]], token: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return token ids and attention mask, (B, L), L the longest of the texts.
-
-    A text without tokens, which only a tokenizer without special tokens makes, gets the padding as its one token.
-    """
+    """Return token ids and attention mask, (B, L); a text without tokens gets one padding token."""
     texts = [text or [token] for text in texts]
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     real = np.arange(lengths.max()) < lengths[:, np.newaxis]  # (B, L)

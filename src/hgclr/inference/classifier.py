@@ -21,7 +21,7 @@ from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, refuse_broken
 from hgclr.inference.backends import Backend, TorchBackend, batches_by_length, longest_first, one_ahead, pad, windows
 from hgclr.inference.loading import in_memory, load_model
-from hgclr.inference.predictions import BLANK, PredictedLabel, Prediction, reading_order
+from hgclr.inference.predictions import BLANK, PredictedLabel, Prediction
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
 
 logger = logging.getLogger(__name__)
-
-NAMES_KEPT = 2**20
-"""Names in all the paths that are kept at hand: a deep tree of many labels has far more."""
 
 
 class TokenisedText(NamedTuple):
@@ -63,8 +60,6 @@ class HierarchicalClassifier:
 
     Example:
         >>> classifier = HierarchicalClassifier.load("runs/first/model")  # doctest: +SKIP
-        >>> for label in classifier.predict("a broken wrist").labels:  # doctest: +SKIP
-        ...     print(label.path, label.probability)
         >>> fracture, fever = classifier.predict(["a broken wrist", "a high fever"])  # doctest: +SKIP
 
     Args:
@@ -104,21 +99,17 @@ class HierarchicalClassifier:
         self.tokenizer.enable_truncation(max_length)
         self._cut_length = cut_length
         self.max_length = max_length if cut_length is None else min(max_length, cut_length)
-        self._places = reading_order(taxonomy)
-        self._paths: dict[int, tuple[str, ...]] = {}
         self._pretrained_tokenizer = pretrained_tokenizer
 
     @classmethod
     def load(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
-        """Load what training left in its folder ``model``, an ONNX folder that ``hgclr export`` wrote, or a hub name.
+        """Load a folder that ``hgclr train`` or ``hgclr export`` wrote, given by path, URL or hub name.
 
-        Args:
-            model: the folder or the name.
-            device: where torch runs, such as ``cpu`` or ``cuda``; by default an accelerator where there is one.
+        ``device`` is where torch runs, such as ``cpu`` or ``cuda``; by default an accelerator if there is one.
 
         Raises:
             InputError: if there is no model or no tokenizer, or something is wrong with them.
-            MissingExtraError: if what the model runs on, torch or onnxruntime, is not installed.
+            MissingExtraError: if torch or onnxruntime, whichever the model needs, is not installed.
         """
         return cls(**vars(load_model(model, device)))
 
@@ -131,22 +122,14 @@ class HierarchicalClassifier:
         *,
         device: str | None = None,
     ) -> HierarchicalClassifier:
-        """Predict with a model in memory, such as :func:`hgclr.training.fit` has trained.
+        """Predict with a model in memory, such as :func:`hgclr.training.fit` has trained, without its training parts.
 
-        Args:
-            model: the model; what is only needed in training is left out.
-            tokenizer: of its encoder.
-            decisions: how to decide; by default each label by itself, at one half.
-            device: where to run.
+        By default each label is decided by itself, at the model's threshold.
         """
         return cls(**vars(in_memory(TorchBackend(model.deployed(), device), tokenizer, decisions)))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`load` reads it.
-
-        Raises:
-            InputError: if the model is one for onnxruntime, or the folder cannot be written.
-        """
+        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`load` reads it."""
         if not isinstance(self.backend, TorchBackend) or self._pretrained_tokenizer is None:
             raise InputError("an ONNX model cannot be saved again", remedy="copy the folder that hgclr export wrote")
         from hgclr.models.base import save
@@ -157,13 +140,7 @@ class HierarchicalClassifier:
             raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
 
     def push_to_hub(self, name: str, *, private: bool = False, message: str = "hgclr model") -> str:
-        """Publish model, tokenizer and decisions on the hub, and return the address.
-
-        Args:
-            name: ``owner/model``; the repository is made if it is not there.
-            private: who may see a new repository.
-            message: what the commit says.
-        """
+        """Publish model, tokenizer and decisions on the hub as ``owner/model``, and return the address."""
         from huggingface_hub import HfApi
 
         hub = HfApi()
@@ -204,10 +181,9 @@ class HierarchicalClassifier:
             abstain_below: stop at the parent of a label that is less probable than this; ``Prediction.abstained`` has
                 the labels left out.
         """
-        decisions = (decisions or self.decisions).changed(
-            rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below
-        )
-        predictions = list(self.stream(texts, decisions))
+        chosen = decisions or self.decisions
+        chosen = chosen.changed(rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below)
+        predictions = list(self.stream(texts, chosen))
         return predictions[0] if isinstance(texts, str) else predictions
 
     def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
@@ -353,28 +329,20 @@ class HierarchicalClassifier:
         probabilities = decisions.probabilities(logits)
         probabilities[np.flatnonzero(blank)] = 0
         decided = decisions.decide(probabilities)
+        rows = zip(decided.probabilities, decided.predicted, decided.abstained, truncated, blank, strict=True)
         predictions = [
-            BLANK if blank[row] else Prediction(self._labels(seen, given), self._labels(seen, left_out), truncated[row])
-            for row, (seen, given, left_out) in enumerate(
-                zip(decided.probabilities, decided.predicted, decided.abstained, strict=True)
-            )
+            BLANK if nothing else Prediction(self._labels(seen, given), self._labels(seen, abstained), cut)
+            for seen, given, abstained, cut, nothing in rows
         ]
         return predictions, decided.probabilities
 
     def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
         """Return the chosen labels of one text, parents first and siblings by name."""
         labels = np.flatnonzero(chosen)
-        found = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
-        ordered = sorted(found, key=lambda pair: self._places[pair[0]])
-        ids = self.taxonomy.ids
-        return tuple(PredictedLabel(ids[label], self._path(label), probability) for label, probability in ordered)
-
-    def _path(self, label: int) -> tuple[str, ...]:
-        if (path := self._paths.get(label)) is None:
-            if (len(self._paths) + 1) * self.taxonomy.depth > NAMES_KEPT:
-                self._paths.clear()
-            path = self._paths[label] = self.taxonomy.path_names(label)
-        return path
+        pairs = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
+        ids, path_names = self.taxonomy.ids, self.taxonomy.path_names
+        found = [PredictedLabel(ids[label], path_names(label), probability) for label, probability in pairs]
+        return tuple(sorted(found, key=lambda label: label.path))
 
     def predict_proba(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
         """Return the probability of every label for one text, (K,), or for each of several, (N, K).

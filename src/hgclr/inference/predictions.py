@@ -1,14 +1,9 @@
-"""The labels of one text as users get them, and the order in which they are listed."""
+"""The labels of one text as users get them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-
-from hgclr.taxonomy import Taxonomy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +15,6 @@ class PredictedLabel:
     probability: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the label in plain Python types."""
         return {"id": self.id, "path": list(self.path), "probability": round(self.probability, 4)}
 
 
@@ -52,17 +46,3 @@ class Prediction:
 
 BLANK = Prediction((), note="the text is empty or blank")
 """The prediction for every text without a visible character; see :func:`hgclr.data.rows.is_blank`."""
-
-
-def reading_order(taxonomy: Taxonomy) -> Sequence[int]:
-    """Return the place of each label when the tree is read from the top: a label, then all below it, siblings by name.
-
-    This is the order of the labels' paths, compared name by name, without holding the paths: a depth-first walk of the
-    tree whose labels are numbered by name.
-    """
-    by_name = np.array(sorted(range(len(taxonomy)), key=taxonomy.names.__getitem__))
-    number = np.argsort(by_name)
-    parents = taxonomy.parents[by_name]
-    renumbered = Taxonomy([taxonomy.ids[label] for label in by_name], np.where(parents < 0, -1, number[parents]))
-    places: list[int] = np.argsort(by_name[renumbered.walk]).tolist()
-    return places
