@@ -145,15 +145,6 @@ def check_text(text: object) -> None:
         raise InputError(f"the text has a NUL at character {place + 1}")
 
 
-def check_unicode(text: str, what: str) -> str:
-    """Return a text, or raise a `RowProblem` for a lone surrogate, which JSON can spell and UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RowProblem(f"not UTF-8: {what} has a lone surrogate at character {error.start + 1}") from None
-    return text
-
-
 def is_unicode(text: str) -> bool:
     """Tell whether UTF-8 can hold a text."""
     try:
