@@ -93,7 +93,7 @@ def train(
             " lists them)",
         )
     require_extra("torch", extra="train", capability="Training")
-    from hgclr.training.run_checks import check_output, check_resumed, check_run, restarted, state_of
+    from hgclr.training.run_checks import check_new_run, check_resumed, check_run, restarted, state_of
     from hgclr.training.settings import RunConfig
 
     options = {
@@ -107,7 +107,7 @@ def train(
     check_run(run)
     errors, resume = standard_error(), resume or restarted()
     if not resume:
-        check_output(run)
+        check_new_run(run)
     else:
         check_resumed(run)
         if (state := state_of(run.output)) != "stopped":

@@ -47,7 +47,7 @@ def fit_model(
     from hgclr.training import RunConfig, fit
     from hgclr.training.head import LEAST
     from hgclr.training.run import new_model, save_run
-    from hgclr.training.run_checks import check_output
+    from hgclr.training.run_checks import check_new_run
 
     inside = any(map(taxonomy.ends_inside, label_sets))
     decisions = _untuned_decisions(estimator, taxonomy, one_path=one_path, allow_inner_nodes=inside)
@@ -68,7 +68,7 @@ def fit_model(
     for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
         splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
     if kept is not None:
-        check_output(run)
+        check_new_run(run)
     with shown_log(estimator.verbose), quiet_libraries(), own_randomness():
         set_seed(seed)
         trained, tokenizer, _ = new_model(run, DocumentSet(taxonomy, splits))

@@ -43,7 +43,7 @@ from hgclr.training.run_checks import (
     TRAINING_MODEL,
     Data,
     check_documents,
-    check_output,
+    check_new_run,
     check_resumed,
     check_splits,
     data_folder,
@@ -139,7 +139,7 @@ def train(
 
 def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
     """Return the result of a run that is finished and to be resumed, else None; refuse a folder with another run."""
-    (check_resumed if resume else check_output)(run)
+    (check_resumed if resume else check_new_run)(run)
     if state_of(run.output) != "finished":
         return None
     return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))

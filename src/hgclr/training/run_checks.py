@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from hgclr.data.folder import DataFolder, DocumentSet, find_data, taxonomy_files
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output as check_folder
-from hgclr.files import read_json
+from hgclr.files import check_output, read_json
 from hgclr.provenance import first_difference
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
@@ -73,9 +72,9 @@ def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
     return "stopped" if any(path.exists() for path in left) else "empty"
 
 
-def check_output(run: RunConfig) -> None:
+def check_new_run(run: RunConfig) -> None:
     """Refuse an output folder that cannot be written, or that holds a run."""
-    check_folder(run.output)
+    check_output(run.output)
     state = state_of(run.output)
     if state == "finished":
         raise InputError(
