@@ -141,7 +141,7 @@ from support.fake_service import load_from
 
 if __name__ == "__main__":
     load = partial(load_from, Path(sys.argv[2]))
-    settings, workers = Settings(grace=int(sys.argv[3]), max_wait=0), int(sys.argv[4])
+    settings, workers = Settings(grace=int(sys.argv[3]), max_wait=0, deadline=600), int(sys.argv[4])
     listener = listen("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
     if workers > 1:

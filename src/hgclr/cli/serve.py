@@ -116,21 +116,14 @@ def serve(
         if folder.exists() or url_of(model) is not None:  # not a name on a hub
             folder = folder.resolve()
             name = folder.parent.name if folder.name == "model" else folder.name
+        key = "none; only this machine can reach the service"
         if settings.key is not None:
             key = "needed: Authorization: Bearer …, or as the password in a browser"
-        elif local:
-            key = "none; only this machine can reach the service"
-        else:
+        elif not local:
             key = "[bold yellow]none: whoever reaches this address can use it[/]; set HGCLR_API_KEY"
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        lines = [
-            f"[bold]{escape(name)}[/]" + (f", {workers} workers" if workers > 1 else ""),
-            f"page    {url}/",
-            f"API     {url}/docs",
-            f"key     {key}",
-            "stop    Ctrl-C",
-        ]
-        panel = Panel.fit("\n".join(lines), title="hgclr serve")
+        text = f"page    {url}/\nAPI     {url}/docs\nkey     {key}\nstop    Ctrl-C"
+        panel = Panel.fit(text, title=f"hgclr serve {escape(name)}")
         load = partial(console.open_classifier, model)
         if workers > 1:
             errors.print(panel, soft_wrap=True)

@@ -45,8 +45,7 @@ from hgclr.serving.service import Service, Settings
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
 """Texts times labels of a request that asks for the probability of every label: an answer of some ten megabytes."""
-LIMITS = ("texts_per_request", "characters_per_text", "body_bytes", "max_queue")
-"""Settings that GET /model returns."""
+LIMITS = ("texts_per_request", "characters_per_text", "body_bytes", "max_queue")  # settings that GET /model returns
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE_HEADERS = {
@@ -133,14 +132,15 @@ def _json_answer(content: Any) -> Response:
 
 def _problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """Return the error answers of an endpoint, for the API's description."""
-    everywhere = ("unauthorised", "method_not_allowed", "too_large", "not_ready", "internal")
-    retry = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
-    wrong_host = {"description": "The host is not allowed.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    return {400: wrong_host} | {
-        status: {"model": ErrorAnswer, "description": text, **({"headers": retry} if kind == "overloaded" else {})}
-        for kind in (*kinds, *everywhere)
-        for status, text in [PROBLEMS[kind]]
-    }
+    host = {"description": "The host is not allowed.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    answers: dict[int | str, dict[str, Any]] = {400: host}
+    for kind in (*kinds, "unauthorised", "method_not_allowed", "too_large", "not_ready", "internal"):
+        status, text = PROBLEMS[kind]
+        answers[status] = {"model": ErrorAnswer, "description": text}
+    if "overloaded" in kinds:
+        seconds = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
+        answers[429]["headers"] = {"Retry-After": seconds}
+    return answers
 
 
 def _predicting_routes(service: Service) -> APIRouter:

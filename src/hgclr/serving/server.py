@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 2048
-"""Connections that wait to be accepted."""
 KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than proxies keep theirs, so that they never use a closed one."""
 HEAD_SECONDS = 20.0
@@ -87,7 +84,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        made = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        made = socket.create_server(address[:2], family=family, backlog=2048)  # as uvicorn does
     except OSError as error:
         raise InputError(
             f"cannot listen on {host}:{port}: {error.strerror}", remedy="choose another with --host and --port"
@@ -106,7 +103,6 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=settings.grace,
-        backlog=BACKLOG,
         access_log=False,  # ours has more, and never a text
         log_config=None,
         server_header=False,
@@ -180,5 +176,5 @@ def worker_app(
         return create_app(load(), settings, name=name, supervised=True)
     except HGCLRError as error:
         logger.error("%s", error)
-        time.sleep(1)  # to answer the supervisor's question for a sign of life; it would wait for it until HUNG
-        sys.exit(STARTUP_FAILURE)  # the supervisor starts no other
+        time.sleep(1)  # the supervisor waits until HUNG for a sign of life that a process does not give while it ends
+        os._exit(STARTUP_FAILURE)  # the supervisor starts no other

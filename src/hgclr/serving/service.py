@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from starlette.requests import Request
 
@@ -211,13 +211,13 @@ class Service:
                 pass
 
         left = request.state.arrived + self.settings.deadline - time.monotonic()
-        result, gone = asyncio.wrap_future(future), asyncio.ensure_future(disconnect())
-        awaited: set[asyncio.Future[Any]] = {result, gone}
+        result: asyncio.Future[Any] = asyncio.wrap_future(future)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(disconnect())
         reason: Reason = "shutdown"  # unless something else ends the waiting
         try:
-            await asyncio.wait(awaited, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({result, gone}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
             if result.done():
-                return result.result()
+                return cast("Result", result.result())
             reason = "client_gone" if gone.done() else "deadline"
         finally:
             gone.cancel()
