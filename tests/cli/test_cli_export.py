@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
-from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 from support.without_torch import without_torch
 
 pytestmark = pytest.mark.slow
@@ -35,9 +33,7 @@ def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "onnx"
     result = run("export", model, "--to", "onnx", "--output", folder)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[0].startswith(f"written: {folder}, 0.1 MB")
-    assert "largest difference from torch on" in result.stdout
-    assert f'hgclr predict {folder} "a text"' in result.stdout
+    assert result.stdout.splitlines()[0].startswith(f"written: {folder}")
     return folder
 
 
@@ -56,20 +52,6 @@ def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path
     assert f"change: Micro-F1 {change:+.2f}, " in result.stdout
 
 
-def test_a_plain_model_of_transformers_takes_the_models_place(model: Path, toy_data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plain"
-    result = run("export", model, "--to", "stock", "--output", out, "--data", toy_data, "--split", "test")
-    assert result.exit_code == 0, result.output
-    first, second, third, *_ = result.stdout.splitlines()
-    assert first == f"written: {out}, BertForSequenceClassification of transformers"
-    assert second.startswith("largest difference from the model on ")
-    assert third.endswith("hgclr need not be installed for that")
-    assert "change: Micro-F1 +0.00, Macro-F1 +0.00" in result.stdout
-    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (model, out))
-    assert found == expected
-    assert found.count("predictions") == 2
-
-
 @pytest.fixture(scope="module")
 def mean_model(untrained: Callable[..., Path], taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with mean pooling, and thresholds of its own."""
@@ -78,34 +60,6 @@ def mean_model(untrained: Callable[..., Path], taxonomy, tmp_path_factory: pytes
     )
     Decisions(taxonomy, rule="closure", thresholds=np.linspace(0.2, 0.7, 9, dtype=np.float32)).write(folder)
     return folder
-
-
-def test_sentence_transformers_take_the_models_place(mean_model: Path, toy_data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "st"
-    options = ["--output", out, "--data", toy_data, "--split", "test"]
-    result = run("export", mean_model, "--to", "sentence-transformers", *options)
-    assert result.exit_code == 0, result.output
-    first, second, third, *_ = result.stdout.splitlines()
-    assert first == f"written: {out}, modules of sentence-transformers with mean pooling"
-    assert second.startswith("largest difference from the model on ")
-    assert third.startswith(f'use it: sentence_transformers.SentenceTransformer("{out}").encode(texts) gives logits')
-    assert "change: Micro-F1 +0.00, Macro-F1 +0.00" in result.stdout
-    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (mean_model, out))
-    assert found == expected
-    card = (out / "README.md").read_text()
-    assert "library_name: sentence-transformers" in card
-    assert "are not part of that: they are in `decisions.json`" in card
-
-
-@pytest.mark.parametrize(("to", "given"), [("stock", "a score above one half"), ("sentence-transformers", "a logit")])
-def test_folded_thresholds_are_announced(model: Path, mean_model: Path, tmp_path: Path, to: str, given: str) -> None:
-    source = model if to == "stock" else mean_model
-    result = run("export", source, "--to", to, "--fold-thresholds", "--output", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert f"thresholds are folded into the bias: {given}" in result.stdout
-    assert "shifted scores, not probabilities" in (tmp_path / "out" / "README.md").read_text()
-    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (source, tmp_path / "out"))
-    assert found == expected  # hgclr decides as before
 
 
 @pytest.mark.parametrize(("to", "tolerance"), [("onnx", 2e-4), ("onnx-int8", 0.06)])
@@ -122,18 +76,6 @@ def test_mean_pooling_works_without_torch(mean_model: Path, tmp_path: Path, to: 
     assert [len(row) for row in probabilities[0]] == [9, 9, 9]
     for one, other in zip(*probabilities, strict=True):
         assert other == pytest.approx(one, abs=tolerance)
-
-
-def test_our_own_class_is_announced(make_encoder, taxonomy, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(make_encoder("distilbert"))
-    network = FlatForSequenceClassification.from_encoder(make_encoder("distilbert"), taxonomy, tokenizer)
-    save(network, tokenizer, tmp_path / "model")
-    result = run("export", tmp_path / "model", "--to", "stock", "--output", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    first, _, third = result.stdout.splitlines()
-    assert "FlatForSequenceClassification of hgclr, because transformers' own class for distilbert has no head" in first
-    assert third.startswith("use it: import hgclr.models, then transformers.pipeline(")
-    assert "after `import hgclr.models`" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path, tmp_path: Path) -> None:
@@ -157,7 +99,7 @@ def test_the_card_tells_scores_training_and_licence(model: Path, toy_data: Path,
     rows = [line for line in card.splitlines() if line.endswith("|") and "| 24 |" in line]
     for row, of, split, micro in zip(
         rows,
-        ("this folder", "model", "after training"),
+        ("this folder", "model", "trained model"),
         ("test", "dev", "dev"),
         (test["micro"]["f1"], dev["micro"]["f1"], 0.1234),
         strict=True,
@@ -219,32 +161,37 @@ def test_a_model_of_torch_needs_torch_and_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_input_is_one_line_and_leaves_nothing_behind(
-    model: Path, mean_model: Path, exported: Path, tmp_path: Path
+@pytest.mark.parametrize("to", ["stock", "sentence-transformers"])
+def test_other_libraries_forms_replace_the_model(
+    model: Path, mean_model: Path, toy_data: Path, tmp_path: Path, to: str
 ) -> None:
+    source, out = model if to == "stock" else mean_model, tmp_path / "out"
+    options = ["--output", out, "--data", toy_data, "--split", "test", "--fold-thresholds"]
+    result = run("export", source, "--to", to, *options)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"written: {out}")
+    assert "change: Micro-F1 +0.00, Macro-F1 +0.00" in result.stdout
+    assert "folded" in result.stdout
+    expected, found = (run("predict", folder, "a prism", "the judge").stdout for folder in (source, out))
+    assert found == expected  # hgclr decides as before
+    assert found.count('"prediction"') == 2
+    assert f"library_name: {'transformers' if to == 'stock' else to}\n" in (out / "README.md").read_text()
+
+
+def test_bad_input_leaves_nothing_behind(model: Path, mean_model: Path, exported: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for arguments, message in (
-        (["nowhere", "--to", "onnx", "--output", out], "no model could be loaded from nowhere"),
-        ([exported, "--to", "onnx", "--output", out], "this is an ONNX model already"),
-        ([model, "--to", "onnx", "--output", exported], "the output is there already"),
-        ([model, "--to", "onnx", "--output", out, "--data", "nowhere"], "nowhere: no such data folder"),
-        ([model, "--to", "stock", "--output", out, "--scores", "nowhere"], "nowhere: cannot be read: No such file"),
-        ([exported, "--to", "stock", "--output", out], "this is an ONNX model already"),
-        (
-            [model, "--to", "tflite", "--output", out],
-            "'tflite' is not one of 'stock', 'sentence-transformers', 'onnx', 'onnx-int8'",
-        ),
-        (
-            [mean_model, "--to", "stock", "--output", out],
-            "this model's pooling is mean; use --to sentence-transformers, or --to onnx",
-        ),
-        (
-            [model, "--to", "onnx", "--fold-thresholds", "--output", out],
-            "--fold-thresholds is not for --to onnx: only hgclr reads such a folder",
-        ),
+    for arguments in (
+        ["nowhere", "--to", "onnx", "--output", out],
+        [exported, "--to", "onnx", "--output", out],
+        [exported, "--to", "stock", "--output", out],
+        [model, "--to", "onnx", "--output", exported],
+        [model, "--to", "onnx", "--output", out, "--data", "nowhere"],
+        [model, "--to", "stock", "--output", out, "--scores", "nowhere"],
+        [model, "--to", "tflite", "--output", out],
+        [mean_model, "--to", "stock", "--output", out],
+        [model, "--to", "onnx", "--fold-thresholds", "--output", out],
     ):
         result = run("export", *arguments)
-        assert result.exit_code == 2
-        assert message in " ".join(result.stderr.replace("│", " ").split())
+        assert result.exit_code == 2, arguments
         assert "Traceback" not in result.output
         assert list(tmp_path.iterdir()) == []
