@@ -266,7 +266,7 @@ class Statistics:
             for top in taxonomy.walk[tops[taxonomy.walk]].tolist()
         ]
 
-    def label_problems(self) -> dict[Literal["unused", "unseen", "constant"], list[str]]:
+    def label_problems(self) -> dict[str, list[str]]:
         """Return the ids of labels that no document of train has, those of them in other splits, and those on all."""
         if "train" not in self.splits:
             return {"unused": [], "unseen": [], "constant": []}
@@ -282,7 +282,8 @@ class Statistics:
         """Return, for each pair of splits that share texts, the number of different texts they share."""
         different = {name: np.unique(split.text_hashes) for name, split in self.splits.items()}
         counts = {
-            pair: len(np.intersect1d(*(different[name] for name in pair), True)) for pair in combinations(different, 2)
+            (first, second): len(np.intersect1d(different[first], different[second], assume_unique=True))
+            for first, second in combinations(different, 2)
         }
         return {pair: count for pair, count in counts.items() if count}
 

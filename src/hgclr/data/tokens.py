@@ -57,7 +57,7 @@ def tokenize_split(
         limit, seed: take a random sample of so many documents, in the order of the file; all if there are fewer.
         bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
         progress: called with the number of documents tokenised since the last call; not called on a cached run.
-        entry: the :func:`cache_entry` of this split, from who has tokenised it: if it is there, no document is read.
+        entry: the :func:`cache_entry` of this split, if another process tokenised it: then no document is read.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
@@ -65,6 +65,7 @@ def tokenize_split(
     """
     require_extra("datasets", extra="train", capability="Tokenising a data set")
     import datasets
+    from datasets.arrow_writer import ArrowWriter
 
     if limit is not None and limit < 1:
         raise InputError(f"the limit of documents is {limit}", remedy="use 1 or more, or no limit")
@@ -76,8 +77,20 @@ def tokenize_split(
     sample = None if limit is None else (limit, seed)
     target = entries / _key(folder, path, backend, sample)
     if not (target / TOKENS).is_file():
+        count = 0
         with atomic_folder(target) as temporary:
-            if not _write(folder, split, backend, sample, temporary, progress):
+            with (
+                (temporary / BAD_ROWS).open("w", encoding="utf-8") as record,
+                ArrowWriter(features=_features(), path=str(temporary / TOKENS)) as writer,
+            ):
+                documents = sample_documents(folder, split, sample, record)
+                while batch := list(islice(documents, BATCH)):
+                    writer.write_table(_table(batch, backend))
+                    count += len(batch)
+                    if progress is not None:
+                        progress(len(batch))
+                writer.finalize()
+            if not count:
                 raise empty_split(path, _report_bad_rows(temporary, path, bad_rows))
     _report_bad_rows(target, path, bad_rows)
     return datasets.Dataset.from_file(str(target / TOKENS))
@@ -107,7 +120,7 @@ def _features() -> datasets.Features:
 
 
 def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.Tokenizer:
-    """Return a copy of the tokenizer's Rust half that truncates to ``max_length`` and never pads."""
+    """Return a copy of the tokenizer's Rust part that truncates to ``max_length`` and never pads."""
     from tokenizers import Tokenizer
 
     rust = getattr(tokenizer, "backend_tokenizer", None)
@@ -145,32 +158,6 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
         # The name counts too: its suffix decides how the bytes are read.
         digest.update(f"\n{file.relative_to(path.parent)}\t{content}".encode())
     return digest.hexdigest()
-
-
-def _write(
-    folder: DataFolder,
-    split: str,
-    backend: tokenizers.Tokenizer,
-    sample: tuple[int, int] | None,
-    target: Path,
-    progress: Callable[[int], None] | None,
-) -> int:
-    """Write tokens and bad rows into the folder ``target`` and return the number of documents."""
-    from datasets.arrow_writer import ArrowWriter
-
-    count = 0
-    with (
-        (target / BAD_ROWS).open("w", encoding="utf-8") as record,
-        ArrowWriter(features=_features(), path=str(target / TOKENS)) as writer,
-    ):
-        documents = sample_documents(folder, split, sample, record)
-        while batch := list(islice(documents, BATCH)):
-            writer.write_table(_table(batch, backend))
-            count += len(batch)
-            if progress is not None:
-                progress(len(batch))
-        writer.finalize()
-    return count
 
 
 def sample_documents(

@@ -206,8 +206,8 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
             targets[label] = [same_path[label]]
     taken |= {target for became in targets for target in became}
     for label in left:  # parents first
-        above = targets[old.parents[label]] if old.parents[label] >= 0 else []
-        found = places.get((above[0], old.names[label])) if len(above) == 1 and not targets[label] else None
+        parents = targets[old.parents[label]] if old.parents[label] >= 0 else []
+        found = places.get((parents[0], old.names[label])) if len(parents) == 1 and not targets[label] else None
         if found is not None and found not in taken:
             targets[label] = [found]
     return targets

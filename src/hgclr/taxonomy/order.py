@@ -68,7 +68,7 @@ class LowestCommonAncestor:
     """
 
     def __init__(self, parents: NDArray[np.int64], depths: NDArray[np.int64]) -> None:
-        self.depths = np.append(depths, 0)
+        self.depths: NDArray[np.int64] = np.append(depths, 0)
         self._steps = [np.append(parents, -1)]
         while (1 << len(self._steps)) <= int(depths.max()):
             self._steps.append(self._steps[-1][self._steps[-1]])

@@ -208,26 +208,18 @@ class Taxonomy:
         return ends
 
     def lca(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-        """Return the lowest common ancestors, -1 where only the virtual root is shared.
-
-        Args:
-            first: indices of any shape; -1 is the virtual root.
-            second: indices of a shape that broadcasts with ``first``.
-        """
+        """Return the lowest common ancestors of indices whose shapes broadcast, -1 being the virtual root."""
         return self._lowest(*np.broadcast_arrays(self._checked(first), self._checked(second)))
 
     def distance(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
         """Return the number of edges between labels, through the virtual root if need be.
 
-            distance(i, j) = depth(i) + depth(j) - 2 depth(lca(i, j))
-
-        Args:
-            first: indices of any shape; -1 is the virtual root.
-            second: indices of a shape that broadcasts with ``first``.
+        distance(i, j) = depth(i) + depth(j) - 2 depth(lca(i, j))
         """
         one, other = np.broadcast_arrays(self._checked(first), self._checked(second))
         depths = self._lowest.depths
-        return depths[one] + depths[other] - 2 * depths[self._lowest(one, other)]
+        edges: NDArray[np.int64] = depths[one] + depths[other] - 2 * depths[self._lowest(one, other)]
+        return edges
 
     def closure(self, indices: ArrayLike) -> NDArray[np.int64]:
         """Return the given labels and all their ancestors, sorted."""
@@ -242,7 +234,8 @@ class Taxonomy:
         """Return a copy of a label matrix, (N, K), one row per document, in which every label brings its ancestors."""
         if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
             raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
-        return self.order.carried_up(matrix, np.logical_or)
+        closed: NDArray[np.bool_] = self.order.carried_up(matrix, np.logical_or)
+        return closed
 
     def resolve(self, label: str, separator: str = " > ") -> int:
         """Return the index of a label given by id, by name, or by its path of names.
