@@ -87,7 +87,11 @@ def test_the_threshold_moves_the_labels(page: Page, watched: Watched) -> None:
     assert sum(body.get("probabilities", False) for body in bodies) == 1
     slider.fill("0.96")
     expect(page.locator("#summary")).to_contain_text("No label is probable enough")
-    assert names(page)[:3] == ["science, 95 %, not predicted", "physics, 95 %, not predicted", "optics, 73 %, not predicted"]
+    assert names(page)[:3] == [
+        "science, 95 %, not predicted",
+        "physics, 95 %, not predicted",
+        "optics, 73 %, not predicted",
+    ]
     page.get_by_role("button", name="As the model decides").click()
     expect(page.locator("#summary")).to_have_text("3 labels on 1 path")
     page.get_by_label("Abstain below").fill("0.8")
