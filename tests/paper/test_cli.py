@@ -15,6 +15,7 @@ from hgclr.cli.app import app
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
 from hgclr.paper.systems import TABLES
+from hgclr.presentation import Plot
 from hgclr.taxonomy import Taxonomy
 
 SMALL = ["--seeds", "1", "--budget", "documents=24,length=16,epochs=1", "--set", "model.label_heads=4"]
@@ -109,7 +110,7 @@ def test_curves_are_run_drawn_and_gone_on_with(
     words += ["--budget", "length=16,epochs=1,test=12", "--sizes", "12,all", "--rows", "tfidf,hiclass,default"]
     words += ["--set", "model.label_heads=4"]
     with monkeypatch.context() as undrawn:  # after every run, which takes longer than the run
-        undrawn.setattr("hgclr.paper.curves.draw_curves", lambda *_: b"")
+        undrawn.setattr("hgclr.paper.curves.draw_curves", lambda *_: Plot("curves", b"", b"", ""))
         result = run("curves", *words)
     assert result.exit_code == 0, result.output
     assert "missing: TF-IDF + hiclass, per parent node, 12 documents, seed 1: hiclass gives a text one" in result.output
