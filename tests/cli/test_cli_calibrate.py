@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,18 +15,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.cli.options import Rule
 from hgclr.cli.tables import prediction_tree
-from hgclr.cli.tune import calibrate
 from hgclr.data import DataFolder
 from hgclr.decisions import tuning
-from hgclr.decisions.decoding import RULES
-from hgclr.decisions.settings import FILE, METHODS, Decisions
-from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
+from hgclr.decisions.settings import FILE, Decisions
+from hgclr.decisions.thresholds import ThresholdTuner
 from hgclr.decisions.tuning import Outputs
 from hgclr.evaluation.folds import deal
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.predictions import PredictedLabel, Prediction
+from hgclr.inference.predictions import Prediction
 
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge"]
 
@@ -192,27 +188,11 @@ def test_options_overrule_what_was_found(model: Path, toy_data: Path, taxonomy, 
     assert (written["decisions"]["rule"], written["decisions"]["paths"]) == ("top-k-paths", 2)
 
 
-@pytest.mark.parametrize("thresholds", ["auto", "label"])
-def test_nothing_is_said_twice(model: Path, toy_data: Path, thresholds: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        result = run("calibrate", model, toy_data, "--rule", "best-path", "--thresholds", thresholds)
-    assert result.exit_code == 0, result.output
-    said = [record.getMessage() for record in caplog.records if record.name.startswith("hgclr")]
-    assert len(said) == len(set(said)) == 1 + (thresholds == "label")  # the other is that one path loses here
-
-
 def test_test_is_never_tuned_on(model: Path, toy_data: Path) -> None:
     result = run("calibrate", model, toy_data, "--split", "test")
     assert result.exit_code == 2
     assert "nothing is ever tuned on test: its scores would mean nothing; give --split dev" in result.stderr
     assert not (model / FILE).exists()
-
-
-def test_training_documents_are_warned_of(model: Path, toy_data: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        result = run("calibrate", model, toy_data, "--split", "train", "--thresholds", "none")
-    assert result.exit_code == 0, result.output
-    assert "what a model was trained on it knows too well" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["nowhere/model", "some-name"])
@@ -232,49 +212,11 @@ def test_a_broken_file_stops_every_command_and_says_what_to_do(model: Path, toy_
         assert "run hgclr calibrate again, or delete the file" in result.stderr
 
 
-def test_the_choices_are_those_of_the_library() -> None:
-    assert get_args(Rule) == RULES
-    hints = get_type_hints(calibrate)
-    assert get_args(hints["rule"]) == ("auto", *RULES)
-    assert get_args(hints["method"]) == (*METHODS, "none")
-    assert get_args(hints["thresholds"]) == ("auto", *SCOPES, "none")
-    assert get_args(hints["metric"]) == METRICS
-
-
-def test_an_unknown_rule_is_refused(model: Path) -> None:
-    assert run("predict", model, "atom", "--rule", "drop-orphens").exit_code == 2
-
-
 def drawn(prediction: Prediction, *, colours: bool = False) -> str:
     out = StringIO()
     console = Console(file=out, width=80, force_terminal=colours, color_system="standard" if colours else None)
     console.print(prediction_tree("a text", prediction))
     return out.getvalue()
-
-
-def test_doubtful_labels_are_grey_with_a_question_mark() -> None:
-    sure = PredictedLabel("s", ("science",), 0.9)
-    unsure = PredictedLabel("p", ("science", "physics"), 0.61)
-    shown = drawn(Prediction((sure,), (unsure,)))
-    assert [line.strip() for line in shown.splitlines()] == [
-        "a text",
-        "└── █████████░  90% science",
-        "└── ██████░░░░  61% physics ?",
-    ]
-    assert "\x1b[2m██████░░░░  61% physics ?" in drawn(Prediction((sure,), (unsure,)), colours=True)
-
-
-def test_nothing_may_be_sure_enough() -> None:
-    unsure = PredictedLabel("p", ("science",), 0.61)
-    assert "no label is sure enough" in drawn(Prediction((), (unsure,)))
-    assert "science ?" in drawn(Prediction((), (unsure,)))
-    assert "no label above the threshold" in drawn(Prediction(()))
-
-
-def test_a_parent_that_was_not_predicted_is_still_shown() -> None:
-    shown = drawn(Prediction((PredictedLabel("p", ("science", "physics"), 0.9),)))
-    assert "science (not predicted itself)" in shown
-    assert "?" not in shown
 
 
 def test_predict_shows_doubt_as_a_tree_and_as_json(model: Path) -> None:

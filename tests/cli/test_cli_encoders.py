@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from hgclr import encoders
 from hgclr.cli.machine import encoders as app
 from hgclr.encoders import PackagedEncoder
-from hgclr.errors import InputError
 from support.tiny_encoder import put_into_cache
 
 
@@ -54,9 +53,3 @@ def test_get_fetches_what_is_not_cached(cache: Path, monkeypatch: pytest.MonkeyP
     folder = cache / "encoders" / "all-mpnet-base-v2"
     assert result.stdout == f"{folder}\n"
     assert (folder / "config.json").read_text() == "all-mpnet-base-v2"
-
-
-def test_get_of_an_unknown_name_lists_the_known() -> None:
-    result = CliRunner().invoke(app, ["get", "bert-base-uncased"])
-    assert isinstance(result.exception, InputError)
-    assert "no packaged encoder 'bert-base-uncased'; choose from all-MiniLM-L6-v2" in str(result.exception)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import logging
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 import hgclr.training
 from hgclr.cli.app import app
-from hgclr.cli.console import show_log
-from hgclr.cli.progress import TrainingProgress
 from support.short_run import make_run
 
 
@@ -99,14 +94,3 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
         done = CliRunner().invoke(app, ["train", str(config), *given])
         assert done.exit_code == 130
         assert done.stderr.splitlines()[-1] == said
-
-
-def test_a_warning_stands_above_the_bar() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    show_log(False)
-    with TrainingProgress(console, "flat") as progress:
-        progress.on_documents(3)
-        logging.getLogger("hgclr.training").warning("a rare thing")
-    (line,) = [line for line in console.file.getvalue().splitlines() if "a rare thing" in line]  # type: ignore[attr-defined]
-    assert "left" not in line.partition("WARNING")[2]
-    assert "3/?" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
-from hgclr.nn.attention import CPUDropout
 from hgclr.nn.draws import drawn_for
 from hgclr.training import trainer as acceleration
 from hgclr.training.fitting import add_adapters
@@ -70,12 +68,6 @@ def test_loss_and_gradient_are_the_same_when_nothing_is_dropped(pair, monkeypatc
         loss.backward()
     for (name, one), (_, other) in zip(plain.named_parameters(), fast.named_parameters(), strict=True):
         torch.testing.assert_close(other.grad, one.grad, atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
-
-
-def test_every_dropout_layer_is_replaced(pair) -> None:
-    _, fast, _ = pair
-    kinds = {type(module) for module in fast.modules() if isinstance(module, torch.nn.Dropout)}
-    assert kinds == {CPUDropout}
 
 
 def test_encoders_of_the_common_kind_get_the_faster_attention(
@@ -187,13 +179,3 @@ def test_encoders_that_do_not_attend_to_all_tokens_keep_their_attention(kind: st
     accelerate_on_cpu(model, model.encoder)
     assert model.encoder.config._attn_implementation == own != acceleration.NAME
     assert not model.padding_free
-
-
-def test_a_saved_model_knows_nothing_of_it(pair, tmp_path: Path) -> None:
-    plain, fast, batch = pair
-    fast.deployed().save_pretrained(tmp_path)
-    assert acceleration.NAME not in (tmp_path / "config.json").read_text()
-    loaded = FlatForSequenceClassification.from_pretrained(tmp_path).eval()
-    assert loaded.encoder.config._attn_implementation != acceleration.NAME
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    torch.testing.assert_close(loaded(**inputs).logits, plain.eval()(**inputs).logits, atol=1e-5, rtol=1e-5)

@@ -36,23 +36,6 @@ def test_the_newest_whole_one_is_found_and_others_are_named(tmp_path: Path, capl
     assert "checkpoint-100 was not written to its end" in caplog.text
 
 
-def test_names_that_are_no_checkpoints_do_no_harm(tmp_path: Path) -> None:
-    for name in ("checkpoint-abc", "checkpoint-", "checkpoint-7.old", "checkpoint-9.deleted"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "checkpoint-8").touch()
-    assert find_checkpoint(tmp_path) is None
-    newest = write_checkpoint(tmp_path, 5)
-    assert find_checkpoint(tmp_path) == newest
-    delete_old(newest, None, 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "checkpoint-",
-        "checkpoint-5",
-        "checkpoint-7.old",
-        "checkpoint-8",
-        "checkpoint-abc",
-    ]
-
-
 @pytest.mark.parametrize("name", [*FILES, "trainer_state.json"])
 def test_a_file_that_is_gone_or_changed_is_noticed(tmp_path: Path, name: str) -> None:
     checkpoint = write_checkpoint(tmp_path, 7)

@@ -36,10 +36,6 @@ def test_a_name_that_several_labels_share_is_read_with_its_path() -> None:
     assert len(texts) == len(set(texts)) == 4, "the path is said once"
 
 
-def test_a_name_of_underscores_alone_stays_as_it_is() -> None:
-    assert label_texts(Taxonomy(["__", "a__b"], [-1, -1])) == ["__", "a b"]
-
-
 def make_run(encoder: str, folder: Path, output: Path, **sections: dict) -> RunConfig:
     tree = {
         "data": {"path": folder},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -12,21 +11,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hgclr.errors import InputError, MissingExtraError
+from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.nn.draws import drawn_for
-from hgclr.training import RunConfig, fitting, train
+from hgclr.training import RunConfig, train
 from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.recipe import make_recipe
-from hgclr.training.run_checks import check_run
 from hgclr.training.settings import LoraSettings, TrainingSettings
 from hgclr.training.trainer import Collator, accelerate_on_cpu
 from support.short_run import make_run
 from training.test_resuming import StopAfterSaving
-
-pytestmark = pytest.mark.slow
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "a boat"]
 
@@ -51,6 +47,7 @@ def gradients(model, batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     return loss.detach(), {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positives", [None, "hierarchy", "dropout", "random", "adversarial"])
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_layers_computed_anew_have_the_same_gradients_dropout_included(make_encoder, taxonomy, kind, positives) -> None:
@@ -75,6 +72,7 @@ def test_layers_computed_anew_have_the_same_gradients_dropout_included(make_enco
         assert not torch.equal(model(**batch).loss, loss)
 
 
+@pytest.mark.slow
 def test_a_run_with_layers_computed_anew_ends_with_the_same_weights(make_encoder, toy_data: Path, tmp_path: Path):
     weights = [
         load_file(
@@ -107,6 +105,7 @@ def adapt(model, **settings):
 LAYERS = {"bert": ["query", "key", "value", "dense"], "mpnet": list("qkvo"), "distilbert": ["q", "k", "v", "out"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["flat", "hgclr"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_adapters_train_in_the_encoders_place_and_merge_into_it(make_encoder, taxonomy, kind: str, system: str) -> None:
@@ -140,18 +139,6 @@ def test_adapters_train_in_the_encoders_place_and_merge_into_it(make_encoder, ta
         torch.testing.assert_close(merged[name], value + added if name.endswith("weight") else value)
 
 
-def test_adapters_and_layers_computed_anew_go_together(make_encoder, taxonomy) -> None:
-    model, batch = model_of("hgclr", make_encoder("bert"), taxonomy)
-    adapt(model, dropout=0.2)
-    accelerate_on_cpu(model, model.encoder)
-    kept = copy.deepcopy(model)
-    checkpoint_layers(model.encoder)
-    loss, found = gradients(model, batch)
-    expected_loss, expected = gradients(kept, batch)
-    assert torch.equal(loss, expected_loss)
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
-
-
 def test_layers_to_adapt_can_be_named(make_encoder, taxonomy) -> None:
     model, _ = model_of("flat", make_encoder("bert"), taxonomy)
     add_adapters(model.encoder, LoraSettings(targets=["intermediate.dense", "encoder.layer.1.attention.self.query"]))
@@ -164,15 +151,6 @@ def test_layers_to_adapt_can_be_named(make_encoder, taxonomy) -> None:
         InputError, match="has 'querry', and the encoder has no linear layer of that name; it has query"
     ):
         add_adapters(model.encoder, LoraSettings(targets=["querry"]))
-
-
-def test_the_attention_of_an_unknown_encoder_is_asked_for(make_encoder, taxonomy, monkeypatch) -> None:
-    monkeypatch.setattr(fitting, "PROJECTIONS", (("query", "other"),))
-    model, _ = model_of("flat", make_encoder("bert"), taxonomy)
-    with pytest.raises(
-        InputError, match=r"a bert encoder is not known; name linear layers of it, such as encoder\.lay"
-    ):
-        add_adapters(model.encoder, LoraSettings())
 
 
 @pytest.fixture(scope="module", params=["flat", "hgclr"])
@@ -190,6 +168,7 @@ def finished(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFact
     return output
 
 
+@pytest.mark.slow
 def test_what_is_deployed_is_a_plain_encoder(
     make_encoder, toy_data: Path, finished: Path, tmp_path: Path, monkeypatch, system: str
 ) -> None:
@@ -212,6 +191,7 @@ def test_what_is_deployed_is_a_plain_encoder(
     assert len(HierarchicalClassifier.load(finished / "model").predict(["a lens"])) == 1
 
 
+@pytest.mark.slow
 def test_a_run_with_adapters_goes_on_to_the_same_weights(
     make_encoder, toy_data: Path, finished: Path, tmp_path: Path, system: str
 ) -> None:
@@ -231,42 +211,17 @@ def test_a_run_with_adapters_goes_on_to_the_same_weights(
         assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
-def test_without_peft_a_line_names_the_extra(
-    make_encoder, taxonomy, toy_data: Path, tmp_path: Path, monkeypatch
-) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "peft" else found(name))
-    message = re.escape("Training with model.lora needs an optional part: pip install 'hgclr[lora]'")
-    with pytest.raises(MissingExtraError, match=message):
-        check_run(make_run(make_encoder("bert"), toy_data, tmp_path / "run", model__lora={}))
-    model, _ = model_of("flat", make_encoder("bert"), taxonomy)
-    with pytest.raises(MissingExtraError, match=message):
-        add_adapters(model.encoder, LoraSettings())
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("model.lora.rnk=4", "model.lora.rnk: unknown setting; did you mean 'rank'?"),
-        ("model.lora.rank=0", "model.lora.rank: input should be greater than or equal to 1 (got 0)"),
-        ("model.lora.dropout=1", "model.lora.dropout: input should be less than 1"),
-        ("model.lora=8", "model.lora: "),
         ("model.lora.targets=[]", "model.lora.targets is empty: name linear layers, or give auto"),
         ("training.effort=head", "model.lora adapts a pretrained encoder in training, and training.effort is head"),
-        ("training.gradient_checkpointing=2", "training.gradient_checkpointing: "),
     ],
 )
 def test_a_wrong_setting_is_named(override: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         RunConfig.build({"data": {"path": "d"}, "output": "o"}, ["model.lora.alpha=16", override])
-
-
-def test_settings_are_read_and_written(tmp_path: Path) -> None:
-    run = RunConfig.build({"data": {"path": "d"}, "output": "o"}, ["model.lora={rank: 8, targets: [query, value]}"])
-    assert run.model.lora == LoraSettings(rank=8, alpha=32.0, dropout=0.0, targets=["query", "value"])
-    run.write(tmp_path / "run.yaml")
-    assert RunConfig.read(tmp_path / "run.yaml").model == run.model
-    assert RunConfig.build({"data": {"path": "d"}, "output": "o"}, ["model.lora={}"]).model.lora == LoraSettings()
 
 
 def test_adapters_take_a_higher_rate_and_the_head_does_not() -> None:

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from hgclr.errors import InputError
-from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification
 from hgclr.training import TrainingSettings, fit, fitting, head
 from hgclr.training.trainer import EpochOrder
-from support.ranks import Case, fit_heads, run_ranks, step, take_steps
+from support.ranks import Case, fit_heads, run_ranks, take_steps
 
 GUIDED = {"keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}
 CASES: dict[str, Case] = {
@@ -66,12 +65,6 @@ def test_a_head_is_fitted_to_what_all_ranks_have_encoded(make_encoder, taxonomy,
     torch.testing.assert_close(first[0], alone[0], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("case", ["hierarchy", "random"])
-def test_another_step_draws_anew(case: str, make_encoder, taxonomy) -> None:
-    losses = {step(0, 1, make_encoder("bert"), taxonomy, *CASES[case], key=key)[0] for key in (5, 5, 6, 7)}
-    assert len(losses) == 3
-
-
 def test_a_batch_that_cannot_be_shared_is_refused(
     make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,25 +76,13 @@ def test_a_batch_that_cannot_be_shared_is_refused(
 
 @pytest.mark.parametrize("by_length", [True, False])
 def test_an_epoch_has_an_order_of_its_own(by_length: bool) -> None:
-    lengths = np.random.default_rng(3).integers(1, 200, 101)
+    lengths = np.random.default_rng(3).integers(1, 200, 1001)
     order = EpochOrder(lengths, 12, by_length=by_length, seed=4)
     first = list(order)
-    assert sorted(first) == list(range(101))
+    assert sorted(first) == list(range(1001))
     order.set_epoch(1)
     assert list(order) != first
     order.set_epoch(0)
     assert list(order) == first
-    spread = np.mean([np.ptp(lengths[first[start : start + 12]]) for start in range(0, 96, 12)])
+    spread = np.mean([np.ptp(lengths[first[start : start + 12]]) for start in range(0, 996, 12)])
     assert (spread < 40) == by_length
-
-
-def test_counters_of_parts_add_up_to_the_scores_of_all(taxonomy) -> None:
-    random = np.random.default_rng(2)
-    predicted, gold = random.random((2, 60, len(taxonomy))) < 0.4
-    whole, added = MultiLabelScores(taxonomy), MultiLabelScores(taxonomy)
-    whole.update(predicted, gold)
-    for part in (slice(0, 17), slice(17, 17), slice(17, 60)):
-        scores = MultiLabelScores(taxonomy)
-        scores.update(predicted[part], gold[part])
-        added.add(scores.counters())
-    assert added.to_json() == whole.to_json()

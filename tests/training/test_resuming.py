@@ -16,8 +16,6 @@ from hgclr.errors import InputError
 from hgclr.training import train
 from support.short_run import make_run
 
-pytestmark = pytest.mark.slow
-
 
 class StopAfterSaving(TrainerCallback):
     def __init__(self, step: int) -> None:
@@ -56,15 +54,12 @@ def files(folder: Path) -> dict[str, bytes]:
 
 OTHER = {
     "training__seed": (4, "training.seed is 1 there and 4 here"),
-    "training__learning_rate": (1e-3, "training.learning_rate is 0.05 there and 0.001 here"),
-    "training__batch_size": (6, "training.batch_size is 12 there and 6 here"),
-    "training__epochs": (4, "training.epochs is 3 there and 4 here"),
-    "model__architecture": ("hgclr", "model.architecture is 'flat' there and 'hgclr' here"),
     "model__max_length": (9, "model.max_length is None there and 9 here"),
     "data__limit": (20, "data.limit is 24 there and 20 here"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", OTHER)
 @pytest.mark.parametrize("state", ["stopped", "finished"])
 def test_other_settings_are_refused_with_the_first_difference(
@@ -78,6 +73,7 @@ def test_other_settings_are_refused_with_the_first_difference(
     assert files(output) == before
 
 
+@pytest.mark.slow
 def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path, tmp_path: Path) -> None:
     data, output = shutil.copytree(toy_data, tmp_path / "data"), shutil.copytree(stopped, tmp_path / "run")
     same = make_run(encoder, data, output)
@@ -88,9 +84,7 @@ def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path
     rows[0]["text"] = "a"
     (data / "dev.jsonl.gz").unlink()
     (data / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(
-        InputError, match="24 documents then, 24 now, and not the same; give"
-    ):
+    with pytest.raises(InputError, match="24 documents then, 24 now, and not the same; give"):
         train(same, resume=True)
     (data / "dev.jsonl").write_text("\n".join(lines[:-1]))
     with pytest.raises(InputError, match="was started with another dev: 24 documents then, 23 now; give the same data"):
@@ -98,6 +92,7 @@ def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path
     assert not (output / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_moved_ends_with_its_best_epoch(
     encoder: str, toy_data: Path, stopped: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -115,16 +110,7 @@ def test_a_run_that_was_moved_ends_with_its_best_epoch(
     assert not torch.equal(found["classifier.weight"], last["classifier.weight"])
 
 
-def test_a_run_is_not_overwritten(encoder: str, toy_data: Path, finished: Path, stopped: Path) -> None:
-    with pytest.raises(
-        InputError, match="holds a run that was stopped; continue it with"
-    ):
-        train(make_run(encoder, toy_data, stopped))
-    described = r"holds a finished run: flat on \S+, 9 labels, test Micro-F1 [\d.]+, Macro-F1 [\d.]+; use it \(hgclr"
-    with pytest.raises(InputError, match=described):
-        train(make_run(encoder, toy_data, finished))
-
-
+@pytest.mark.slow
 def test_a_finished_run_is_returned_as_it_is(encoder: str, toy_data: Path, finished: Path, tmp_path: Path) -> None:
     output = shutil.copytree(finished, tmp_path / "run")
     shutil.rmtree(output / "checkpoints")  # to save space
@@ -134,6 +120,7 @@ def test_a_finished_run_is_returned_as_it_is(encoder: str, toy_data: Path, finis
     assert files(output) == before
 
 
+@pytest.mark.slow
 def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Path, finished: Path, tmp_path: Path):
     output = tmp_path / "run"
     shutil.copytree(finished / "model", output / "model")
@@ -144,7 +131,7 @@ def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Pat
         train(make_run(encoder, toy_data, output), resume=True)
 
 
-@pytest.mark.parametrize("step", [1, 5])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_within_an_epoch_ends_with_the_same_weights(
     encoder: str, toy_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -159,6 +146,7 @@ def test_a_run_that_was_stopped_within_an_epoch_ends_with_the_same_weights(
     assert [epoch["macro_f1"] for epoch in result.metrics["history"]] == scores
 
 
+@pytest.mark.slow
 def test_checkpoints_are_written_by_the_clock_within_an_epoch_and_not_before_its_evaluation(
     encoder: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,11 +166,7 @@ def test_checkpoints_are_written_by_the_clock_within_an_epoch_and_not_before_its
     assert saved.steps == [(2, 1), (4, 2)]
 
 
-def test_where_there_is_nothing_to_resume_training_starts(encoder: str, toy_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # killed before its first checkpoint
-    assert train(make_run(encoder, toy_data, tmp_path / "run", training__epochs=1), resume=True).model.is_dir()
-
-
+@pytest.mark.slow
 def test_without_a_whole_checkpoint_training_starts_with_a_warning(
     encoder: str, toy_data: Path, finished: Path, stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

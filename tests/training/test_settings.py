@@ -1,4 +1,4 @@
-"""The run file: overrides, and every way of getting it wrong."""
+"""Settings of a run, the files in configs/, and the recipe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hgclr.config import PRESETS, method_settings
+from hgclr.config import method_settings
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
@@ -89,21 +89,6 @@ def test_a_wrong_model_setting_is_named(overrides: dict, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_preset_is_named() -> None:
-    with pytest.raises(InputError, match="unknown preset 'pubished'; choose one of default, paper, published"):
-        method_settings("pubished", {})
-
-
-def test_presets_read_the_method_in_two_ways() -> None:
-    paper, published = (HGCLRConfig(**method_settings(name, {})) for name in ("paper", "published"))
-    assert (paper.guidance, published.guidance) == ("logits", "probabilities")
-    assert (paper.classification_loss, published.classification_loss) == ("sum", "mean")
-    assert (paper.label_heads, published.label_heads) == (8, None)
-    assert (paper.name_embedding, published.name_embedding) == ("words", "layer")
-    assert (paper.attention_scale, published.attention_scale) == ("width", "head")
-    assert all(set(PRESETS["paper"]) == set(PRESETS[name]) for name in ("paper", "published"))
-
-
 def test_one_rule_of_keeping_replaces_the_other() -> None:
     assert method_settings("paper", {"keep_fraction": 0.3})["keep_threshold"] is None
     assert method_settings("default", {"keep_threshold": 0.3})["keep_fraction"] is None
@@ -118,13 +103,6 @@ def test_a_whole_number_does_for_a_float_but_not_the_other_way_round() -> None:
     ]
     with pytest.raises(InputError, match="label_layers"):
         method_settings("default", {"label_layers": 2.0})
-
-
-def test_the_configuration_survives_json() -> None:
-    config = HGCLRConfig(**method_settings("paper", {"contrastive_weight": 0.3}))
-    again = HGCLRConfig.from_dict(config.to_dict())
-    assert again.to_dict() == config.to_dict()
-    assert again.keep_fraction is None
 
 
 def test_the_papers_recipe_is_the_papers() -> None:
@@ -181,12 +159,6 @@ def test_batches_of_many_short_documents_are_larger(
     assert make_recipe(TrainingSettings(), **sizes, pretrained=False).batch_size == 16
 
 
-def test_what_the_user_sets_wins_over_the_recipe() -> None:
-    settings = TrainingSettings(recipe="paper", epochs=3, warmup=0, weight_decay=0.1, base_rate_bias=True)
-    recipe = make_recipe(settings, documents=100, encoder_parameters=10**6)
-    assert (recipe.epochs, recipe.warmup, recipe.weight_decay, recipe.base_rate_bias) == (3, 0, 0.1, True)
-
-
 def test_what_a_run_writes_can_be_read_also_when_it_starts_from_a_model(tmp_path: Path) -> None:
     for model in ({"architecture": "flat"}, {"start": "runs/first/training-model"}):
         run = RunConfig.build({"data": {"path": "d"}, "model": dict(model), "output": "o"}, ["training.seed=3"])
@@ -197,3 +169,32 @@ def test_what_a_run_writes_can_be_read_also_when_it_starts_from_a_model(tmp_path
             run.model.architecture,
             3,
         )
+
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FILES = sorted(CONFIGS.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_a_config_is_valid(path: Path) -> None:
+    run = RunConfig.read(path)
+    HGCLRConfig(**method_settings(run.model.preset, run.model.overrides))
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "threshold"),
+    [
+        ("paper/wos", 0.1, 0.02),
+        ("paper/nyt", 0.3, 0.005),
+        ("paper/rcv1", 0.1, 0.005),
+        ("published/wos", 0.05, 0.02),
+        ("published/nyt", 0.3, 0.002),
+        ("published/rcv1", 0.3, 0.001),
+    ],
+)
+def test_lambda_and_gamma(name: str, weight: float, threshold: float) -> None:
+    run = RunConfig.read(CONFIGS / f"{name}.yaml")
+    config = HGCLRConfig(**method_settings(run.model.preset, run.model.overrides))
+    assert (config.contrastive_weight, config.keep_threshold, config.keep_fraction) == (weight, threshold, None)
+    assert run.model.encoder == "bert-base-uncased"
+    assert run.training.recipe == "paper"

@@ -22,6 +22,7 @@ from hgclr.cli.app import app
 from hgclr.training import RunConfig, train
 from support.crash_points import run_forked
 from support.ranks import run_ranks
+from support.tiny_set import without_dropout
 
 EPOCHS = 3
 pytestmark = pytest.mark.slow
@@ -35,8 +36,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def config(make_encoder, toy_data: Path, folder: Path) -> Path:
     settings = {
-        "data": {"path": str(toy_data)},
-        "model": {"encoder": make_encoder("bert"), "architecture": "hgclr"},
+        "data": {"path": str(toy_data), "label_documents": False},
+        "model": {
+            "encoder": without_dropout(make_encoder("bert"), folder / "still"),
+            "architecture": "hgclr",
+            "positives": "dropout",  # of which there is none: nothing is random, and 96 documents fill their batches
+            **dict.fromkeys(("classifier_dropout", "label_dropout", "contrastive_dropout"), 0.0),
+        },
         "training": {"epochs": EPOCHS, "batch_size": 12, "precision": "fp32", "learning_rate": 1e-3, "patience": 50},
     }
     file = folder / "config.yaml"

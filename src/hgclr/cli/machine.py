@@ -1,4 +1,4 @@
-"""``hgclr doctor`` and ``hgclr encoders``: what this machine has and can reach, and the encoders it can get."""
+"""``hgclr doctor`` and ``hgclr encoders``: check this machine, and get encoders from the package index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ encoders = typer.Typer(
 HUB_SECONDS = 5
 INDEX_SECONDS = 10
 
-# In a process of its own, because a damaged torch may end the process that imports it.
+# In another process, because a damaged torch may end the process that imports it.
 _DEVICES = """
 import json, torch
 names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -36,7 +36,7 @@ print(json.dumps({"names": names, "threads": torch.get_num_threads()}))
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One line of the report; ``warning`` for what one can do without, ``problem`` for what one cannot."""
+    """One line of the report; hgclr works in spite of a ``warning``, but not of a ``problem``."""
 
     subject: str
     state: Literal["ok", "warning", "problem"]
@@ -45,15 +45,15 @@ class HealthCheck:
 
 
 def doctor(json_file: JsonFile = None) -> None:
-    """Show versions, devices, what can be reached and what is cached, with a remedy for whatever is wrong.
+    """Check versions, devices, model hub, package index and cache, with a remedy for each finding.
 
-    The exit code is 1 if something is missing or broken that hgclr cannot do without.
+    The exit code is 1 if something that hgclr needs is missing or broken.
 
     Example: **hgclr doctor**
     """
     from hgclr.hardware import machine
 
-    with standard_error().status("looking around"):
+    with standard_error().status("checking"):
         known = machine()
         checks = examine(known)
     results(json_file).print(_table(checks))
@@ -87,51 +87,39 @@ def examine(known: dict[str, Any]) -> list[HealthCheck]:
 
 
 def _packages() -> Iterator[HealthCheck]:
-    """Compare what is installed with what the package asks for, part by part."""
+    """Compare installed packages with the requirements, for the base and each extra."""
+    from packaging.requirements import Requirement
+
     try:
         required = importlib.metadata.requires("hgclr") or []
     except importlib.metadata.PackageNotFoundError:
         yield HealthCheck("packages", "problem", "hgclr runs from a folder and is not installed", "pip install hgclr")
         return
-    parts: dict[str, list[tuple[str, str]]] = {}
-    for requirement in required:
-        package = re.match(r"[\w.-]+", requirement)
-        lowest = re.search(r">=\s*([\w.]+)", requirement)
-        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", requirement)
-        if package and lowest:
-            parts.setdefault(extra[1] if extra else "", []).append((package[0], lowest[1]))
-    parts.pop("dev", None)  # for those who change this package, not for its users
+    parts: dict[str, list[Requirement]] = {}
+    for text in required:
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", text)
+        if (requirement := Requirement(text)).specifier:  # not hgclr[train]
+            parts.setdefault(extra[1] if extra else "", []).append(requirement)
+    parts.pop("dev", None)
     for name, requirements in parts.items():
-        yield _part(name, requirements)
-
-
-def _part(extra: str, requirements: list[tuple[str, str]]) -> HealthCheck:
-    """Check one extra, or the base for ``""``."""
-    subject, target = (f"extra {extra}", f"'hgclr[{extra}]'") if extra else ("base", "hgclr")
-    present, missing, old = [], [], []
-    for package, lowest in requirements:
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(package)
-            continue
-        present.append(f"{package} {version}")
-        if _release(version) < _release(lowest):
-            old.append(f"{package} {version} is older than {lowest}")
-    if old:  # something else on this machine pulled a package down; what we do with it is anybody's guess
-        return HealthCheck(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
-    if missing:
-        state: Literal["warning", "problem"] = "warning" if extra else "problem"
-        return HealthCheck(subject, state, f"not installed: {', '.join(missing)}", f"pip install {target}")
-    return HealthCheck(subject, "ok", ", ".join(present))
-
-
-def _release(version: str) -> list[int]:
-    """Return the numbers of a version without trailing zeros: 2.13 for ``2.13.0+cpu``."""
-    numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0])]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return numbers
+        subject, target = (f"extra {name}", f"'hgclr[{name}]'") if name else ("base", "hgclr")
+        present, missing, old = [], [], []
+        for each in requirements:
+            try:
+                version = importlib.metadata.version(each.name)
+            except importlib.metadata.PackageNotFoundError:
+                missing.append(each.name)
+                continue
+            present.append(f"{each.name} {version}")
+            if not each.specifier.contains(version, prereleases=True):
+                old.append(f"{each.name} {version} is not {each.specifier}")
+        if old:
+            yield HealthCheck(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
+        elif missing:
+            state: Literal["warning", "problem"] = "warning" if name else "problem"
+            yield HealthCheck(subject, state, f"not installed: {', '.join(missing)}", f"pip install {target}")
+        else:
+            yield HealthCheck(subject, "ok", ", ".join(present))
 
 
 def _devices() -> HealthCheck:
@@ -146,7 +134,7 @@ def _devices() -> HealthCheck:
 
 
 def _hub() -> HealthCheck:
-    """Ask the model hub that huggingface_hub is set to for an answer, whatever it is."""
+    """Send a request to the model hub that huggingface_hub is set to."""
     import http.client
     import urllib.request
 
@@ -167,7 +155,7 @@ def _hub() -> HealthCheck:
 
 
 def _index() -> HealthCheck:
-    """Ask the package index for the default encoder, through pip and so with the user's own settings."""
+    """Look the default encoder up in the package index, through pip and so with the user's settings."""
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 
     package = ENCODERS[DEFAULT_ENCODER].requirements[0].partition("==")[0]
@@ -204,7 +192,7 @@ def _cache() -> HealthCheck:
 
 
 class _FailedError(Exception):
-    """A command that failed, with its last words and with everything it said."""
+    """A command that failed: the last line that it wrote, and all of them."""
 
     def __init__(self, reason: str, everything: str = "") -> None:
         super().__init__(reason)
@@ -212,7 +200,7 @@ class _FailedError(Exception):
 
 
 def _output(command: list[str], *, seconds: float) -> str:
-    """Return what a command prints; raise with the reason it gives if it fails or takes too long."""
+    """Return the output of a command; raise if it fails or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -234,10 +222,10 @@ def _table(checks: list[HealthCheck]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    looks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
+    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
     table = Table(box=None, show_header=False, padding=(0, 1))
     for check in checks:
-        mark, style = looks[check.state]
+        mark, style = marks[check.state]
         remedy = f"\n→ {check.remedy}" if check.remedy else ""
         table.add_row(Text(mark, style), Text(check.subject), Text.assemble(check.detail, (remedy, style)))
     return table
@@ -273,7 +261,7 @@ def list_encoders() -> None:
 def get(name: Annotated[str, typer.Argument(help="A name that hgclr encoders list shows.")]) -> None:
     """Fetch an encoder into the cache, check it, and print its folder.
 
-    Training fetches the encoder that it needs by itself; this is for machines that are to work without a network.
+    Training fetches its encoder when needed; use this to prepare a machine that will be offline.
 
     Example: **hgclr encoders get all-MiniLM-L6-v2**
     """

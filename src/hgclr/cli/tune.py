@@ -1,4 +1,4 @@
-"""``hgclr tune`` and ``hgclr calibrate``: find on dev how to train a model, and how it should decide."""
+"""``hgclr tune`` and ``hgclr calibrate``: search settings on dev, and tune decisions on dev."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def calibrate(
 
     The result is written to **decisions.json** in the model's folder; deleting that file undoes it. All scores shown
     are of documents that the choice was not fitted to: each fold of dev is decided with what was found on the others.
-    Where nothing is better without harm, decisions stay as they were. Those of a model that was tuned before, as
-    **hgclr train** does, are found anew and compared with a threshold of one half.
+    Where nothing is better without harm, decisions stay as they were. A model that was tuned before, as by
+    **hgclr train**, is tuned again and compared with a threshold of 0.5.
 
     Example: **hgclr calibrate runs/first/model my-data**
 
@@ -177,31 +177,38 @@ def calibrate(
     if split == "test":
         raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
     if split == "train":
-        logger.warning("what a model was trained on it knows too well: on other texts it will do worse than shown here")
+        logger.warning("scores on training data are optimistic: on other texts the model will do worse")
     if not Path(model).is_dir():
         raise InputError(
-            "not a folder here, and the result is written into the model's",
+            "not a local folder, and decisions.json is written into the model's folder",
             path=model,
             remedy="calibrate a copy, and upload its decisions.json",
         )
     if folds is None and (config is not None or output is not None):
         raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
     if folds is not None and split == "train":
-        raise InputError("--folds looks at train with models of its own", remedy="leave out --split train")
+        raise InputError("--folds tunes on train with models trained for it", remedy="leave out --split train")
     check_output(Path(model))
     if output is not None:
         check_output(output)
     classifier = open_classifier(model, data)
     documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
-    entries = ENTRIES // ((folds or 0) + 1)
+    most = max(1, ENTRIES // ((folds or 0) + 1) // len(classifier.taxonomy))
     parts: list[Outputs] = []
     if folds is not None:
-        run = _fold_run(Path(model), config, output, data, reading, skip_bad_rows)
-        parts += _out_of_fold(run, folds, entries, classifier.taxonomy)
+        require_extra("torch", extra="train", capability="Training a model for each fold")
+        from hgclr.training import RunConfig
+
+        config = config or Path(model).parent / "config.yaml"
+        if not config.is_file():
+            raise InputError("no settings to train the models of the folds", path=config, remedy="give --config FILE")
+        run = RunConfig.read(config, output=output or Path(model).parent / "calibration")
+        read = {"path": data, "skip_bad_rows": skip_bad_rows, **asdict(reading)}
+        run = run.model_copy(update={"data": run.data.model_copy(update=read)})
+        parts += _out_of_fold(run, folds, most, classifier.taxonomy)
     if folds is None or split in documents.splits:
         with counting(split) as progress:
-            limit = max(1, entries // len(classifier.taxonomy))
-            parts.append(classifier.outputs(sampled(documents, split, limit), progress=progress))
+            parts.append(classifier.outputs(sampled(documents, split, most), progress=progress))
     found = classifier.calibrate(
         Outputs.joined(parts),
         method=method,
@@ -219,48 +226,16 @@ def calibrate(
     print_written([Path(model) / FILE])
 
 
-def _fold_run(
-    model: Path, config: Path | None, output: Path | None, data: Path, reading: Reading, skip_bad_rows: bool
-) -> RunConfig:
-    """Return the run that trains the models of the folds: as the model was trained, on the data that is given."""
-    require_extra("torch", extra="train", capability="Training a model for each fold")
-    from hgclr.training import RunConfig
-
-    config = config or model.parent / "config.yaml"
-    if not config.is_file():
-        raise InputError("--folds trains models, and there are no settings", path=config, remedy="give --config FILE")
-    run = RunConfig.read(config, output=output or model.parent / "calibration")
-    read_so = {"path": data, "skip_bad_rows": skip_bad_rows, **asdict(reading)}
-    return run.model_copy(update={"data": run.data.model_copy(update=read_so)})
-
-
-def _out_of_fold(run: RunConfig, folds: int, entries: int, taxonomy: Taxonomy) -> Iterator[Outputs]:
-    """Yield what the models of the folds say of the documents that they were not trained on."""
+def _out_of_fold(run: RunConfig, folds: int, most: int, taxonomy: Taxonomy) -> Iterator[Outputs]:
+    """Yield logits of documents of train, up to ``most`` a fold, by models that were not trained on them."""
     import numpy as np
 
     from hgclr.cli.progress import fold_progress
-    from hgclr.decisions.tuning import Outputs
     from hgclr.evaluation.folds import train_folds
     from hgclr.training.run_checks import data_folder
 
     quiet_libraries()
-    documents = data_folder(run, run.data.taxonomy)
-    if _parents(documents.taxonomy) != _parents(taxonomy):
-        raise InputError(
-            "the data has another label tree than the model",
-            path=run.data.path,
-            remedy="give the data that the model was trained on",
-        )
-    place = {label: column for column, label in enumerate(documents.taxonomy.ids)}
-    columns = [place[label] for label in taxonomy.ids]
-    most = max(1, entries // len(taxonomy))
-    for seed, fold in enumerate(train_folds(run, documents, folds, watch=fold_progress(folds))):
+    watch = fold_progress(folds)
+    for seed, fold in enumerate(train_folds(run, data_folder(run, taxonomy), folds, watch=watch)):
         kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())
-        said = fold.classifier.outputs(row for number, row in enumerate(fold.rows) if number in kept)
-        yield Outputs(said.logits[:, columns], said.gold[:, columns])
-
-
-def _parents(taxonomy: Taxonomy) -> dict[str, str | None]:
-    """Return the parent of each label, whatever their order."""
-    ids = taxonomy.ids
-    return {own: ids[parent] if parent >= 0 else None for own, parent in zip(ids, taxonomy.parents, strict=True)}
+        yield fold.classifier.outputs(row for number, row in enumerate(fold.rows) if number in kept)

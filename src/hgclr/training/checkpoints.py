@@ -168,30 +168,6 @@ class TimedCheckpoints(TrainerCallback):
             control.should_save = True
 
 
-class CollapseWatch(TrainerCallback):
-    """Warn if the model has predicted no label right in two evaluations in a row."""
-
-    def __init__(self, contrastive_weight: float) -> None:
-        self.contrastive_weight = contrastive_weight
-        self.empty = 0
-        self.terms: dict[str, float] = {}
-
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        logs = kwargs["logs"]
-        self.terms = {name: logs[name] for name in ("loss_original", "loss_contrastive") if name in logs} or self.terms
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.empty = self.empty + 1 if kwargs["metrics"]["eval_micro_f1"] == 0 else 0
-        if self.empty != 2:
-            return
-        ratio = self.contrastive_weight * self.terms.get("loss_contrastive", 0.0) / self.terms.get("loss_original", 1.0)
-        if ratio > 1:
-            cause = f"the contrastive term is {ratio:.0f} times the classification loss: lower model.contrastive_weight"
-        else:
-            cause = "raise training.learning_rate, set training.base_rate_bias, or train longer"
-        logger.warning("no label has been predicted right for two evaluations; %s", cause)
-
-
 def tensorboard(folder: Path) -> TrainerCallback:
     """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
     require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import tempfile
 import time
@@ -24,15 +23,14 @@ from hgclr.data.split import hold_out
 from hgclr.data.tokens import tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
-from hgclr.errors import HGCLRError, InputError, require_extra
-from hgclr.files import write_files
+from hgclr.errors import InputError, require_extra
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.nn.draws import current_packing, packed
 from hgclr.nn.gathering import rank, world_size
 from hgclr.registry import is_pretrained
-from hgclr.training.checkpoints import CollapseWatch, EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
+from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
 from hgclr.training.distributed import from_first_rank, share_weights
 from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions
 from hgclr.training.recipe import MANY_DOCUMENTS, Recipe, make_recipe
@@ -42,7 +40,6 @@ from hgclr.training.trainer import (
     Collator,
     Documents,
     HierarchicalTrainer,
-    NonFiniteLossError,
     accelerate_on_cpu,
     as_tokens,
     text_lengths,
@@ -51,7 +48,6 @@ from hgclr.training.trainer import (
 logger = logging.getLogger(__name__)
 HELD_OUT = 0.1
 """Share of train that is held out where no dev is given."""
-BAD_BATCH = "bad-batch.jsonl"
 FROZEN_LENGTH = 5.0
 """Length of the rows that a head on frozen vectors starts from; shorter ones stay far below a probability of 0.5."""
 PROJECTIONS = (
@@ -287,7 +283,6 @@ def _train(
             eval_dataset=dev,
             callbacks=[
                 EarlyStop(settings.patience, list(settings.patience_metrics)),
-                CollapseWatch(model.config.contrastive_weight),
                 TimedCheckpoints(),
                 *([tensorboard(folder / "tensorboard")] if settings.tensorboard and rank() == 0 else []),
                 *callbacks,
@@ -295,20 +290,18 @@ def _train(
             head_learning_rate=recipe.head_learning_rate,
         )
         trainer.remove_callback(PrinterCallback)
-        adapted = None if adapters is None else describe_adapters(model.encoder, adapters)
-        tell(recipe, precision, trainer.args.device, adapted)
+        sizes = dict.fromkeys((True, False), 0)
+        for parameter in model.encoder.parameters():
+            sizes[parameter.requires_grad] += parameter.numel()
+        adapted = f"LoRA: {sizes[True] / 1e6:.3g} M parameters beside {sizes[False] / 1e6:.3g} M frozen ones"
+        tell(recipe, precision, trainer.args.device, None if adapters is None else adapted)
         checkpoint = None
         if resume and rank() == 0:
             checkpoint = find_checkpoint(folder / CHECKPOINTS)
             if checkpoint is None and any((folder / CHECKPOINTS).glob("checkpoint-*")):
                 logger.warning("no checkpoint in %s is complete: training starts from the beginning", folder)
         checkpoint = from_first_rank(checkpoint)
-        try:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except NonFiniteLossError as error:
-            where = "" if output is None else f", with the documents in {_write_batch(error, output, tokenizer, model)}"
-            remedy = "lower training.learning_rate or set training.precision=fp32"
-            raise HGCLRError(f"{error}{where}; {remedy}") from None
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # The rest is computed in full precision, as the saved model will run.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     share_weights(model)
@@ -370,23 +363,6 @@ def _memory_errors() -> Iterator[None]:
             remedy="lower training.batch_size (training.gradient_accumulation makes up for it) or model.max_length,"
             " set training.gradient_checkpointing=true or model.lora={}, or choose a smaller encoder",
         ) from error
-
-
-def _write_batch(
-    error: NonFiniteLossError, output: Path, tokenizer: PreTrainedTokenizerBase, model: HierarchicalPreTrainedModel
-) -> Path:
-    """Write the documents of a batch whose loss is NaN or infinite into ``output``."""
-    ids = model.config.taxonomy.ids
-    columns = (error.batch[name].cpu() for name in ("input_ids", "attention_mask", "labels"))
-    rows = [
-        {
-            "text": tokenizer.decode(words[mask.bool()], skip_special_tokens=True),
-            "labels": [ids[label] for label in gold.nonzero()[:, 0].tolist()],
-        }
-        for words, mask, gold in zip(*columns, strict=True)
-    ]
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return write_files(output, {BAD_BATCH: text.encode()})[0]
 
 
 def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
@@ -474,11 +450,3 @@ def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
             )
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
     return LoraModel(encoder, {"default": config}, "default")
-
-
-def describe_adapters(encoder: PreTrainedModel, adapters: Any) -> str:
-    """Return in words what of an encoder is trained."""
-    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in encoder.parameters()]
-    trained, frozen = (sum(size for size, trains in sizes if trains is wanted) / 1e6 for wanted in (True, False))
-    lora, layers = adapters.peft_config["default"].r, len(adapters.targeted_module_names)
-    return f"LoRA of rank {lora} in {layers} layers: {trained:.3g} M parameters beside {frozen:.3g} M frozen ones"

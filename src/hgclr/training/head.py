@@ -65,13 +65,6 @@ def encode_documents(
         yield places, rows.float().cpu().numpy(), gold
 
 
-def model_logits(
-    model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield places, logits and gold labels; see :func:`encode_documents`."""
-    return encode_documents(model, tokens, collator, lambda batch: model(**batch).logits)
-
-
 def tune_decisions(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
@@ -91,7 +84,7 @@ def tune_decisions(
         tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
     logits = np.zeros((len(tokens), len(taxonomy)), dtype=np.float32)
     gold = np.zeros(logits.shape, dtype=np.bool_)
-    for places, rows, labels in model_logits(model, tokens, collator):
+    for places, rows, labels in encode_documents(model, tokens, collator, lambda batch: model(**batch).logits):
         logits[places], gold[places] = rows, labels
     for part in (logits, gold.view(np.uint8)):  # each rank has zeros where the others have computed
         add_up(torch.from_numpy(part))
@@ -106,7 +99,7 @@ def final_scores(
 ) -> dict[str, MultiLabelScores]:
     """Return the scores of one model with several decisions, by their names; the documents are encoded once."""
     scores = {name: MultiLabelScores(each.taxonomy) for name, each in decisions.items()}
-    for _, logits, gold in model_logits(model, tokens, collator):
+    for _, logits, gold in encode_documents(model, tokens, collator, lambda batch: model(**batch).logits):
         for name, each in decisions.items():
             scores[name].update(each.decide(each.probabilities(logits)).predicted, gold)
     return {name: add_scores(counted) for name, counted in scores.items()}

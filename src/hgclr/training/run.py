@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, set_seed
 from hgclr.config import method_settings
 from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.split import hold_out
-from hgclr.data.tokens import cache_entry, sample_documents, tokenize_documents, tokenize_split
+from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import locked, read_json, write_json
@@ -28,11 +27,11 @@ from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedMo
 from hgclr.models import architecture as find_architecture
 from hgclr.models.base import load_tokenizer, save
 from hgclr.models.pretrained import load_weights
-from hgclr.nn.gathering import rank, world_size
+from hgclr.nn.gathering import rank
 from hgclr.registry import merged, resolve
 from hgclr.remote import local
 from hgclr.training.changed_tree import changed_model
-from hgclr.training.distributed import first_rank_first, on_first_rank, process_group
+from hgclr.training.distributed import first_rank_first, gather_objects, on_first_rank, process_group
 from hgclr.training.fitting import Fitted, Plan, fit
 from hgclr.training.run_checks import (
     CONFIG,
@@ -251,21 +250,18 @@ def tokenize_splits(
 ) -> dict[str, datasets.Dataset]:
     """Tokenise every split, or take it from the cache; hold dev out where asked to.
 
-    Of several processes the first one of each node tokenises; the others map its cache.
+    Of several processes the first one of each node tokenises; the others find its cache.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     seed = run.training.seed
     check_splits(run, data)
-
-    def tokenize(entries: Mapping[str, str] | None = None) -> dict[str, datasets.Dataset]:
-        tokens: dict[str, datasets.Dataset] = {}
+    tokens: dict[str, datasets.Dataset] = {}
+    with first_rank_first():
         for name, limit in limits.items():
-            if name not in data.splits:
-                continue
-            if isinstance(data, DocumentSet):
+            if name in data.splits and isinstance(data, DocumentSet):
                 sampled = sample_documents(data, name, None if limit is None else (limit, seed))
                 tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
-            else:
+            elif name in data.splits:
                 tokens[name] = tokenize_split(
                     data,
                     name,
@@ -275,20 +271,11 @@ def tokenize_splits(
                     seed=seed,
                     bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                     progress=on_documents,
-                    entry=(entries or {}).get(name),
                 )
-        if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
-            kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, seed)
-            tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
-        return tokens
-
-    def first() -> dict[str, str]:
-        return {name: cache_entry(split) for name, split in tokenize().items()}
-
-    if world_size() == 1 or isinstance(data, DocumentSet):
-        return tokenize()
-    entries = on_first_rank(first)
-    with first_rank_first():
-        if os.environ.get("LOCAL_RANK") == "0" and rank() > 0 and first() != entries:
-            raise InputError("other documents than on the first node", path=run.data.path, remedy="give all the same")
-        return tokenize(entries)
+    entries = tuple(Path(file["filename"]).parent.name for split in tokens.values() for file in split.cache_files)
+    if len(set(gather_objects(entries))) > 1:
+        raise InputError("nodes have different documents", path=run.data.path, remedy="give all the same data")
+    if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
+        kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, seed)
+        tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
+    return tokens

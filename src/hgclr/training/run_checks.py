@@ -78,7 +78,7 @@ def check_new_run(run: RunConfig) -> None:
     state = state_of(run.output)
     if state == "finished":
         raise InputError(
-            f"holds a finished run: {describe(read_json(run.output / METRICS))}",
+            "holds a finished run",
             path=run.output,
             remedy=f"use it (hgclr predict {run.output / MODEL}), or give another --output",
         )
@@ -88,19 +88,6 @@ def check_new_run(run: RunConfig) -> None:
             path=run.output,
             remedy="continue it with --resume, or give another --output",
         )
-
-
-def describe(metrics: Mapping[str, Any]) -> str:
-    """Return in words what was trained, with its scores."""
-    try:
-        run, split = metrics["run"], "test" if "test" in metrics else "dev"
-        what = f"{run['model']['architecture']} on {run['data']['path']}, {metrics['labels']} labels"
-        if split not in metrics:
-            return what
-        micro, macro = (100 * metrics[split][mean]["f1"] for mean in ("micro", "macro"))
-        return f"{what}, {split} Micro-F1 {micro:.2f}, Macro-F1 {macro:.2f}"
-    except (AttributeError, KeyError, TypeError):
-        return "of another kind"
 
 
 def check_resumed(run: RunConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -167,14 +167,6 @@ def cpu_attention(
     return output.transpose(1, 2).contiguous(), None
 
 
-class NonFiniteLossError(HGCLRError):
-    """The loss of ``batch`` is NaN or infinite."""
-
-    def __init__(self, loss: float, step: int, batch: Mapping[str, Tensor]) -> None:
-        super().__init__(f"the loss is {loss} after step {step}")
-        self.batch = batch
-
-
 class StreamingScores:
     """Score predictions batch by batch, for ``batch_eval_metrics``; memory is O(K) for any number of documents."""
 
@@ -303,7 +295,10 @@ class HierarchicalTrainer(Trainer):
         """Return the model's loss and remember its terms for the log."""
         output = model(**inputs)
         if not torch.isfinite(output.loss).all():  # in evaluation as well, before a checkpoint is written
-            raise NonFiniteLossError(output.loss.mean().item(), self.state.global_step, inputs)
+            loss, step = output.loss.mean().item(), self.state.global_step
+            raise HGCLRError(
+                f"the loss is {loss} after step {step}; lower training.learning_rate or set training.precision=fp32"
+            )
         if model.training:
             for name, value in output.terms.items():
                 self._terms[name].append(value.detach())

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
 import torch
 from transformers import TrainingArguments, set_seed
 
-import hgclr
 from hgclr.data.folder import DataFolder, Document, DocumentSet, read_documents
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
@@ -43,9 +41,6 @@ def as_pairs(documents: list[Document], ids: list[str]) -> Any:
 
 
 WAYS: dict[str, Callable[[list[Document], list[str]], Any]] = {
-    "documents": lambda documents, _: documents,
-    "pairs": as_pairs,
-    "mappings": lambda documents, ids: [{"text": text, "labels": labels} for text, labels in as_pairs(documents, ids)],
     "an iterator": lambda documents, ids: iter(as_pairs(documents, ids)),
     "a data set": lambda documents, ids: datasets.Dataset.from_dict(
         dict(zip(("text", "labels"), map(list, zip(*as_pairs(documents, ids), strict=True)), strict=True))
@@ -151,66 +146,6 @@ def test_the_trainer_needs_nothing_but_model_arguments_and_documents(
         HierarchicalTrainer(model, arguments)
 
 
-def test_a_classifier_of_a_model_in_memory_is_saved_with_tokenizer_and_decisions(
-    encoder: str, taxonomy: Taxonomy, tmp_path: Path
-) -> None:
-    model, tokenizer = make_model(encoder, taxonomy)
-    decisions = hgclr.Decisions(taxonomy, "closure", 0.25)
-    classifier = HierarchicalClassifier.from_model(model, tokenizer, decisions, device="cpu")
-    classifier.save_pretrained(tmp_path / "model")
-    again = HierarchicalClassifier.load(tmp_path / "model", device="cpu")
-    np.testing.assert_array_equal(again.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
-    assert again.decisions.to_json() == decisions.to_json()
-    again.save_pretrained(tmp_path / "copy")
-    assert {path.name for path in (tmp_path / "copy").iterdir()} == {
-        path.name for path in (tmp_path / "model").iterdir()
-    }
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"):
-        classifier.save_pretrained(tmp_path / "file" / "model")
-
-
-def test_it_is_pushed_to_the_hub_whole(encoder: str, taxonomy: Taxonomy, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    pushed: dict[str, Any] = {}
-
-    class Hub:
-        def create_repo(self, name: str, **choices: Any) -> huggingface_hub.RepoUrl:
-            pushed["made"] = (name, choices)
-            return huggingface_hub.RepoUrl(f"https://huggingface.co/{name}")
-
-        def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
-            pushed["files"] = {path.name for path in Path(folder_path).iterdir()}
-            pushed["to"] = repo_id
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
-    classifier = HierarchicalClassifier.from_model(*make_model(encoder, taxonomy), device="cpu")
-    assert classifier.push_to_hub("me/topics", private=True) == "https://huggingface.co/me/topics"
-    assert pushed["made"] == ("me/topics", {"private": True, "exist_ok": True})
-    assert pushed["to"] == "me/topics"
-    assert {"model.safetensors", "config.json", "tokenizer.json", "decisions.json"} <= pushed["files"]
-
-
-def test_what_people_look_for_is_at_the_top() -> None:
-    assert hgclr.__version__.startswith("0.")
-    for name in ("audit", "calibrate", "evaluate", "explain", "fit", "train"):
-        assert callable(getattr(hgclr, name)), name
-    assert {"__version__", "fit"} <= set(dir(hgclr))
-
-
-def test_many_short_texts_are_trained_in_larger_batches(
-    encoder: str, toy_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = DataFolder(toy_data)
-    model, tokenizer = make_model(encoder, folder.taxonomy)
-    monkeypatch.setattr("hgclr.training.recipe.MANY_DOCUMENTS", 96)
-    documents, dev = list(folder.documents("train")), list(folder.documents("dev"))
-    settings = TrainingSettings(epochs=1, calibrate=False, precision="fp32")
-    fitted = fit(model, tokenizer, documents, dev, settings=settings)
-    assert fitted.metrics["recipe"]["batch_size"] == 64
-
-
 class PlanKnownError(Exception):
     """What is going to be done is known, and need not be done."""
 
@@ -228,3 +163,15 @@ def test_a_head_that_starts_from_names_has_fewer_steps(encoder: str, toy_data: P
     documents = list(data.documents("train"))
     with pytest.raises(PlanKnownError):
         fit(model, tokenizer, documents, settings=settings, continued=case == "continued", on_start=stop)
+
+
+def test_a_failed_allocation_names_the_settings_to_change(encoder: str, toy_data: Path, monkeypatch) -> None:
+    model, tokenizer = make_model(encoder, DataFolder(toy_data).taxonomy)
+    settings, documents = TrainingSettings(effort="head"), [(TEXTS[0], ["physics"])] * 20
+    monkeypatch.setattr(model, "encode", lambda *_, **__: torch.empty(10**15))
+    with pytest.raises(InputError) as refused:
+        fit(model, tokenizer, documents, settings=settings, continued=True)
+    assert "training.batch_size" in str(refused.value.remedy)
+    monkeypatch.setattr(model, "encode", lambda *_, **__: torch.empty(2) @ torch.empty(3))
+    with pytest.raises(RuntimeError, match="size"):
+        fit(model, tokenizer, documents, settings=settings, continued=True)

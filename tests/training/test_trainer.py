@@ -1,7 +1,9 @@
-"""The small parts of training, each by itself."""
+"""The Trainer: batches, rates, scores, early stopping; what it overrides of transformers."""
 
 from __future__ import annotations
 
+import inspect
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +14,13 @@ import torch
 from sklearn.metrics import f1_score
 from transformers import EvalPrediction, TrainingArguments
 
-from hgclr.models import HGCLRForSequenceClassification
-from hgclr.training.checkpoints import CollapseWatch, EarlyStop
-from hgclr.training.fitting import base_rates, history, label_counts
-from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores, longest_first
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
+from hgclr.models.base import load_tokenizer
+from hgclr.training import RunConfig, TrainingSettings
+from hgclr.training.checkpoints import EarlyStop
+from hgclr.training.fitting import base_rates, history, label_counts, trainer_arguments
+from hgclr.training.recipe import make_recipe
+from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores
 
 
 def evaluations(callback: EarlyStop, scores: list[tuple[float, float]]) -> int | None:
@@ -46,19 +51,6 @@ def test_early_stop_remembers_its_counter_in_a_checkpoint() -> None:
     assert evaluations(again, [(0.4, 0)]) == 1
 
 
-def test_a_collapse_is_named_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
-    """The published program's users meet this: λ = 1 against a mean cross-entropy."""
-    for weight, cause in ((1.0, "the contrastive term is 42 times the classification loss"), (0.0, "train longer")):
-        watch = CollapseWatch(weight)
-        watch.on_log(None, None, None, logs={"loss": 2.2, "loss_original": 0.05, "loss_contrastive": 2.1})
-        caplog.clear()
-        for scores in (0.0, 0.3, 0.0):  # never two empty evaluations in a row
-            watch.on_evaluate(None, None, None, metrics={"eval_micro_f1": scores})
-        assert not caplog.records
-        watch.on_evaluate(None, None, None, metrics={"eval_micro_f1": 0.0})
-        assert cause in caplog.text
-
-
 def test_the_collator_pads_to_the_longest_and_spreads_labels() -> None:
     batch = Collator(4, pad_token=9)([{"input_ids": [1, 2, 3], "labels": [0, 3]}, {"input_ids": [5], "labels": [1]}])
     assert batch["input_ids"].tolist() == [[1, 2, 3], [5, 9, 9]]
@@ -79,10 +71,6 @@ def test_scores_in_batches_equal_scikit_learn_on_all(taxonomy) -> None:
     predicted = logits.numpy() > np.log(0.6 / 0.4)
     assert result["micro_f1"] == pytest.approx(f1_score(gold, predicted, average="micro"))
     assert result["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
-
-
-def test_documents_are_scored_from_the_longest_to_the_shortest() -> None:
-    assert longest_first([3, 9, 5, 9]).tolist() == [1, 3, 2, 0]
 
 
 def test_base_rates_count_labels() -> None:
@@ -136,3 +124,99 @@ def test_a_constant_rate_warms_up_from_the_first_step(make_encoder, taxonomy, to
         optimizer.step()
         scheduler.step()
     assert rates == [[0.1, 0.2], [0.2, 0.4], [0.3, 0.6], [0.4, 0.8], [0.4, 0.8], [0.4, 0.8]]
+
+
+@pytest.mark.parametrize(
+    ("sections", "batching"),
+    [
+        ({}, "by_length"),
+        ({"model": {"preset": "paper"}}, "uniform"),
+        ({"model": {"preset": "published"}}, "uniform"),
+        ({"training": {"batching": "uniform"}}, "uniform"),
+        ({"model": {"preset": "published"}, "training": {"batching": "by_length"}}, "by_length"),
+    ],
+)
+def test_the_presets_draw_batches_uniformly(sections: dict, batching: str) -> None:
+    run = RunConfig.model_validate({"data": {"path": "data"}, "output": "run", **sections})
+    assert run.resolved_training.batching == batching
+
+
+@pytest.mark.parametrize(
+    ("preset", "training", "precision"),
+    [
+        ("default", {}, "auto"),
+        ("paper", {}, "fp32"),
+        ("published", {}, "fp32"),
+        ("paper", {"precision": "auto"}, "auto"),
+    ],
+)
+def test_the_presets_compute_in_full_precision(preset: str, training: dict, precision: str) -> None:
+    sections = {"data": {"path": "data"}, "output": "run", "model": {"preset": preset}, "training": training}
+    assert RunConfig.model_validate(sections).resolved_training.precision == precision
+
+
+def test_lengths_within_a_batch_spread_more_when_batches_are_drawn(make_encoder, taxonomy, tmp_path: Path) -> None:
+    encoder = make_encoder("bert")
+    tokenizer = load_tokenizer(encoder)
+    model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer)
+    documents = [("atom " * (1 + number % 40), ["physics"]) for number in range(400)]
+    spreads = {}
+    for batching in ("by_length", "uniform"):
+        settings = TrainingSettings(batching=batching, batch_size=8)
+        recipe = make_recipe(settings, documents=len(documents), encoder_parameters=1000)
+        arguments = trainer_arguments(settings, recipe, "fp32", tmp_path / batching)
+        trainer = HierarchicalTrainer(
+            model, arguments, processing_class=tokenizer, train_dataset=documents, eval_dataset=documents
+        )
+        masks = [batch["attention_mask"].sum(1).numpy() for batch in trainer.get_train_dataloader()]
+        assert sum(map(len, masks)) == 400
+        spreads[batching] = float(np.mean([mask.max() - mask.min() for mask in masks]))
+    assert spreads["by_length"] < 5 < 25 < spreads["uniform"]
+
+
+TRIED = {"transformers": "5.22", "datasets": "5.2"}
+
+
+def names(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("package", TRIED)
+def test_the_version_is_one_that_was_tried(package: str) -> None:
+    found, tried = (tuple(int(part) for part in text.split(".")[:2]) for text in (version(package), TRIED[package]))
+    assert found >= tried, f"{package} {version(package)} is older than what this was written for"
+
+
+def test_the_trainers_methods_that_ours_overrides() -> None:
+    """In hgclr.training.trainer: batches of dev from the longest, and checkpoints that are marked when complete."""
+    from transformers import Trainer
+
+    assert names(Trainer._get_eval_sampler) == ["self", "eval_dataset"]
+    assert names(Trainer._save_checkpoint) == ["self", "model", "trial"]
+    assert "_created_lr_scheduler" in inspect.getsource(Trainer.create_scheduler)  # which ours sets as well
+
+
+def test_the_attention_that_ours_falls_back_to() -> None:
+    """In hgclr.training.trainer: attention with dropout on a CPU takes a mask of tokens, as flash attention does."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+    assert names(sdpa_attention_forward)[:5] == ["module", "query", "key", "value", "attention_mask"]
+    assert callable(flash_attention_mask)
+    assert hasattr(AttentionMaskInterface, "register")
+
+
+def test_the_name_of_an_encoders_attention() -> None:
+    """In hgclr.training.fitting: after training the encoder gets back the attention that it had."""
+    from transformers import BertConfig
+
+    assert BertConfig(attn_implementation="eager")._attn_implementation == "eager"
+
+
+def test_the_writer_of_the_token_cache() -> None:
+    """In hgclr.data.tokens: tables of tokens are written one by one, so that memory stays flat."""
+    from datasets.arrow_writer import ArrowWriter
+
+    assert {"features", "path"} <= set(names(ArrowWriter.__init__))
+    assert callable(ArrowWriter.write_table)
+    assert callable(ArrowWriter.finalize)

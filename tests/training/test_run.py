@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
@@ -197,18 +196,6 @@ def test_bad_rows_stop_a_run_or_are_kept_aside(encoder: str, toy_data: Path, tmp
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path, vocabulary) -> None:
-    run = make_run(encoder, toy_data, tmp_path / "run", epochs=3, learning_rate=1e25, max_gradient_norm=0)
-    file = tmp_path / "run" / "bad-batch.jsonl"
-    with pytest.raises(HGCLRError, match=rf"the loss is (nan|inf) after step \d, with the documents in {file}; lower"):
-        train(run)
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len(rows) > 1
-    assert all(set(row["text"].split()) <= set(vocabulary) and row["labels"] for row in rows)
-    assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))  # one of them would go on to nothing
-
-
-@pytest.mark.slow
 def test_training_on_starts_where_the_first_run_ended(
     encoder: str, toy_data: Path, tmp_path: Path, trained: TrainingResult
 ) -> None:
@@ -230,19 +217,8 @@ def test_training_on_starts_where_the_first_run_ended(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "kind"), [("paper", "mpnet"), ("published", "distilbert")])
-def test_presets_train_on_other_encoders(make_encoder, toy_data: Path, tmp_path: Path, kind: str, preset: str) -> None:
-    model = {"preset": preset, "keep_threshold": 0.1}
-    result = train(make_run(make_encoder(kind), toy_data, tmp_path / "run", model, epochs=1))
-    assert 0 < result.metrics["history"][0]["kept"] < 1
-
-
-def test_the_run_file_is_plain_yaml(encoder: str, toy_data: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run.yaml"
-    make_run(encoder, toy_data, tmp_path / "out", {"keep_fraction": 0.4}).write(path)
-    tree = yaml.safe_load(path.read_text())
-    assert tree["model"]["keep_fraction"] == 0.4
-    assert tree["data"] == {
-        "path": str(toy_data),
-        "skip_bad_rows": False,
-    }
+def test_a_loss_that_is_not_finite_stops_the_run(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    run = make_run(encoder, toy_data, tmp_path / "run", epochs=3, learning_rate=1e25, max_gradient_norm=0)
+    with pytest.raises(HGCLRError, match=r"the loss is (nan|inf) after step \d"):
+        train(run)
+    assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))

@@ -11,17 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from typer.testing import CliRunner
 
-from hgclr.cli.app import app
-from hgclr.data.folder import Document
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from hgclr.training.changed_tree import SURVEYED, survey
 from hgclr.training.run import started_model
 from support.learned import StopWhenLearned
 
@@ -187,39 +182,3 @@ def test_a_deployed_model_can_be_trained_on_only_as_a_flat_one(
     result = train(make_run(toy_data, tmp_path / "run", {"start": deployed}))
     assert result.metrics["run"]["model"]["architecture"] == "flat"
     assert result.metrics["labels"] == 9
-
-
-def test_changes_of_labels_need_a_model_that_had_them() -> None:
-    with pytest.raises(InputError, match=r"model\.label_changes is given without model\.start \(--from\)"):
-        RunConfig.build({"data": {"path": "x"}, "model": {"label_changes": "c.tsv"}, "output": "y"})
-
-
-def test_the_survey_of_the_documents() -> None:
-    documents = [Document(f"text {i}", (0, 1) if i % 4 == 0 else (2,)) for i in range(1000)]
-    rates, texts = survey(iter(documents), 4, seed=0)
-    expected = [(count + 0.5) / 1001 for count in (250, 250, 750, 0)]
-    assert rates.tolist() == pytest.approx(expected)
-    assert len(set(texts)) == len(texts) == SURVEYED
-    assert set(texts) <= {document.text for document in documents}
-    late = [text for text in texts if int(text.split()[1]) >= 500]
-    assert 40 < len(late) < 88  # half of 128, give or take four standard deviations
-    assert survey(iter(documents[:5]), 4, seed=0)[1] == [document.text for document in documents[:5]]
-
-
-def test_the_command_line(first: dict[str, Path], toy_data: Path, tmp_path: Path) -> None:
-    config = tmp_path / "run.yaml"
-    settings = {
-        "data": {"path": str(toy_data)},
-        "model": {"architecture": "flat"},
-        "training": {"epochs": 1, "precision": "fp32"},
-    }
-    config.write_text(yaml.safe_dump(settings))
-    changes = tmp_path / "changes.tsv"
-    changes.write_text("old\tnew\nrowing\trowing\nrowing\ttennis\n")
-    arguments = ["train", config, "--from", first["flat"], "--changes", changes, "--output", tmp_path / "out"]
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, done.output
-    written = json.loads((tmp_path / "out" / "label-changes.json").read_text())
-    assert written["split"][0]["old"]["id"] == "rowing"
-    assert [label["id"] for label in written["split"][0]["new"]] == ["rowing", "tennis"]
-    assert " ".join(done.stderr.split()).count("1 split: rowing → rowing + tennis") == 1
