@@ -159,7 +159,7 @@ def test_a_missing_extra_names_its_packages_and_the_command(
 @pytest.mark.parametrize("version", ["2.12.9", "2.9", "1.99", "2", "2.12.0+cpu"])
 def test_a_package_below_the_bound_is_a_problem(packages: Callable[..., dict[str, HealthCheck]], version: str) -> None:
     found = packages(REQUIRED, {"numpy": "2.0", "torch": version, "pyyaml": "6.0"})["extra train"]
-    detail = f"torch {version} is older than 2.13"
+    detail = f"torch {version} is not >=2.13"
     assert found == HealthCheck("extra train", "problem", detail, "pip install --upgrade 'hgclr[train]'")
 
 

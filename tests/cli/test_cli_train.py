@@ -31,7 +31,7 @@ def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) 
         "flat: 9 labels on 3 levels; documents: train 24, dev 24, test 2",
         "effort full: up to 3 epochs of 2 steps of 12 documents",
     ]
-    assert said[3] == "rate 0.03, of the head 0.3; fp32 on cpu"
+    assert said[3] == "rate 0.05, of the head 0.5; fp32 on cpu"
     assert said[4].startswith("texts are cut at 8 tokens: ")
     assert max(map(len, said[1:5])) <= 80
     assert [line.split("dev")[0].split() for line in said[5:]] == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
@@ -46,7 +46,7 @@ def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) 
 
     again = CliRunner().invoke(app, ["train", str(config)])
     assert again.exit_code == 2
-    assert f"error: {output}: holds a finished run: flat on {toy_data}, 9 labels, test Micro-F1" in again.stderr
+    assert f"error: {output}: holds a finished run" in again.stderr
     assert again.stderr.count("\n") == 1
     resumed = CliRunner().invoke(app, ["train", str(config), "--resume"])
     assert resumed.exit_code == 0
@@ -54,7 +54,7 @@ def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) 
     assert resumed.stdout == done.stdout
     other = CliRunner().invoke(app, ["train", str(config), "--resume", "--set", "training.seed=5"])
     assert other.exit_code == 2
-    assert "holds a run with other settings: training.seed is 3 there and 5 here" in other.stderr
+    assert "holds a run with other settings: training.seed is 1 there and 5 here" in other.stderr
     assert other.stderr.count("\n") == 1
 
 
@@ -88,7 +88,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
     monkeypatch.setattr(sys, "argv", ["/bin/hgclr", "train", str(config), *given])
     for train, said in (
         (stop, "stopped before the first checkpoint: nothing is kept"),
-        (stop_later, f"stopped; go on with: hgclr train '{config}' --resume"),
+        (stop_later, f"stopped; continue with: hgclr train '{config}' --resume"),
     ):
         monkeypatch.setattr(hgclr.training, "train", train)
         done = CliRunner().invoke(app, ["train", str(config), *given])
