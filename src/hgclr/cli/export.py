@@ -12,6 +12,7 @@ from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
 
 if TYPE_CHECKING:
+    from hgclr.data import DataFolder
     from hgclr.export.check import Export
 
 FOLDABLE = ("stock", "sentence-transformers")
@@ -93,14 +94,14 @@ def export(
     recorded = [] if scores_file is None else [read_scores(scores_file)]
     documents, scores, texts = None, {}, []
 
-    def score(classifier: HierarchicalClassifier, name: str) -> dict[str, Any]:
+    def score(classifier: HierarchicalClassifier, name: str, documents: DataFolder) -> dict[str, Any]:
         with counting(f"{name} on {split}") as progress:
             return classifier.evaluate(documents, split, progress=progress).to_json()
 
     if data is not None:
         classifier = HierarchicalClassifier.load(model)
         documents = reading.open(data, taxonomy=classifier.taxonomy)
-        scores["torch"] = score(classifier, model)
+        scores["torch"] = score(classifier, model, documents)
         texts = [document.text for document in islice(documents.documents(split), TEXTS)]
     with standard_error().status("writing the model and comparing it with torch"):
         if to == "stock":
@@ -118,7 +119,7 @@ def export(
     for line in _summary(result):
         console.say(line)
     if documents is not None:
-        scores[to] = score(HierarchicalClassifier.load(output), str(output))
+        scores[to] = score(HierarchicalClassifier.load(output), str(output), documents)
         print_scores(f"{data}, {split}", scores, console)
         change = {name: 100 * (scores[to][name]["f1"] - scores["torch"][name]["f1"]) for name in ("micro", "macro")}
         console.print(f"change: Micro-F1 {change['micro']:+.2f}, Macro-F1 {change['macro']:+.2f}")

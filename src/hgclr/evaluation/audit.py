@@ -423,13 +423,8 @@ def _finding(document: ContradictedDocument, score: float, scorer: Scorer, row: 
         level=min(int(taxonomy.depths[label]) for label in strengths),
         score=score,
         contradictions=tuple(
-            Contradiction(
-                shown(label),
-                label in document.gold,
-                scorer.usual[label in document.gold][label],
-                strengths[label],
-            )
-            for label in ordered(strengths)
+            Contradiction(shown(label), gold, scorer.usual[gold][label], strengths[label])
+            for label, gold in ((label, label in document.gold) for label in ordered(strengths))
         ),
     )
 

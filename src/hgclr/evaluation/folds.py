@@ -190,11 +190,8 @@ def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Itera
 
 def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
     """Record number of folds, documents and settings; refuse a folder whose record differs."""
-    record = {
-        "folds": folds,
-        "documents": dealt.digest,
-        "run": run.model_dump(mode="json", exclude={"output"}),
-    }
+    settings = run.model_dump(mode="json", exclude={"output"})
+    record = {"folds": folds, "documents": dealt.digest, "run": settings}
     file = run.output / "folds" / "settings.json"
     if not file.exists():
         write_json(file, record)

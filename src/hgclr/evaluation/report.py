@@ -367,7 +367,7 @@ def _reliability(figure: Figure, content: Content) -> str:
             name = f"level {level['depth']}"
             above.plot(*_points(level["bins"]), color=colour, linewidth=1.2, marker="o", markersize=3, label=name)
     above.plot(*_points(calibration["bins"]), color=INK, linewidth=2, marker="o", markersize=4.5, label="all labels")
-    above.set(title="Do probabilities come true?", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    above.set(title="Calibration", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
     above.grid()
     legend_above(above, 8)
     bins = calibration["bins"]
@@ -377,7 +377,7 @@ def _reliability(figure: Figure, content: Content) -> str:
         width=0.92 / len(bins),
         color=PALE,
     )
-    below.set(yscale="log", ylabel="pairs", xlabel="probability that the model gives a label")
+    below.set(yscale="log", ylabel="pairs", xlabel="predicted probability")
     below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     below.yaxis.set_minor_locator(NullLocator())
     below.grid(axis="y")
@@ -405,32 +405,31 @@ def _risk_coverage(axes: Axes, content: Content) -> str:
     axes.plot(coverage, risk, color=COLOURS[0], linewidth=2)
     axes.fill_between(coverage, risk, color=COLOURS[0], alpha=0.12, linewidth=0)
     top = max([*risk, 0.01]) * 1.15
+    named = -top  # risk of the last point with a text; texts need some distance
     for chosen in curve["chosen"]:
         if chosen["abstain_below"] and chosen["coverage"] < 1 and chosen["risk"] <= top:
             place, text = (chosen["coverage"], chosen["risk"]), f"{chosen['abstain_below']:.0%} sure"
             axes.plot(*place, marker="o", markersize=5, color=COLOURS[1])
-            axes.annotate(text, place, (-6, 6), textcoords="offset points", ha="right", fontsize=8)
+            if chosen["risk"] >= named + 0.07 * top:
+                axes.annotate(text, place, (-6, 6), textcoords="offset points", ha="right", fontsize=8)
+                named = chosen["risk"]
     axes.set(
-        title="What leaving out the unsure labels gains",
-        xlabel="labels still given, of all that the decoding rule gives",
-        ylabel="wrong ones among them",
+        title="Errors by share of labels kept",
+        xlabel="labels kept, of all that the decoding rule predicts",
+        ylabel="wrong labels among them",
         xlim=(0, 1),
         ylim=(0, top),
     )
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top > 0.05 else 1))
     axes.grid()
-    steps = "; ".join(
-        f"at most {chosen['wanted_risk']:.0%} wrong with {chosen['coverage']:.0%} of the labels given"
-        for chosen in curve["chosen"]
-    )
-    return f"Line of the share of wrong labels over the share of labels that are still given: {steps}"
+    return "Line of the share of wrong labels over the share of labels that are kept; the table below has its numbers"
 
 
 def _thresholds(axes: Axes, content: Content) -> str:
     """Draw Micro- and Macro-F1 over one threshold for all labels, and what the model's own thresholds give."""
     curve, scores, own = content["threshold_curve"], content["scores"], content["decisions"]["thresholds"]
-    thresholds = [point["threshold"] for point in curve]
+    thresholds, words = [point["threshold"] for point in curve], []
     for key, name, value, colour in (
         ("micro_f1", "Micro-F1", scores["micro"]["f1"], COLOURS[0]),
         ("macro_f1", "Macro-F1", scores["macro"]["f1"], COLOURS[1]),
@@ -441,15 +440,11 @@ def _thresholds(axes: Axes, content: Content) -> str:
             axes.plot(own, 100 * value, color=colour, marker="D", markersize=7, markeredgecolor="white")
         else:
             axes.axhline(100 * value, color=colour, linewidth=1, linestyle=(0, (4, 3)))
+        words.append(f"{name} is best, {max(values):.1f}, at {thresholds[values.index(max(values))]:.2f}")
     mark: Any = {"marker": "D", "linestyle": ""} if isinstance(own, float | int) else {"linestyle": (0, (4, 3))}
     axes.plot([], [], color=MUTED, label="as the model decides", **mark)
     axes.set(title="One threshold for all labels", xlabel="threshold", ylabel="F1", xlim=(0, 1))
     axes.margins(y=0.12)
     axes.grid()
     legend_above(axes, 3)
-    best = {key: max(curve, key=lambda point: point[key]) for key in ("micro_f1", "macro_f1")}
-    return (
-        f"Lines of F1 over the threshold. Micro-F1 is best, {100 * best['micro_f1']['micro_f1']:.1f}, at"
-        f" {best['micro_f1']['threshold']:.2f}, Macro-F1, {100 * best['macro_f1']['macro_f1']:.1f}, at"
-        f" {best['macro_f1']['threshold']:.2f}"
-    )
+    return f"Lines of F1 over the threshold. {'; '.join(words)}"

@@ -65,13 +65,7 @@ class Collector:
         self._digest = hashlib.sha256()
 
     def update(self, texts: Sequence[str], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: texts, probabilities, calibrated if the model is, and gold labels, both (N, K).
-
-        Raises:
-            ValueError: if types or shapes are wrong, or a probability is not between 0 and 1.
-        """
-        if len(texts) != len(gold):
-            raise ValueError(f"{len(texts)} texts, but the labels of {len(gold)}")
+        """Count one batch: texts, probabilities, calibrated if the model is, and gold labels, both (N, K)."""
         self.calibration.update(probabilities, gold)
         decided = self.decisions.decide(probabilities)
         self.scores.update(decided.predicted, gold)
