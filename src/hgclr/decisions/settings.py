@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from hgclr.decisions.decoding import Decoder, Rule
 from hgclr.errors import InputError, require_extra
 from hgclr.files import read_json, write_json
-from hgclr.model_files import DECISIONS as FILE
+from hgclr.model_files import DECISIONS
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
+FILE = DECISIONS
 Method = Literal["temperature", "isotonic"]
 METHODS: tuple[Method, ...] = ("temperature", "isotonic")
 
@@ -91,11 +92,7 @@ Calibration = Temperatures | Isotonic
 def fit_calibration(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxonomy) -> Calibration:
     """Fit a calibration to logits and gold labels, both (N, K), of documents that the model was not trained on.
 
-    Levels on which all labels are always absent or always present stay as they are.
-
-    Raises:
-        InputError: if there is no such method or no document.
-        MissingExtraError: for ``isotonic``, if scikit-learn is not installed.
+    Levels on which all labels are always absent or always present stay as they are; ``isotonic`` needs scikit-learn.
     """
     if method not in METHODS:
         raise InputError(f"unknown calibration {method!r}", remedy=f"choose one of {', '.join(METHODS)}")
@@ -120,11 +117,7 @@ def silent_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
 
 
 def calibration_from_json(fields: Mapping[str, Any], taxonomy: Taxonomy) -> Calibration:
-    """Return the calibration that ``to_json`` described.
-
-    Raises:
-        InputError: if the description does not fit.
-    """
+    """Return the calibration that ``to_json`` described; raise an `InputError` if it does not fit the tree."""
     try:
         method, levels = fields["method"], fields["levels"]
         if method not in METHODS:
@@ -314,11 +307,7 @@ class Decisions:
 
     @classmethod
     def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:
-        """Read ``decisions.json``.
-
-        Raises:
-            InputError: if it is broken, or made for another tree.
-        """
+        """Read ``decisions.json``; raise an `InputError` if it is broken, or made for another tree."""
         try:
             fields = _of_type(dict, read_json(file))
             calibration = fields["calibration"]

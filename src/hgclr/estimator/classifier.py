@@ -43,10 +43,10 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     Args:
         encoder: text encoder to start from: a name from the catalogue, a folder, or a hub name.
-        architecture: ``flat`` (an encoder with a linear head), ``hgclr``, ``hiagm-tp``, ``hiagm-la``, ``htcinfomax`` or
-            ``himatch``; None is ``flat``, and ``hgclr`` in the presets ``paper`` and ``published``.
+        architecture: ``flat`` (an encoder with a linear head), ``hgclr``, or one of ``hgclr.paper``; None is ``flat``,
+            and ``hgclr`` in the presets ``paper`` and ``published``.
         preset: settings of the method: ``default``, ``paper`` or ``published``.
-        effort: ``head`` fits the head on vectors of the encoder as it comes, in seconds; ``full`` trains all of it.
+        effort: ``head`` fits the head alone, in seconds; ``full`` trains the encoder too.
         taxonomy: the label tree: a :class:`~hgclr.Taxonomy`, a file in any of its formats, or nested dictionaries such
             as ``{"science": {"physics": {}, "chemistry": {}}}``. None draws it from the paths in ``y``.
         path_separator: stands between the names of a path.
@@ -125,27 +125,16 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train on texts and their labels.
-
-        Args:
-            X: N texts.
-            y: their labels, in one of the forms above.
-
-        Raises:
-            ValueError: if texts, labels or parameters do not fit.
-        """
+        """Train on texts and their labels in one of the forms above; raise a ValueError if anything does not fit."""
         require_extra("torch", extra="sklearn", capability="Training")
         from hgclr.estimator.model import fit_model
 
         with as_value_errors():
             texts, targets = read_texts(X, empty=False), read_targets(y)
             _check_lengths(texts, targets)
-            drawn = self.taxonomy is None
-            if self.taxonomy is None:
-                taxonomy = tree_of(targets, self.path_separator)
-            else:
-                taxonomy = read_tree(self.taxonomy, self.path_separator)
-            label_sets = [labels for labels, _ in TreeLabels(taxonomy, self.path_separator, drawn=drawn).find(targets)]
+            drawn, given, separator = self.taxonomy is None, self.taxonomy, self.path_separator
+            taxonomy = tree_of(targets, separator) if given is None else read_tree(given, separator)
+            label_sets = [labels for labels, _ in TreeLabels(taxonomy, separator, drawn=drawn).find(targets)]
             if [] in label_sets:
                 raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
             one_path = targets.form.kind == "path"
@@ -154,13 +143,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the labels of each text in the form in which ``fit`` was given them.
+        """Return the labels of each text in the form in which ``fit`` was given them; a blank text gets no label.
 
-        As everywhere in scikit-learn, ``X`` is a list or an array also where there is one text only; a single string
-        is refused. An empty or blank text gets no label.
-
-        Returns:
-            (N,) of ids or tuples of names, (N,) of lists of these, or an indicator matrix, (N, K).
+        The result is an array of ids or tuples of names, (N,), of lists of these, (N,), or an indicator matrix, (N, K).
         """
         texts = self._texts(X)
         blocks = [write_targets(given, self._form, self.taxonomy_) for given in self._decide(texts)]
@@ -168,21 +153,14 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.concatenate(blocks) if blocks else write_targets(empty, self._form, self.taxonomy_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the probability of every label for every text, (N, K), in the order of ``classes_``.
-
-        Each label has a probability of its own; a row does not sum to 1.
-        """
+        """Return the probability of every label for every text, (N, K), by ``classes_``; rows do not sum to 1."""
         texts = self._texts(X)
         return self.classifier_.predict_proba(texts)
 
     def score(self, X: Any, y: Any) -> float:  # noqa: N803
         """Return the Micro-F1 over all labels, ancestors included.
 
-        Labels that a tree drawn from training documents lacks count as not found. (The share of documents whose label
-        set is exactly right, which other classifiers return here, is hardly above 0 in a large tree.)
-
-        Raises:
-            ValueError: if there are not as many labels as texts, or a label is not in the tree that was given.
+        Labels that a tree drawn from training documents lacks count as not found.
         """
         texts = self._texts(X)
         with as_value_errors():
@@ -202,9 +180,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Write the model into a folder: safetensors, JSON and tokenizer files, whole or not at all.
 
         ``hgclr predict``, ``hgclr serve`` and :meth:`load` read it. A ``random_state`` that is a generator is not kept.
-
-        Raises:
-            ValueError: if the folder holds something else already, or cannot be written.
         """
         check_is_fitted(self)
         from hgclr.estimator.model import save
@@ -214,12 +189,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load what :meth:`save` wrote, or the folder ``model`` that ``hgclr train`` left.
+        """Load the folder that :meth:`save` wrote, or the folder ``model`` of a training run.
 
-        The latter predicts lists of paths, and tells nothing of the parameters here but the tree.
-
-        Raises:
-            ValueError: if it is no such folder.
+        The latter predicts lists of paths, and has no parameters but the tree.
         """
         from hgclr.estimator.model import load
 

@@ -91,11 +91,7 @@ class Targets:
 
 
 def read_targets(labels: Any) -> Targets:
-    """Read labels in any of their forms.
-
-    A document's labels are a string or a tuple of names, either of which is one path, or a list (array, set) of these.
-    Whatever has two dimensions is an indicator matrix.
-    """
+    """Read labels in any of their forms; whatever has two dimensions is an indicator matrix."""
     if getattr(labels, "ndim", 1) == 2:
         return _read_matrix(labels)
     documents: list[list[Label]] = []
@@ -111,10 +107,9 @@ def read_targets(labels: Any) -> Targets:
 
 
 def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> NDArray[Any]:
-    """Write the labels of each document, (N, K), in a form: a label for each, a list of labels, or the matrix.
+    """Write the labels of each document, (N, K), in a form; a path by the id of its deepest label, or by its names.
 
-    A path is written by its deepest label: as that label's id, or as the names down to it. The path of a document
-    without labels, as an empty text is, is an empty one: ``""`` or ``()``.
+    The path of a document without labels is ``""`` or ``()``.
     """
     if form.kind == "matrix":
         return given.astype(form.dtype)
@@ -158,12 +153,7 @@ TreeLike = Taxonomy | str | Path | Mapping[str, Any]
 def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
     """Draw the tree of all labels on the paths that documents have, in the order of their names.
 
-    Args:
-        y: for each document a path, or a list of paths; a path is a string or a tuple of names.
-        path_separator: stands between the names of a path that is a string.
-
-    Raises:
-        ValueError: if these are no paths.
+    ``y`` has for each document a path, or a list of paths; a path is a string or a tuple of names.
 
     Example:
         >>> label_tree(["science > physics", ["law", "science"]]).ids
@@ -176,15 +166,8 @@ def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
 def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> NDArray[np.int64]:
     """Return labels as an indicator matrix, (N, K), which all of scikit-learn's tools and metrics understand.
 
-    Every label brings its ancestors. The columns are in the order of the tree, ``taxonomy.ids``.
-
-    Args:
-        y: for each document a label, or a list of labels; see :class:`HGCLRClassifier`.
-        taxonomy: the label tree, as a :class:`~hgclr.Taxonomy`, a file, or nested dictionaries.
-        path_separator: stands between the names of a path that is a string.
-
-    Raises:
-        ValueError: if a label is not in the tree.
+    Every label brings its ancestors. The columns are in the order of the tree, ``taxonomy.ids``. For the forms of ``y``
+    and of the tree see :class:`HGCLRClassifier`.
 
     Example:
         >>> label_matrix(["science > physics", ["law"]], label_tree(["law", "science > physics"]))
@@ -236,8 +219,8 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
 class TreeLabels:
     """Find labels, as they are written, in a tree.
 
-    In a tree ``drawn`` from documents every label is a path, and later documents may well have labels that it lacks. In
-    a tree that was given, such a label is a mistake.
+    In a tree ``drawn`` from documents every label is a path, and later documents may have labels that it lacks. In a
+    tree that was given, such a label is an error.
     """
 
     def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
@@ -281,10 +264,7 @@ class TreeLabels:
         elif label in self._by_path:
             index = self._by_path[label]
         else:
-            depth = next(depth for depth in range(len(label)) if label[: depth + 1] not in self._by_path)
-            place = f"under {' > '.join(label[:depth])!r}" if depth else "at the top"
-            remedy = f"there is no {label[depth]!r} {place}"
-            raise InputError(f"y[{row}]: the path {label!r} is not in the tree", remedy=remedy)
+            raise InputError(f"y[{row}]: the path {label!r} is not in the tree", remedy="correct the path, or the tree")
         return tuple(self.taxonomy.closure([index]).tolist()), frozenset()
 
     def _check_columns(self, matrix: NDArray[np.bool_], columns: list[str] | None) -> None:

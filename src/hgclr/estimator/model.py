@@ -271,16 +271,17 @@ def load(kind: type[Estimator], folder: Path) -> Estimator:
     if not folder.is_dir():
         raise InputError("no such folder", path=folder, remedy=REMEDY)
     classifier, file = _load_folder(folder), folder / FILE
-    fields = {"parameters": {"taxonomy": classifier.taxonomy}, "labels": {"kind": "paths"}, "drawn": False}
+    fields: dict[str, Any] = {"parameters": {"taxonomy": classifier.taxonomy}, "labels": {"kind": "paths"}}
+    fields |= {"drawn": False, "history": []}
     if file.is_file():
         fields = read_json(file, remedy=REMEDY)
         if not isinstance(fields, dict):
             raise InputError(f"expected an object, got {fields!r:.80}", path=file, remedy=REMEDY)
     try:
         estimator = kind(**fields["parameters"])
-        form, drawn = Form(**fields["labels"]), fields["drawn"]
+        form, drawn, history = Form(**fields["labels"]), fields["drawn"], fields["history"]
     except (KeyError, TypeError) as error:
         raise InputError(f"broken: {error}", path=file, remedy=REMEDY) from None
-    estimator.classifier_, estimator.history_ = classifier, fields.get("history", [])
+    estimator.classifier_, estimator.history_ = classifier, history
     estimator._set_tree(classifier.taxonomy, form, drawn)
     return estimator  # type: ignore[no-any-return]

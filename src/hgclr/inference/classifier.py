@@ -386,9 +386,10 @@ class HierarchicalClassifier:
         remedy = "copy the model again, or free memory; its configuration, tokenizer and weights may not fit together"
         with refuse_broken("the model cannot compute its answer", remedy=remedy):
             for rows, texts in zip(pieces, one_ahead(tokenise, pieces), strict=True):
-                for row, text in zip(rows, texts, strict=True):
-                    truncated[row] = text.truncated
-                for batch in batches_by_length([len(text.ids) for text in texts], self.backend.batch_tokens):
+                for row, tokenised in zip(rows, texts, strict=True):
+                    truncated[row] = tokenised.truncated
+                lengths = [len(tokenised.ids) for tokenised in texts]
+                for batch in batches_by_length(lengths, self.backend.batch_tokens):
                     logits[[rows[place] for place in batch]] = self.batch_logits([texts[place].ids for place in batch])
         return logits, truncated
 

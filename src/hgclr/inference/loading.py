@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
-from hgclr.decisions.settings import FILE as DECISIONS
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import FILE, Decisions
 from hgclr.errors import InputError, first_line, refuse_broken
 from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
@@ -167,7 +166,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _decisions(folder: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
-    file = folder / DECISIONS
+    file = folder / FILE
     return Decisions.read(file, taxonomy) if file.is_file() else Decisions(taxonomy, thresholds=threshold)
 
 
