@@ -32,7 +32,7 @@ IDS = [
     "society > law > tennis",
 ]
 LAYER = "graph_encoder.hir_layers.0"
-PARTS = ("query", "key", "value")
+ATTENTION = ("query", "key", "value")
 
 
 @pytest.fixture
@@ -70,13 +70,10 @@ def literal_weights(program: PublishedProgram) -> dict[str, torch.Tensor]:
         "classifier": "classifier",
         "projection.1": "contrastive_lossfct.transform.1",
         "projection.4": "contrastive_lossfct.transform.4",
-        **{
-            f"label_encoder.layers.0.{part}": f"{LAYER}.hir_attn.self.{part[0]}_proj"
-            for part in ("query", "key", "value")
-        },
+        **{f"label_encoder.layers.0.{part}": f"{LAYER}.hir_attn.self.{part[0]}_proj" for part in ATTENTION},
         "label_encoder.layers.0.output": f"{LAYER}.hir_attn.self.out_proj",
         "label_encoder.layers.0.norm": f"{LAYER}.hir_attn.layer_norm",
-        **{f"token_label_attention.{part}": f"{LAYER}.cross_attn.{part[0]}_proj" for part in PARTS[:2]},
+        **{f"token_label_attention.{part}": f"{LAYER}.cross_attn.{part[0]}_proj" for part in ATTENTION[:2]},
     }
     for kind in ("weight", "bias"):
         literal |= {f"{ours}.{kind}": weights[f"{theirs}.{kind}"] for ours, theirs in names.items()}

@@ -275,7 +275,7 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
             axes.set(xticks=[], yticks=[], aspect="auto")
             lines = np.stack([at[below], at[taxonomy.parents[below]]], axis=1)  # (n, 2, 2)
             own = [looks[int(parent)][0] for parent in taxonomy.parents[below]]
-            axes.add_collection(LineCollection(lines, colors=own, linewidths=0.4, alpha=0.35, zorder=1))
+            axes.add_collection(LineCollection(list(lines), colors=own, linewidths=0.4, alpha=0.35, zorder=1))
             for node, (colour, marker) in looks.items():
                 x, y = at[taxonomy.children(node)].T
                 axes.scatter(x, y, s=20, color=colour, marker=marker, linewidths=0.3, edgecolors="white", zorder=2)
