@@ -9,9 +9,6 @@ one run. With --output each benchmark leaves its JSON file, and ``plots.py`` dra
 
 from __future__ import annotations
 
-import json
-import math
-import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -43,11 +40,10 @@ class Goal(NamedTuple):
 def training(result: dict[str, Any]) -> list[Goal]:
     """Judge the speed of training."""
     ratios, share = result["ratio_to_published_style"], result["share_of_matrix_product"]["median"]
-    exact, compact = ratios[training_speed.OURS], ratios[training_speed.COMPACT]
+    exact = ratios[training_speed.BY_LENGTH]
     return [
         Goal("training, same mathematics", ">= 8 x published style", f"{exact:.1f} x", exact >= 8),
         Goal("  work on real tokens", ">= 60 % of a matrix product", f"{share:.0%}", share >= 0.6),
-        Goal("training, compact positives", ">= 7 x published style", f"{compact:.1f} x", compact >= 7),
     ]
 
 
@@ -163,25 +159,8 @@ def main() -> None:
         if arguments.output:
             write(result, arguments.output / f"{name}.json")
         goals += judge(result)
-    recorded = RESULTS / "arxiv" / "systems.json"
-    if recorded.is_file() and not arguments.only:
-        goals.append(compact_f1(json.loads(recorded.read_text(encoding="utf-8"))))
     rows = [(goal.what, goal.must, goal.reached, "yes" if goal.good else "NO") for goal in goals]
     show("Fast enough?", ("what", "must reach", "here", "reached"), rows)
-
-
-def compact_f1(table: dict[str, Any]) -> Goal:
-    """Judge what compact positives cost, from the table on record that ``hgclr reproduce systems`` wrote."""
-    scores = {row["key"]: {run["seed"]: run["dev"]["macro"] for run in row["runs"]} for row in table["rows"]}
-    exact, compact = (scores.get(key, {}) for key in ("hgclr", "hgclr-compact"))
-    apart = [compact[seed] - exact[seed] for seed in exact if seed in compact]
-    mean = statistics.fmean(apart) if apart else math.nan
-    return Goal(
-        "compact positives, on record",
-        "dev Macro-F1 within 0.3, 3 seeds",
-        f"{mean:+.2f}, {len(apart)} seeds",
-        abs(mean) <= 0.3 and len(apart) >= 3,
-    )
 
 
 if __name__ == "__main__":

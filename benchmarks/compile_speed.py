@@ -22,7 +22,6 @@ from torch import Tensor
 from hgclr.cli.console import quiet_libraries
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
-from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.trainer import accelerate_on_cpu
 from measuring import arguments_of, provenance, show, write
@@ -66,15 +65,14 @@ def run(encoder: str, batches: int, rounds: int, names: list[str]) -> dict[str, 
         torch.manual_seed(0)
         model = FlatForSequenceClassification.from_encoder(encoder, tree, tokenizer).train(training)
         if ours:
-            accelerate_on_cpu(model, model.encoder)
+            accelerate_on_cpu(model)
         called: Any = torch.compile(model, dynamic=None) if compiled else model
         optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
         def train(batches: list[Tensor]) -> None:
-            for step, ids in enumerate(batches):
+            for ids in batches:
                 optimiser.zero_grad()
-                with drawn_for(range(BATCH), 0, step):
-                    called(ids, torch.ones_like(ids), gold).loss.backward()
+                called(ids, torch.ones_like(ids), gold).loss.backward()
                 optimiser.step()
 
         @torch.inference_mode()

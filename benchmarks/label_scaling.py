@@ -26,8 +26,7 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models.base import load_tokenizer
-from hgclr.training.trainer import Collator
-from hgclr.training.trainer import accelerate_on_cpu
+from hgclr.training.trainer import Collator, accelerate_on_cpu
 from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
 from trees import random_tree
 
@@ -50,7 +49,7 @@ class Stepper:
         tokenizer, tree = load_tokenizer(encoder), random_tree(labels)
         torch.manual_seed(0)
         self.model: Any = architecture(architecture).from_encoder(encoder, tree, tokenizer, max_length=512).train()
-        accelerate_on_cpu(self.model, self.model.encoder)
+        accelerate_on_cpu(self.model)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         tokens = tokenize_split(DataFolder(data), "train", tokenizer, max_length=512, limit=600)
         middle = np.argsort(tokens["length"])[len(tokens) // 2 - BATCH // 2 :][:BATCH]

@@ -19,14 +19,6 @@ from hgclr.models import HGCLRConfig
             "positives are random and keep_fraction is None; set keep_fraction",
         ),
         (
-            {"positives": "dropout", "compact_positives": True},
-            "compact_positives is true, and positives by dropout drop no tokens; set compact_positives to false",
-        ),
-        (
-            {"positives": "adversarial", "compact_positives": True},
-            "compact_positives is true, and positives by adversarial drop no tokens",
-        ),
-        (
             {"label_encoder": "none", "label_embedding": False, "name_embedding": "none"},
             "label_embedding is false and name_embedding is none, which leaves no label features",
         ),
@@ -50,7 +42,6 @@ def test_contradictions_are_refused(overrides: dict[str, Any], message: str) -> 
     "overrides",
     [
         {"positives": "random", "keep_fraction": 0.3},
-        {"positives": "random", "keep_fraction": 0.3, "compact_positives": True},
         {"positives": "dropout", "keep_threshold": 0.02},
         {"label_layers": 3},
         {"label_encoder": "gat", "name_embedding": "none"},

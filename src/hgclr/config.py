@@ -167,11 +167,6 @@ class HGCLRSettings(SharedSettings):
         "with `keep_fraction`, never keep fewer tokens than this (short texts are kept whole)",
     )
     keep_special_tokens: bool = setting(True, "special tokens are always kept and do not count")
-    compact_positives: bool = setting(
-        False,
-        "dropped tokens leave the positive sample, the others keep their positions: faster, but not the paper's"
-        " model, where they stay in the sequence with a zero word embedding and are attended to",
-    )
 
     contrastive_weight: float = setting(0.1, "λ, the weight of NT-Xent beside that classification loss")  # λ
     contrastive_temperature: float = setting(1.0, "τ of NT-Xent")  # τ
@@ -197,11 +192,6 @@ class HGCLRSettings(SharedSettings):
             raise InputError(
                 "positives are random and keep_fraction is None",
                 remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
-            )
-        if self.compact_positives and self.positives in ("dropout", "adversarial"):
-            raise InputError(
-                f"compact_positives is true, and positives by {self.positives} drop no tokens",
-                remedy="set compact_positives to false",
             )
         if not self.label_embedding and self.name_embedding == "none":
             raise InputError(

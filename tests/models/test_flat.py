@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from hgclr.models import FlatForSequenceClassification, flat
+from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
-from hgclr.training import RunConfig, TrainingSettings, core, fit
+from hgclr.nn import fast
+from hgclr.training import RunConfig, TrainingSettings, fit, fitting
 from hgclr.training.run import new_model
 
 
@@ -34,7 +35,7 @@ def test_texts_are_pooled_over_their_real_tokens(make_encoder, taxonomy, tokeniz
 def test_the_head_starts_where_the_encoder_puts_the_names(
     make_encoder, taxonomy, tokenizer, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(flat, "BLOCK", block)
+    monkeypatch.setattr(fast, "NAME_TOKENS", block)
     model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer).train()
     model.start_from_names(tokenizer)
     assert model.training
@@ -61,9 +62,9 @@ def test_a_run_starts_from_names_unless_it_follows_the_paper(
     started = model.classifier.weight.detach().clone()
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(
-        core, "fit_head", lambda model, *_, **__: seen.append(model.classifier.weight.detach().clone()) or {}
+        fitting, "fit_head", lambda model, *_, **__: seen.append(model.classifier.weight.detach().clone()) or {}
     )
     fit(model, tokenizer, [("atom", ["physics"])] * 20, settings=TrainingSettings(effort="head", calibrate=False))
-    model.start_from_names(tokenizer, length=core.FROZEN_LENGTH)
+    model.start_from_names(tokenizer, length=fitting.FROZEN_LENGTH)
     assert torch.allclose(seen[0], model.classifier.weight, atol=1e-6) == starts
     assert torch.allclose(seen[0], started) != starts

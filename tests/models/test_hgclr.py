@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
-from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, flat
-from hgclr.nn import label_encoder
+from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification, hgclr
+from hgclr.nn import fast
 from hgclr.taxonomy import Taxonomy
 from support.literal import training_step
 from support.toy import TEXTS, batch_of, make_model, noise_for, still
@@ -238,53 +238,14 @@ def test_a_missing_encoder_names_the_remedy(taxonomy, tokenizer) -> None:
         FlatForSequenceClassification.from_encoder("no-such/encoder", taxonomy, tokenizer)
 
 
-@pytest.mark.parametrize("preset", ["default", "published"])
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_compact_positives_equal_the_shorter_texts_one_by_one(make_encoder, taxonomy, preset: str, kind: str) -> None:
-    settings = PRESETS[preset] | ({"keep_at_least": 1} if preset == "default" else {"keep_threshold": 0.3})
-    model, tokenizer = make_model(make_encoder, taxonomy, kind, **settings, compact_positives=True)
-    batch = batch_of(tokenizer, taxonomy)
-    noise = noise_for(batch, len(taxonomy))
-    words = model.encoder.get_input_embeddings()(batch["input_ids"])
-    weights, kept = model.positive_weights(batch["input_ids"], words, batch["attention_mask"], batch["labels"], noise)
-    assert 0.1 < kept < 0.95
-    vectors = model.encode_both(words, weights, batch["attention_mask"])
-    from_zero = 0 if kind == "bert" else tokenizer.pad_token_id + 1
-    for row in range(len(TEXTS)):
-        stay = [place for place in range(words.shape[1]) if place == 0 or weights[row, place] > 0]
-        hidden = model.encoder(
-            inputs_embeds=torch.stack([words[row, place] * weights[row, place] for place in stay])[None],
-            position_ids=torch.tensor([[place + from_zero for place in stay]]),
-        ).last_hidden_state
-        torch.testing.assert_close(vectors[len(TEXTS) + row], hidden[0, 0], atol=1e-5, rtol=1e-5)
-        n = int(batch["attention_mask"][row].sum())
-        alone = model.encoder(batch["input_ids"][row : row + 1, :n]).last_hidden_state[0, 0]
-        torch.testing.assert_close(vectors[row], alone, atol=1e-5, rtol=1e-5)
-
-
-def test_compact_positives_with_every_token_kept_are_the_exact_ones(make_encoder, taxonomy) -> None:
-    losses = []
-    for compact_positives in (False, True):
-        model, tokenizer = make_model(make_encoder, taxonomy, keep_fraction=1.0, compact_positives=compact_positives)
-        batch = batch_of(tokenizer, taxonomy)
-        output = model(**batch, noise=noise_for(batch, len(taxonomy)))
-        output.loss.backward()
-        losses.append((output.loss, model.classifier.weight.grad, model.token_label_attention.query.weight.grad))
-    torch.testing.assert_close(losses[0], losses[1], atol=1e-5, rtol=1e-5)
-
-
-def test_compact_positives_refuse_encoders_that_look_at_distances(make_encoder, taxonomy) -> None:
-    with pytest.raises(InputError, match=r"a mpnet encoder also looks at distances.*model\.compact_positives"):
-        make_model(make_encoder, taxonomy, "mpnet", compact_positives=True)
-
-
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_names_embedded_in_blocks_are_those_embedded_at_once(
     make_encoder, taxonomy, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = []
     for block in (2**16, 7):  # all at once; one or two names at a time
-        monkeypatch.setattr(flat, "BLOCK", block)
+        monkeypatch.setattr(fast, "NAME_TOKENS", block)
+        monkeypatch.setattr(hgclr, "NAME_TOKENS", block)
         model, tokenizer = make_model(make_encoder, taxonomy, **PRESETS[preset])
         model.name_tokens = torch.nn.functional.pad(model.name_tokens, (0, 3), value=-1)  # names differ in length
         model.name_tokens[1, 2:6] = torch.tensor([9, 8, 7, int(model.name_tokens[0, 2])])
@@ -307,8 +268,8 @@ def test_a_span_makes_label_attention_local_and_a_large_one_changes_nothing(make
 def test_a_large_tree_attends_locally_and_says_so(
     make_encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(label_encoder, "WHOLE_TREE", 20)
-    monkeypatch.setattr(label_encoder, "STRETCH", 6)
+    monkeypatch.setattr(fast, "WHOLE_TREE", 20)
+    monkeypatch.setattr(fast, "STRETCH", 6)
     tree = Taxonomy([f"label {i}" for i in range(30)], [-1, *(i // 3 for i in range(29))])
     make_model(make_encoder, tree, label_span=30)
     assert "around it" not in caplog.text
@@ -318,7 +279,22 @@ def test_a_large_tree_attends_locally_and_says_so(
     labels = torch.eye(30)[:4]
     output = model(encoded["input_ids"], encoded["attention_mask"], labels)
     output.loss.backward()
+    assert isinstance(model.label_encoder.structure, fast.BlockAttention)
     assert torch.isfinite(output.loss)
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
+
+
+def test_the_fast_label_side_has_the_same_loss_and_gradient(
+    make_encoder, taxonomy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = []
+    for limit in (1024, 3):
+        monkeypatch.setattr(hgclr, "PLAIN", limit)
+        model, tokenizer = make_model(make_encoder, taxonomy)
+        assert isinstance(model.label_encoder.structure, fast.BlockAttention) == (limit == 3)
+        batch = batch_of(tokenizer, taxonomy)
+        loss = model(**batch, noise=noise_for(batch, len(taxonomy))).loss
+        results.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    torch.testing.assert_close(results[0], results[1], atol=1e-6, rtol=1e-4)

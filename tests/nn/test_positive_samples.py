@@ -1,4 +1,4 @@
-"""Token selection against loops, the gradient of the straight-through weights, and adversarial steps."""
+"""Guidance of tokens by labels against loops, token selection, straight-through weights, and adversarial steps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,52 @@ import pytest
 import torch
 
 from hgclr.nn.positive_samples import (
+    TokenLabelAttention,
     adversarial_move,
-    compact,
     keep_at_random,
     keep_by_fraction,
     keep_by_threshold,
     keep_weights,
+    token_probability,
 )
+
+
+@pytest.mark.parametrize("scale_by", ["head", "width"])
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_token_label_attention_and_gumbel_softmax_by_loops(heads: int, probabilities: bool, scale_by: str) -> None:
+    torch.manual_seed(0)
+    module = TokenLabelAttention(12, 8, heads=heads, scale_by=scale_by, bias=True, probabilities=probabilities)
+    tokens, labels, noise = torch.randn(2, 3, 12), torch.randn(5, 8), torch.randn(2, 3, 5)
+    gold = torch.tensor([[1, 0, 1, 0, 0], [0, 0, 0, 0, 1]])
+    query, key = module.query(tokens), module.key(labels)
+    width = 8 // heads
+    scores, probability = torch.zeros(2, 3, 5), torch.zeros(2, 3)
+    for b in range(2):
+        for i in range(3):
+            for head in range(heads):
+                part = slice(head * width, (head + 1) * width)
+                logits = torch.stack([query[b, i, part] @ key[j, part] for j in range(5)])
+                logits = logits / (width if scale_by == "head" else 8) ** 0.5
+                scores[b, i] += (logits.exp() / logits.exp().sum() if probabilities else logits) / heads
+            sampled = ((scores[b, i] + noise[b, i]) / 0.7).exp()
+            probability[b, i] = sum(sampled[j] for j in range(5) if gold[b, j]) / sampled.sum()
+    torch.testing.assert_close(module(tokens, labels), scores, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(module(tokens.flatten(0, 1), labels), scores.flatten(0, 1), atol=1e-5, rtol=1e-5)
+    found = token_probability(module, tokens, labels, gold, temperature=0.7, noise=noise)
+    torch.testing.assert_close(found, probability, atol=1e-5, rtol=1e-5)
+
+
+def test_the_drawn_noise_samples_labels_in_proportion_to_their_softmax() -> None:
+    """With a temperature near 0 a token is sampled for one label: the arg max of logits plus noise (Gumbel-max)."""
+    torch.manual_seed(0)
+    module = TokenLabelAttention(3, 3, heads=1, scale_by="width", bias=False, probabilities=False)
+    for layer in (module.query, module.key):
+        torch.nn.init.eye_(layer.weight)
+    logits = torch.tensor([0.3, -1.0, 1.2])
+    tokens = (logits * 3**0.5).expand(3, 50_000, 3)
+    found = token_probability(module, tokens, torch.eye(3), torch.eye(3), temperature=1e-4)
+    torch.testing.assert_close(found.mean(1), logits.softmax(-1), atol=0.01, rtol=0)
 
 
 def test_the_gradient_reaches_the_probability_exactly_where_a_token_is_kept() -> None:
@@ -56,32 +95,9 @@ def test_keep_by_fraction_keeps_the_most_probable(fraction: float, at_least: int
             assert probability[document][kept[document]].min() >= probability[document][dropped].max()
 
 
-def test_keep_by_fraction_ignores_the_scale_of_the_probabilities() -> None:
-    torch.manual_seed(4)
-    probability, candidates = torch.rand(4, 20), torch.ones(4, 20, dtype=torch.bool)
-    scaled = keep_by_fraction(probability**3 / 1000, candidates, 0.25)
-    assert torch.equal(keep_by_fraction(probability, candidates, 0.25), scaled)
-
-
 def test_keep_by_fraction_breaks_ties_by_position() -> None:
     kept = keep_by_fraction(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool), 0.5)
     assert kept.tolist() == [[True, True, False, False]]
-
-
-def test_compact_leaves_out_what_was_dropped_and_tells_where_the_rest_stood() -> None:
-    torch.manual_seed(0)
-    words = torch.randn(3, 5, 2)
-    weights = torch.tensor([[1.0, 0, 1, 0, 1], [0, 0, 0, 1, 0], [1, 1, 1, 1, 0]], requires_grad=True)
-    shorter, places, mask = compact(words, weights)
-    # The first token stays although its weight is 0.
-    expected = [[0, 2, 4], [0, 3], [0, 1, 2, 3]]
-    assert mask.tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
-    for row, stay in enumerate(expected):
-        assert places[row, : len(stay)].tolist() == stay
-        for column, place in enumerate(stay):
-            torch.testing.assert_close(shorter[row, column], words[row, place] * weights[row, place])
-    shorter.sum().backward()
-    torch.testing.assert_close(weights.grad[0, 2], words[0, 2].sum())  # the choice can still be learned
 
 
 def tokens_of(lengths: list[int], specials: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,16 +143,6 @@ def test_keep_at_random_keeps_at_least_what_it_is_told() -> None:
     real, special = tokens_of([4, 4], 2, 4)
     assert torch.equal(keep_at_random(real, special, 0.3), special)
     assert torch.equal(keep_at_random(special, special, 0.3), special)  # no other tokens at all
-
-
-def test_keep_at_random_follows_torchs_seed() -> None:
-    real, special = tokens_of([50, 20], 2, 50)
-    draws = []
-    for seed in (3, 3, 4):
-        torch.manual_seed(seed)
-        draws.append(keep_at_random(real, special, 0.5))
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
 
 
 def test_an_adversarial_move_follows_the_gradient_of_each_document() -> None:

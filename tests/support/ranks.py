@@ -17,12 +17,11 @@ from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
 from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
-from hgclr.nn.draws import drawn_for
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import head
 from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
-from hgclr.training.trainer import Collator, accelerate_on_cpu
+from hgclr.training.trainer import Collator
 
 Case = tuple[str, dict[str, Any]]
 DOCUMENTS = 8
@@ -66,9 +65,9 @@ def take_steps(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxo
 
 
 def step(
-    rank: int, ranks: int, encoder: str, taxonomy: Taxonomy, system: str, settings: dict[str, Any], key: int = 5
+    rank: int, ranks: int, encoder: str, taxonomy: Taxonomy, system: str, settings: dict[str, Any]
 ) -> tuple[float, dict[str, torch.Tensor]]:
-    """Return loss and gradient of a batch of documents, dropout and all else that is random included."""
+    """Return loss and gradient of a batch of documents, without dropout and with given Gumbel noise."""
     torch.manual_seed(1)
     settings, tokenizer = dict(settings), load_tokenizer(encoder)
     large = settings.pop("large", False)
@@ -77,12 +76,14 @@ def step(
         if not name.startswith("encoder.") and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     if large:
-        add_adapters(model.encoder, LoraSettings(rank=4, dropout=0.1))
+        add_adapters(model.encoder, LoraSettings(rank=4))
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.3)
         checkpoint_layers(model.encoder)
-    accelerate_on_cpu(model, model.encoder)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
     model.double().train()
     random = np.random.default_rng(0)
     rows = [
@@ -96,11 +97,13 @@ def step(
     ]
     part = np.arange(DOCUMENTS)[rank::ranks]
     batch = Collator(len(taxonomy), tokenizer.pad_token_id)([rows[place] for place in part])
-    documents, batch["labels"] = part.tolist(), batch["labels"].double()
+    batch["labels"] = batch["labels"].double()
+    if settings.get("positives") == "hierarchy":
+        noise = torch.from_numpy(random.gumbel(size=(DOCUMENTS, 25, len(taxonomy))))
+        batch["noise"] = noise[part, : batch["input_ids"].shape[1]]
     trained = DistributedDataParallel(model, find_unused_parameters=True) if ranks > 1 else model
-    with drawn_for(documents, 7, key):
-        loss = trained(**batch).loss
-        loss.backward()
+    loss = trained(**batch).loss
+    loss.backward()
     mean = loss.detach().clone()
     if ranks > 1:
         torch.distributed.all_reduce(mean)

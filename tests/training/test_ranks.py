@@ -12,7 +12,7 @@ from hgclr.training import TrainingSettings, fit, fitting, head
 from hgclr.training.trainer import EpochOrder
 from support.ranks import Case, fit_heads, run_ranks, take_steps
 
-GUIDED = {"keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}
+GUIDED = {"positives": "hierarchy", "keep_fraction": 0.5, "keep_at_least": 2, "contrastive_weight": 1.0}
 CASES: dict[str, Case] = {
     "flat, document": ("flat", {"classification_loss": "document"}),
     "flat, sum": ("flat", {"classification_loss": "sum"}),
@@ -21,10 +21,8 @@ CASES: dict[str, Case] = {
     "hierarchy, sum": ("hgclr", {**GUIDED, "classification_loss": "sum"}),
     "hierarchy, threshold": ("hgclr", {**GUIDED, "keep_fraction": None, "keep_threshold": 0.1}),
     "hierarchy, probabilities": ("hgclr", {**GUIDED, "guidance": "probabilities", "token_label_heads": 2}),
-    "hierarchy, compact": ("hgclr", {**GUIDED, "compact_positives": True}),
     "hierarchy, adapters, layers computed anew": ("hgclr", {**GUIDED, "large": True}),
     "dropout": ("hgclr", {**GUIDED, "positives": "dropout"}),
-    "random": ("hgclr", {**GUIDED, "positives": "random"}),
     "adversarial": ("hgclr", {**GUIDED, "positives": "adversarial"}),
 }
 

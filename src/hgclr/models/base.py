@@ -27,37 +27,21 @@ from hgclr.config import HGCLRSettings
 from hgclr.encoders import encoder_load_error, encoder_pooling
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
+from hgclr.models.label_rows import LabelRows, LabelSized
 from hgclr.models.pretrained import (
-    first_position,
     load_encoder_config,
     load_from_encoder,
     new_encoder,
     position_count,
     without_pooler,
 )
-from hgclr.nn.attention import first_token_attention
-from hgclr.nn.draws import Packing, packed
 from hgclr.nn.gathering import world_size
-from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.nn.objective import classification_loss, recursive_regularisation
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges
 
 if TYPE_CHECKING:
     import datasets
-
-__all__ = [
-    "HGCLRConfig",
-    "HierarchicalOutput",
-    "HierarchicalPreTrainedModel",
-    "load_tokenizer",
-    "save",
-    "token_mean",
-]
-
-
-PADDING = 0.15
-"""The share of padding from which it pays to pack a batch: texts of many lengths attend in as many groups."""
 
 
 @strict
@@ -153,10 +137,6 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
     head_rate: ClassVar[float] = 10.0
     """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
-    padding_free = False
-    """Whether training puts the tokens of all texts of a batch into one row, where much of it would be padding."""
-    first_token_alone = False
-    """Whether training computes the encoder's last layer for the first token of each text alone, if that is pooled."""
     classifier: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -231,25 +211,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
         What it is on padding means nothing.
         """
-        if self.padding_free and self.training and attention_mask.device.type == "cpu":
-            padding = 1 - attention_mask.sum().item() / attention_mask.numel()
-            if padding > PADDING:
-                return self._hidden_packed(attention_mask, **inputs)
         states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
         return states
-
-    def _hidden_packed(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """Return :meth:`hidden` by way of one row with the tokens of all texts: padding costs nothing."""
-        rows, columns = attention_mask.shape
-        packing = Packing.of(attention_mask.sum(1).tolist())
-        inside = torch.cat([torch.arange(length) for length in packing.lengths])  # a token's place in its text, (T,)
-        places = inside + columns * torch.tensor(packing.rows).repeat_interleave(torch.tensor(packing.lengths))
-        row = {name: values.flatten(0, 1)[places].unsqueeze(0) for name, values in inputs.items()}  # (1, T, …)
-        row.setdefault("position_ids", inside.unsqueeze(0) + first_position(self.encoder))
-        with packed(packing):
-            states: Tensor = self.encoder(**row).last_hidden_state[0]  # (T, H)
-        hidden = states.new_zeros(rows * columns, states.shape[-1]).index_copy(0, places, states)
-        return hidden.view(rows, columns, -1)
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H).
@@ -266,34 +229,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
-        alone = self.first_token_alone and self.config.pooling == "cls"
-        if alone and self.training and attention_mask.device.type == "cpu":
-            pooled = self._first_tokens(attention_mask, **inputs)
-        else:
-            pooled = self.pool(self.hidden(attention_mask, **inputs), attention_mask)
-        vectors: Tensor = self.dropout(pooled)
+        vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
         return vectors
-
-    def _first_tokens(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """Return the vectors of the first tokens, (B, H): the last layer needs keys and values of the others only."""
-        layers = self.encoder.encoder.layer
-        self.encoder.encoder.layer = layers[:-1]
-        try:
-            hidden = self.hidden(attention_mask, **inputs)  # of the last layer but one, (B, L, H)
-        finally:
-            self.encoder.encoder.layer = layers
-        last, attention = layers[-1], layers[-1].attention.self
-        lengths = attention_mask.sum(1).tolist()
-        first, tokens = hidden[:, 0], hidden.flatten(0, 1)[attention_mask.flatten().nonzero().squeeze(1)]  # (T, H)
-        query = attention.query(first)
-        with packed(Packing(range(len(lengths)), lengths)):  # adapters have a dropout of their own
-            key, value = (project(tokens.unsqueeze(0)).squeeze(0) for project in (attention.key, attention.value))
-        query, key, value = (part.unflatten(-1, (attention.num_attention_heads, -1)) for part in (query, key, value))
-        scale, rate = attention.scaling, attention.dropout.p
-        with torch.autocast("cpu", enabled=False):
-            mixed = first_token_attention(query, key, value, lengths=lengths, scale=scale, dropout=rate).flatten(1)
-        states: Tensor = last.feed_forward_chunk(last.attention.output(mixed, first))
-        return states
 
     @property
     def regularisation(self) -> float:

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import label_texts
 from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.nn.draws import drawn_for_labels
+from hgclr.nn.fast import name_blocks
 from hgclr.taxonomy.changes import TreeChanges
-
-__all__ = [
-    "FlatForSequenceClassification",
-    "is_special",
-    "name_blocks",
-    "name_directions",
-    "name_embeddings",
-    "name_tokens",
-]
 
 SLOPE = 5.0
 """Logit of a text that says nothing but the label's name."""
 LONGEST = 64
 """Tokens of a label's name, or of its description, that are read, special tokens included."""
-BLOCK = 2**14
-"""Tokens of label names that are embedded at a time, padding included."""
 
 
 class FlatForSequenceClassification(HierarchicalPreTrainedModel):
@@ -146,29 +133,6 @@ def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Ten
     return nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in encoded], batch_first=True, padding_value=-1)
 
 
-def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the names in blocks of similar length: the labels of each block, (n,), and their tokens, (n, T').
-
-    Names that fit one block stay as they are, (K, T).
-    """
-    if tokens.numel() <= BLOCK:
-        return [(torch.arange(len(tokens), device=tokens.device), tokens)]
-    lengths = (tokens >= 0).sum(1)
-    longest_first = lengths.argsort(descending=True, stable=True)
-    blocks, start = [], 0
-    while start < len(tokens):
-        longest = max(1, int(lengths[longest_first[start]]))
-        labels = longest_first[start : start + max(1, BLOCK // longest)]
-        blocks.append((labels, tokens[labels, :longest]))
-        start += len(labels)
-    return blocks
-
-
-def is_special(tokens: Tensor, special_token_ids: Sequence[int]) -> Tensor:
-    """Return which tokens are special ones, bool, in the shape of the tokens."""
-    return torch.isin(tokens, torch.tensor(special_token_ids, dtype=tokens.dtype, device=tokens.device))
-
-
 @torch.no_grad()
 def text_vectors(model: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Tensor:
     """Return the vectors, (n, H), in which a model of :mod:`hgclr.models` puts names or descriptions of labels."""
@@ -187,33 +151,3 @@ def name_directions(model: Any, tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Return ``u_k = (n_k - n̄) / ‖n_k - n̄‖``, n_k the vector of the k-th label's name and n̄ their mean, (K, H)."""
     vectors = text_vectors(model, tokenizer, label_texts(model.config.taxonomy))
     return F.normalize(vectors - vectors.mean(0), dim=-1)
-
-
-def name_embeddings(encoder: PreTrainedModel, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
-    """Return the label names' embeddings, (K, H), from a text encoder's own embedding weights and :func:`name_tokens`.
-
-    ``kind`` is ``layer`` or ``words``, see ``name_embedding`` in the settings of HGCLR; special tokens count in a
-    ``layer`` and not among ``words``.
-    """
-    embed = partial(_embed, encoder, kind, special_token_ids)
-    blocks = name_blocks(tokens)
-    if len(blocks) == 1:
-        return embed(tokens)
-    embedded = [checkpoint(embed, block, use_reentrant=False) for _, block in blocks]
-    order = torch.cat([labels for labels, _ in blocks])
-    return torch.cat(embedded).index_select(0, order.argsort())
-
-
-def _embed(encoder: Any, kind: str, special_token_ids: Sequence[int], tokens: Tensor) -> Tensor:
-    """Return the mean embedding of each name, (n, H), from tokens, (n, T), padded with -1."""
-    real = tokens >= 0
-    if kind == "layer":
-        pad = getattr(encoder.config, "pad_token_id", None) or 0
-        with drawn_for_labels():  # here, because a checkpoint comes back to this function and to no caller of it
-            embedded = encoder.embeddings(tokens.masked_fill(~real, pad))  # (n, T, H)
-    else:
-        embedded = encoder.get_input_embeddings()(tokens.clamp(min=0))
-        real = real & ~is_special(tokens, special_token_ids)
-    share = real / real.sum(1, keepdim=True).clamp(min=1)  # (n, T)
-    mean: Tensor = torch.bmm(share.unsqueeze(1).to(embedded.dtype), embedded).squeeze(1)
-    return mean

@@ -5,35 +5,46 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import InputError, refuse_broken
 from hgclr.models.base import HGCLRConfig, HierarchicalOutput
-from hgclr.models.flat import FlatForSequenceClassification, is_special, name_embeddings, name_tokens
-from hgclr.models.pretrained import absolute_positions, first_position, load_pretrained, load_weights
-from hgclr.nn.draws import drawn_for_labels
-from hgclr.nn.label_encoder import Graphormer, LabelEmbedding, TreeAttention, TreeConvolution
-from hgclr.nn.label_rows import LabelRows
+from hgclr.models.flat import FlatForSequenceClassification, name_tokens
+from hgclr.models.label_rows import LabelRows
+from hgclr.models.pretrained import load_pretrained, load_weights
+from hgclr.nn.fast import (
+    NAME_TOKENS,
+    PLAIN,
+    BlockAttention,
+    attention_span,
+    name_embedding_in_blocks,
+    token_probability_in_blocks,
+)
+from hgclr.nn.label_encoder import (
+    Graphormer,
+    LabelEmbedding,
+    TreeAttention,
+    TreeConvolution,
+    is_special,
+    name_embedding,
+)
 from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
 from hgclr.nn.positive_samples import (
     TokenLabelAttention,
     adversarial_move,
-    compact,
-    gold_probability,
     keep_at_random,
     keep_by_fraction,
     keep_by_threshold,
     keep_weights,
+    token_probability,
 )
 from hgclr.taxonomy import Taxonomy
 
-__all__ = ["HGCLRForSequenceClassification", "load_training_model"]
-
 logger = logging.getLogger(__name__)
 HEADS = 8
-"""Attention heads between labels in the paper, and at most, where the text encoder has none of its own."""
+"""Attention heads between labels in the paper, and at most, where the text encoder has none."""
 REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
 
 
@@ -41,13 +52,9 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     """Train encoder and head on each text and on a positive sample of it, and pull the two together.
 
     ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
-    between them. With e the word embeddings of the text, those of its positive sample are ``w ∘ e + r``: the weights w
-    are 1 or, where a token is dropped, 0, and r is 0 but in adversarial samples.
-
-    The label side, that is label encoder and token-label attention, chooses the tokens of hierarchy-guided samples.
-    Other positive samples need none, and none is built: no work for it, nothing without gradient in the optimiser. All
-    of it is needed for training only; without labels the model is a
-    :class:`~hgclr.models.flat.FlatForSequenceClassification`.
+    between them. The label side (label encoder and token-label attention) chooses the tokens of positive samples;
+    ``positives`` other than ``hierarchy`` do without it. Without labels the model is a
+    :class:`~hgclr.models.flat.FlatForSequenceClassification`, and that is what is deployed.
     """
 
     config: HGCLRConfig
@@ -75,16 +82,10 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         self.projection = ProjectionHead(
             config.text_encoder.hidden_size, bias=config.contrastive_bias, dropout=config.contrastive_dropout
         )
-        kind = config.text_encoder.model_type
         if guided and config.name_embedding == "layer" and not hasattr(self.encoder, "embeddings"):
             raise InputError(
-                f"a {kind} encoder has no embedding layer of its own", remedy="set model.name_embedding to words"
-            )
-        if config.compact_positives and not absolute_positions(self.encoder):
-            raise InputError(
-                f"compact positives keep every token's position, and a {kind} encoder"
-                " also looks at distances in the shortened sequence",
-                remedy="set model.compact_positives to false, or choose an encoder of the BERT or RoBERTa kind",
+                f"a {config.text_encoder.model_type} encoder has no embedding layer",
+                remedy="set model.name_embedding to words",
             )
         self.post_init()
 
@@ -92,7 +93,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def from_encoder(
         cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Put a new model on an encoder, as every model is, and tokenise the label names."""
+        """Put a new model on an encoder and tokenise the label names."""
         names = name_tokens(taxonomy.names, tokenizer)
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         if model.name_tokens is not None:
@@ -102,7 +103,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         return model
 
     def padding_effect(self) -> str:
-        """Say what was drawn as ``edge_padding`` and what it does, or nothing if nothing was."""
+        """Describe the drawn ``edge_padding`` and its effect; empty if there is none."""
         return "".join(module.padding_effect() for module in self.modules() if isinstance(module, TreeAttention))
 
     @torch.no_grad()
@@ -125,27 +126,30 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, noise: Tensor | None = None
     ) -> HierarchicalOutput:
-        """Classify texts; in training mode with labels, compute the three-term objective.
+        """Classify texts; in training mode with labels, compute the objective (Eq. 19).
 
         Gumbel ``noise``, (B, L, K), is drawn if not given.
         """
         if labels is None or not self.training:
             return super().forward(input_ids, attention_mask, labels)
-        words = self.encoder.get_input_embeddings()(input_ids)  # e, (B, L, H)
+        config = self.config
+        words = self.encoder.get_input_embeddings()(input_ids)  # e, (B, L, H) (Eq. 6)
         weights, kept = self.positive_weights(input_ids, words, attention_mask, labels, noise)  # (B, L), ()
-        move = None
-        if self.config.positives == "adversarial":
-            move = self.adversarial_move(words, attention_mask, labels)  # r, (B, L, H)
-        vectors = self.encode_both(words, weights, attention_mask, move)  # h and ĥ, (2B, H)
-        logits, positive_logits = self.classifier(vectors).chunk(2)  # (B, K) each
+        positive = words * weights.unsqueeze(-1)  # x̂, (B, L, H) (Eq. 10)
+        if config.positives == "adversarial":
+            positive = positive + self.adversarial_move(words, attention_mask, labels)
 
-        reduction = self.config.classification_loss
-        loss_original = classification_loss(logits, labels, reduction)
-        loss_positive = classification_loss(positive_logits, labels, reduction)
-        projected, positive_projected = self.projection(vectors).chunk(2)  # c and ĉ, (B, H) each
-        loss_contrastive = nt_xent(projected, positive_projected, self.config.contrastive_temperature)
+        # The choice of tokens needs no encoder output: text and positive sample go through it as one batch of 2B.
+        both, masks = torch.cat([words, positive]), attention_mask.repeat(2, 1)
+        vectors = self.encode(masks, inputs_embeds=both)  # h and ĥ, (2B, H) (Eqs. 2 and 11)
+        logits, positive_logits = self.classifier(vectors).chunk(2)  # W_c h + b_c, (B, K) each (Eq. 16)
+        projected, positive_projected = self.projection(vectors).chunk(2)  # c and ĉ, (B, H) each (Eq. 12)
+
+        loss_original = classification_loss(logits, labels, config.classification_loss)  # L_C (Eqs. 17 and 18)
+        loss_positive = classification_loss(positive_logits, labels, config.classification_loss)  # L̂_C
+        loss_contrastive = nt_xent(projected, positive_projected, config.contrastive_temperature)  # Eqs. 13 to 15
         return HierarchicalOutput(
-            loss=loss_original + loss_positive + self.config.contrastive_weight * loss_contrastive,
+            loss=loss_original + loss_positive + config.contrastive_weight * loss_contrastive,  # Eq. 19
             logits=logits,
             terms={
                 "loss_original": loss_original.detach(),
@@ -158,10 +162,9 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def positive_weights(
         self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Choose the tokens of the positive samples.
+        """Return the weights of the word embeddings in the positive samples, (B, L), and the share of tokens kept, ().
 
-        Returns:
-            What the word embeddings are multiplied by, w, (B, L), and the share of real tokens kept, ().
+        A weight is 1 for a token that is kept and 0 for one that is dropped.
         """
         config, real = self.config, attention_mask.bool()
         if config.positives in ("dropout", "adversarial"):
@@ -173,46 +176,44 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
             kept = keep_at_random(real, special, config.keep_fraction or 1.0, config.keep_at_least)
             return kept.to(words.dtype), kept.sum() / real.sum()
         candidates = real & ~special
-        probability = self.token_probability(words, candidates, labels, noise)  # P_i, (B, L)
+        probability = self.token_probability(words, candidates, labels, noise)  # P_i, (B, L) (Eqs. 7 to 9)
         if config.keep_threshold is not None:
-            kept = keep_by_threshold(probability, candidates, config.keep_threshold)
+            kept = keep_by_threshold(probability, candidates, config.keep_threshold)  # P_i > γ (Eq. 10)
         else:
             kept = keep_by_fraction(probability, candidates, config.keep_fraction or 1.0, config.keep_at_least)
-        weights = keep_weights(probability, kept).masked_fill(special, 1.0)
+        weights = keep_weights(probability, kept).masked_fill(special, 1.0)  # Eqs. 20 and 21
         return weights, (kept | special).sum() / real.sum()
 
     def label_features(self) -> Tensor:
-        """Return the label features L, (K, H); they depend on no document."""
-        with drawn_for_labels():
-            features: Tensor = self.label_encoder(self.name_embeddings())
+        """Return the label features L, (K, H) (Eqs. 3 to 5); they depend on no document."""
+        features: Tensor = self.label_encoder(self.name_embeddings())
         return features
 
     def name_embeddings(self) -> Tensor | None:
         """Return the label names' embeddings, (K, H), or None where names are left out."""
-        if self.name_tokens is None or self.config.name_embedding == "none":
+        tokens, kind = self.name_tokens, self.config.name_embedding
+        if tokens is None or kind == "none":
             return None
-        return name_embeddings(
-            self.encoder, self.name_tokens, self.config.name_embedding, self.config.special_token_ids or []
-        )
+        embed = name_embedding if tokens.numel() <= NAME_TOKENS else name_embedding_in_blocks
+        return embed(self.encoder, tokens, kind, self.config.special_token_ids or [])
 
     def token_probability(
         self, words: Tensor, candidates: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> Tensor:
-        """Return P_i, how probably a token is sampled for one of its text's labels, (B, L); 0 for no candidates."""
-        gold = nn.utils.rnn.pad_sequence([row.nonzero()[:, 0] for row in labels], batch_first=True, padding_value=-1)
-        sampled = gold_probability(
+        """Return P_i, the probability that a token is sampled for one of its text's labels, (B, L); else 0."""
+        compute = token_probability if self.config.label_count <= PLAIN else token_probability_in_blocks
+        probability = compute(
             self.token_label_attention,
-            words[candidates],
+            words,
             self.label_features(),
-            gold[candidates.nonzero()[:, 0]],
+            labels,
             temperature=self.config.gumbel_temperature,
-            noise=None if noise is None else noise[candidates],
-            sizes=candidates.sum(1).tolist(),
+            noise=noise,
         )
-        return sampled.new_zeros(candidates.shape).masked_scatter(candidates, sampled)
+        return probability.masked_fill(~candidates, 0.0)
 
     def adversarial_move(self, words: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
-        """Return r, the step by which the word embeddings would be classified worse, (B, L, H): one more pass."""
+        """Return the step at the word embeddings, (B, L, H), that raises the classification loss; one more pass."""
 
         def loss(moved: Tensor) -> Tensor:
             logits = self.classifier(self.encode(attention_mask, inputs_embeds=moved))
@@ -220,27 +221,20 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
         return adversarial_move(words, loss, self.config.adversarial_size)
 
-    def encode_both(self, words: Tensor, weights: Tensor, attention_mask: Tensor, move: Tensor | None = None) -> Tensor:
-        """Return the vectors of texts and of their positive samples, (2B, H).
-
-        The choice of tokens needs word embeddings and label features only, so that text and positive sample go through
-        the encoder together, as one batch of 2B; compact positive samples are shorter and go by themselves. The word
-        embeddings of the positive samples are ``words``, (B, L, H), times ``weights``, (B, L), plus ``move``, (B, L,
-        H).
-        """
-        if self.config.compact_positives:
-            shorter, places, mask = compact(words, weights)
-            positive = self.encode(mask, inputs_embeds=shorter, position_ids=places + first_position(self.encoder))
-            return torch.cat([self.encode(attention_mask, inputs_embeds=words), positive])
-        positive = words * weights.unsqueeze(-1)
-        both = torch.cat([words, positive if move is None else positive + move])  # (2B, L, H)
-        return self.encode(attention_mask.repeat(2, 1), inputs_embeds=both)
-
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return what depends on the labels, the tokens of their names among it, as another label tree has it."""
+        """Return the parameters and buffers with an entry per label or distance, for another label tree.
+
+        Distances beyond those of the old tree start with the b of its largest.
+        """
         entries = super().label_entries(rows, names)
-        if self.name_tokens is not None:
-            entries["name_tokens"] = rows.tokens(self.name_tokens, names)
+        if self.name_tokens is None:
+            return entries
+        entries["name_tokens"] = rows.tokens(self.name_tokens, names)
+        for name, value in self.label_encoder.named_parameters(prefix="label_encoder"):
+            if name in ("label_encoder.label_embedding.weight", "label_encoder.structure.edge"):
+                entries[name] = rows.rows(value)
+            elif name == "label_encoder.structure.spatial":
+                entries[name] = value[torch.arange(2 * rows.changes.new.depth + 1).clamp(max=len(value) - 1)]
         return entries
 
     def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> HGCLRConfig:
@@ -262,16 +256,26 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
     if heads is None:
         heads = max(number for number in range(1, HEADS + 1) if width % number == 0)
     _check_heads("label_heads", heads, width)
-    graphormer = Graphormer(
-        tree,
+    parts: dict[str, bool] = {
+        "spatial": config.spatial_encoding,
+        "edge": config.edge_encoding,
+        "padding": config.edge_padding == "drawn",
+        "frozen_self": config.self_distance == "frozen",
+    }
+    span = attention_span(len(tree), config.label_span)
+    if config.label_span is None and span < len(tree):
+        logger.warning(
+            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
+            " (model.label_span, docs/concepts/method.md)",
+            len(tree),
+            span,
+        )
+    plain = len(tree) <= PLAIN and span == len(tree)
+    return Graphormer(
+        TreeAttention(tree, **parts) if plain else BlockAttention(tree, span=span, **parts),
         width,
         layers=config.label_layers,
         label_embedding=own,
-        spatial=config.spatial_encoding,
-        edge=config.edge_encoding,
-        edge_padding=config.edge_padding == "drawn",
-        frozen_self=config.self_distance == "frozen",
-        span=config.label_span,
         heads=heads,
         scale_by=config.attention_scale,
         bias=config.attention_bias,
@@ -279,14 +283,6 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
         dropout=config.label_dropout,
         layer_norm_eps=getattr(config.text_encoder, "layer_norm_eps", 1e-12),
     )
-    if config.label_span is None and graphormer.structure.span < config.label_count:
-        logger.warning(
-            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
-            " (model.label_span, docs/concepts/method.md)",
-            config.label_count,
-            graphormer.structure.span,
-        )
-    return graphormer
 
 
 def _check_heads(name: str, heads: int, width: int) -> None:

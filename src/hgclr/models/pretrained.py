@@ -14,18 +14,6 @@ from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError, refuse_broken
 from hgclr.model_files import refuse_code
 
-__all__ = [
-    "absolute_positions",
-    "first_position",
-    "load_encoder_config",
-    "load_from_encoder",
-    "load_pretrained",
-    "load_weights",
-    "new_encoder",
-    "position_count",
-    "without_pooler",
-]
-
 POOLER = r"(\w+\.)?pooler\."
 """Layer on top of an encoder that ours do without, wherever it stands."""
 POSITIONS = r"([\w.]+\.)?position_ids$"

@@ -34,18 +34,6 @@ from hgclr.models.base import HGCLRConfig, HierarchicalPreTrainedModel
 from hgclr.models.flat import FlatForSequenceClassification
 from hgclr.models.pretrained import load_pretrained, load_weights, without_pooler
 
-__all__ = [
-    "KEY",
-    "MODULES",
-    "from_modules",
-    "from_stock",
-    "no_modules_form",
-    "no_stock_form",
-    "read_modules",
-    "to_stock",
-    "write_modules",
-]
-
 Pooling = Literal["cls", "mean", "max"]
 
 KEY = "hgclr"

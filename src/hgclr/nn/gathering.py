@@ -13,8 +13,6 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-__all__ = ["gather", "rank", "total", "world_size"]
-
 
 def world_size() -> int:
     """Return how many processes (ranks) train together."""

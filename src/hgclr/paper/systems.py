@@ -160,7 +160,6 @@ _ALL = (
     System("hgclr-paper", {"architecture": "hgclr"}, training={"calibrate": True}, preset="paper"),
     System("hgclr-published", {"architecture": "hgclr"}, training={"calibrate": True}, preset="published"),
     _hgclr("hgclr-random-head", classifier_start="random"),
-    _hgclr("hgclr-compact", compact_positives=True),
 )
 SYSTEMS = {system.key: system for system in _ALL}
 CORPORA = {"wos": "WOS", "nyt": "NYT", "rcv1": "RCV1-V2"}
@@ -326,7 +325,6 @@ _SYSTEMS = Table(
         SystemRow("bert", "flat, with the tree's documents", extra=True),
         SystemRow("no-refit", "default, head not fitted again", extra=True),
         SystemRow("hgclr-random-head", "HGCLR, head from random weights", extra=True),
-        SystemRow("hgclr-compact", "HGCLR, compact positives", extra=True),
     ),
     (
         (

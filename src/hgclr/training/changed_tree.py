@@ -16,8 +16,8 @@ from hgclr.errors import InputError
 from hgclr.files import write_json
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.flat import name_tokens
+from hgclr.models.label_rows import LabelRows
 from hgclr.nn.gathering import rank
-from hgclr.nn.label_rows import LabelRows
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
@@ -92,8 +92,8 @@ def carry_over(
 
     The encoder, and all that does not depend on the labels, is the old model's own (shared, not copied). What depends
     on the tree alone is built anew. Every label keeps its entries of all that has one for each label, a merged one has
-    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.nn.label_rows.LabelRows`. A
-    label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
+    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.models.label_rows.LabelRows`.
+    A label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
     labels tell others about themselves, it begins silent: its part of every sum over labels is 0. So adding labels
     changes no logit of another label.
 

@@ -7,7 +7,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from hgclr.errors import InputError, require_extra
 from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
-from hgclr.nn.draws import current_packing, packed
 from hgclr.nn.gathering import rank, world_size
 from hgclr.registry import is_pretrained
 from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
@@ -267,7 +266,7 @@ def _train(
     attention = model.encoder.config._attn_implementation
     adapters = None if lora is None else add_adapters(model.encoder, lora)
     if not torch.accelerator.is_available():
-        accelerate_on_cpu(model, model.encoder)
+        accelerate_on_cpu(model)
     if settings.gradient_checkpointing:
         checkpoint_layers(model.encoder)
     precision = choose_precision(settings.precision)
@@ -400,12 +399,8 @@ def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
 
 def checkpoint_layers(encoder: PreTrainedModel) -> None:
     """Keep only the inputs of the encoder's layers for the backward pass, which computes the rest again."""
-
-    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), packed(current_packing())  # of the forward pass, and of its repetition
-
     try:
-        encoder.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
+        encoder.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError:
         raise InputError(
             f"training.gradient_checkpointing is true, and transformers has none for a {encoder.config.model_type}"

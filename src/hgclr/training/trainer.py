@@ -15,15 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import (
-    AttentionInterface,
     EvalPrediction,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
     TrainingArguments,
 )
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import SchedulerType
 
@@ -33,17 +29,12 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import HGCLRConfig
-from hgclr.models.pretrained import absolute_positions
-from hgclr.nn.attention import CPUDropout, dropout_attention
-from hgclr.nn.draws import current_packing
+from hgclr.nn.fast import CPUDropout
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.checkpoints import BestCheckpoint, delete_checkpoint, delete_old, mark_complete
 
 logger = logging.getLogger(__name__)
-NAME = "hgclr_cpu"
-POST_NORM = ("bert", "roberta", "xlm-roberta", "electra")
-"""Encoders whose layers are made of the parts that BERT's have, norms behind them."""
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 """Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
 
@@ -106,65 +97,12 @@ def longest_first(lengths: ArrayLike) -> NDArray[np.int64]:
     return np.argsort(-np.asarray(lengths), kind="stable")
 
 
-def accelerate_on_cpu(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
-    """Replace the dropout layers of ``model``, and the attention of its ``encoder`` where the encoder lets us.
-
-    Nothing that is saved changes: dropout has no weights, and the attention's name is no part of a saved model. Where
-    the encoder knows of a token's place by its position alone, batches are then packed.
-    """
+def accelerate_on_cpu(model: nn.Module) -> None:
+    """Replace the dropout layers of a model by faster ones; nothing that is saved changes."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, CPUDropout(child.p))
-    if any(
-        getattr(module, "is_causal", False) or getattr(module, "sliding_window", None) for module in encoder.modules()
-    ):
-        logger.info("the encoder keeps its own attention, which is not to all tokens")
-        return
-    AttentionInterface.register(NAME, cpu_attention)
-    AttentionMaskInterface.register(NAME, flash_attention_mask)
-    try:
-        encoder.set_attn_implementation(NAME)
-    except ValueError as error:
-        logger.info("the encoder keeps its own attention: %s", error)
-        return
-    if isinstance(model, HierarchicalPreTrainedModel):
-        model.padding_free = absolute_positions(encoder)
-        model.first_token_alone = encoder.config.model_type in POST_NORM
-
-
-def cpu_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attend in the way transformers' encoders expect; (B, heads, L, d) in, (B, L, heads, d) out.
-
-    The mask is 1 on real tokens, (B, L), or None where all are real, or packed.
-    """
-    packing = current_packing()
-    # Without dropout torch's own kernels are at their best.
-    if (packing is None and not dropout) or query.device.type != "cpu":
-        if attention_mask is not None:
-            attention_mask = attention_mask[:, None, None, :].bool()
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=False, **kwargs
-        )
-    if packing is not None:
-        lengths = packing.lengths
-    elif attention_mask is None:
-        lengths = [query.shape[2]] * len(query)
-    else:
-        lengths = attention_mask.sum(1).tolist()
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    with torch.autocast("cpu", enabled=False):
-        output = dropout_attention(query, key, value, lengths=lengths, scale=scale, dropout=dropout)
-    return output.transpose(1, 2).contiguous(), None
 
 
 class StreamingScores:

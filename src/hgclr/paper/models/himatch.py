@@ -18,7 +18,7 @@ from transformers import initialization as init
 from hgclr.errors import require_extra
 from hgclr.models.base import HierarchicalOutput
 from hgclr.models.flat import name_blocks, name_tokens
-from hgclr.nn.label_rows import LabelRows
+from hgclr.models.label_rows import LabelRows
 from hgclr.paper.models.hiagm import BaselineConfig, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.taxonomy import Taxonomy
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hgclr.models.base import HierarchicalOutput, token_mean
+from hgclr.models.label_rows import LabelRows, LabelSized
 from hgclr.nn.gathering import gather, rank
-from hgclr.nn.label_rows import LabelRows, LabelSized
 from hgclr.paper.models.hiagm import BaselineConfig, HiAGMLAForSequenceClassification
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from hgclr.taxonomy.changes import TreeChanges
 
-__all__ = ["LabelRows", "LabelSized"]
-
 
 class LabelRows:
     """Turn what is kept by old labels into what is kept by new ones.

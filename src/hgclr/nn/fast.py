@@ -1,0 +1,180 @@
+"""Fast versions of the plain modules: dropout on a CPU, and the label side of large trees.
+
+With many labels, the label side is computed in blocks, and once more in the backward pass, so that no K x K table is
+kept. :class:`BlockAttention` equals :class:`~hgclr.nn.label_encoder.TreeAttention` if its span is the whole tree. With
+a smaller span, a label attends to the labels around it in a depth-first walk of the tree, and to their ancestors. A
+subtree is contiguous in the walk, so that a stretch of it has no ancestors outside but those of its first label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hgclr.nn.label_encoder import TreeAttention, attend, name_embedding, pair_tables
+from hgclr.nn.positive_samples import TokenLabelAttention, token_probability
+from hgclr.taxonomy import Taxonomy
+
+PLAIN = 1024
+"""Up to so many labels the plain equations are as fast, and their tables fit into memory."""
+WHOLE_TREE = 4096
+"""Up to so many labels each attends to all, unless ``label_span`` says otherwise."""
+STRETCH = 256
+"""In larger trees, labels that attend to each other."""
+SCORES = 2**22
+"""Attention weights or token-label scores computed at a time: 16 MB in single precision."""
+NAME_TOKENS = 2**14
+"""Tokens of label names that are embedded at a time, padding included."""
+
+
+class CPUDropout(nn.Dropout):
+    """Drop elements as :class:`torch.nn.Dropout` does, on a CPU in 0.6 of its time: two of them share a random number.
+
+    The rate is rounded to a multiple of 2^-16. On other devices it is torch's dropout.
+    """
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training or self.p in (0, 1) or values.device.type != "cpu":
+            return super().forward(values)
+        dropped: Tensor = _Drop.apply(values, round(self.p * 2**16))  # type: ignore[no-untyped-call]
+        return dropped
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rate: int) -> Tensor:
+        count = values.numel()
+        bits = torch.empty(-(-count // 2), dtype=torch.int32).random_(-(2**31), None).view(torch.int16)[:count]
+        kept = (bits >= rate - 2**15).view(values.shape).view(torch.uint8)  # torch widens uint8 faster than bool
+        ctx.save_for_backward(kept)
+        ctx.scale = 1 / (1 - rate / 2**16)
+        return kept.to(values.dtype).mul_(values).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
+
+
+def attention_span(labels: int, span: int | None) -> int:
+    """Return how many labels of a tree attend to each other, from the setting ``label_span``."""
+    if span is None:
+        return labels if labels <= WHOLE_TREE else STRETCH
+    return min(span, labels)
+
+
+class Stretch(NamedTuple):
+    """Neighbours in a depth-first walk, ``labels`` (n,), that attend to themselves and to the path ``above`` (a,).
+
+    ``distance`` and ``ancestor``, (n, n + a), are as in :func:`~hgclr.nn.label_encoder.pair_tables`.
+    """
+
+    labels: Tensor
+    above: Tensor
+    distance: Tensor
+    ancestor: Tensor
+
+
+class BlockAttention(TreeAttention):
+    """Attention between labels in stretches of ``span`` labels; other arguments as in :class:`TreeAttention`."""
+
+    def __init__(self, taxonomy: Taxonomy, *, span: int, **settings: bool) -> None:
+        super().__init__(taxonomy, **settings)
+        self.span = span
+        self._stretches: list[Stretch] = []
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: nn.Module) -> Tensor:
+        """Return ``dropout(softmax(A)) V``, (heads, K, d), from queries, keys and values, (heads, K, d)."""
+        stretches = self.stretches(query.device)
+        walk = torch.cat([stretch.labels for stretch in stretches])
+        above = torch.cat([stretch.above for stretch in stretches])
+        sizes = [len(stretch.above) for stretch in stretches]
+        # Gathered once for all stretches: the gradient of each gathering is as large as the tree.
+        queries = query[:, walk].split(self.span, 1)
+        own = (part[:, walk].split(self.span, 1) for part in (key, value))
+        shared = (part[:, above].split(sizes, 1) for part in (key, value))
+        keys, values = (map(torch.cat, zip(*pair, strict=True), repeat(1)) for pair in zip(own, shared, strict=True))
+        by_distance, sums = self.distance_bias(), self.root_sums()
+
+        def mix(query: Tensor, key: Tensor, value: Tensor, distance: Tensor, ancestor: Tensor, ends: Any) -> Tensor:
+            bias = self.bias(distance, by_distance, ancestor, sums, *ends)
+            return attend(query, key, value, bias, scale=scale, dropout=dropout)
+
+        mixed = []
+        for stretch, query, key, value in zip(stretches, queries, keys, values, strict=True):
+            context = torch.cat([stretch.labels, stretch.above])
+            rows = max(1, SCORES // (len(query) * len(context)))
+            for start in range(0, len(stretch.labels), rows):
+                part = slice(start, start + rows)
+                tables = stretch.distance[part], stretch.ancestor[part], (stretch.labels[part], context)
+                mixed.append(checkpoint(mix, query[:, part], key, value, *tables, use_reentrant=False))
+        return torch.cat(mixed, 1)[:, walk.argsort()]
+
+    def stretches(self, device: torch.device) -> list[Stretch]:
+        """Return the stretches of the walk, computed once per device."""
+        if not self._stretches or self._stretches[0].labels.device != device:
+            self._stretches = []
+            for start in range(0, len(self.taxonomy), self.span):
+                labels = self.taxonomy.walk[start : start + self.span]
+                above = self.taxonomy.ancestors(int(labels[0]))
+                tables = pair_tables(self.taxonomy, labels, np.concatenate([labels, above]), device)
+                ends = (torch.tensor(part, device=device) for part in (labels, above))
+                self._stretches.append(Stretch(*ends, *tables))
+        return self._stretches
+
+
+def token_probability_in_blocks(
+    attention: TokenLabelAttention,
+    tokens: Tensor,
+    labels: Tensor,
+    gold: Tensor,
+    *,
+    temperature: float,
+    noise: Tensor | None = None,
+) -> Tensor:
+    """Return :func:`~hgclr.nn.positive_samples.token_probability`, (B, L), some tokens of all documents at a time."""
+    heads = attention.heads if attention.probabilities else 1
+    size = max(1, SCORES // (len(tokens) * len(labels) * heads))
+    parts = tokens.split(size, 1)
+    noises: Sequence[Tensor | None] = [None] * len(parts) if noise is None else noise.split(size, 1)
+
+    def probability(part: Tensor, noise: Tensor | None) -> Tensor:
+        return token_probability(attention, part, labels, gold, temperature=temperature, noise=noise)
+
+    return torch.cat(
+        [checkpoint(probability, *each, use_reentrant=False) for each in zip(parts, noises, strict=True)], 1
+    )
+
+
+def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return label names in blocks of similar length: the labels of each block, (n,), and their tokens, (n, T').
+
+    ``tokens`` are (K, T), padded with -1. Names that fit one block stay as they are.
+    """
+    if tokens.numel() <= NAME_TOKENS:
+        return [(torch.arange(len(tokens), device=tokens.device), tokens)]
+    lengths = (tokens >= 0).sum(1)
+    longest_first = lengths.argsort(descending=True, stable=True)
+    blocks, start = [], 0
+    while start < len(tokens):
+        longest = max(1, int(lengths[longest_first[start]]))
+        labels = longest_first[start : start + max(1, NAME_TOKENS // longest)]
+        blocks.append((labels, tokens[labels, :longest]))
+        start += len(labels)
+    return blocks
+
+
+def name_embedding_in_blocks(encoder: Any, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
+    """Return :func:`~hgclr.nn.label_encoder.name_embedding`, (K, H), some names at a time."""
+    blocks = name_blocks(tokens)
+    embedded = [
+        checkpoint(name_embedding, encoder, block, kind, special_token_ids, use_reentrant=False) for _, block in blocks
+    ]
+    order = torch.cat([labels for labels, _ in blocks])
+    return torch.cat(embedded)[order.argsort()]

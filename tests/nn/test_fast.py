@@ -1,0 +1,148 @@
+"""The fast versions against the plain ones: outputs and gradients; dropout against its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hgclr.nn import fast
+from hgclr.nn.fast import BlockAttention, CPUDropout, attention_span, token_probability_in_blocks
+from hgclr.nn.label_encoder import TreeAttention
+from hgclr.nn.positive_samples import TokenLabelAttention, token_probability
+from hgclr.taxonomy import Taxonomy
+from support.toy import random_tree
+
+SHAPES = {
+    "one": random_tree(1, seed=1),
+    "bushy": random_tree(40, seed=40),
+    "chain": random_tree(30, seed=30, deep=True),
+    "flat": Taxonomy([str(i) for i in range(25)], [-1] * 25),
+}
+
+
+def neighbours_by_loops(tree: Taxonomy, span: int) -> torch.Tensor:
+    """Who attends to whom, bool (K, K): those in one stretch of a recursive depth-first walk, and the path above it."""
+    walk: list[int] = []
+
+    def visit(label: int) -> None:
+        walk.append(label)
+        for child in tree.children(label).tolist():
+            visit(child)
+
+    for top in tree.children(-1).tolist():
+        visit(top)
+    allowed = torch.zeros(len(tree), len(tree), dtype=torch.bool)
+    for start in range(0, len(walk), span):
+        stretch = walk[start : start + span]
+        above = {a for label in stretch for a in tree.ancestors(label).tolist()}
+        for i in stretch:
+            allowed[i, stretch] = True
+            allowed[i, list(above)] = True
+    return allowed
+
+
+class MaskedAttention(TreeAttention):
+    """The plain attention with everything but the neighbours masked out."""
+
+    span = 0
+
+    def bias(self, *arguments) -> torch.Tensor:
+        return super().bias(*arguments) + torch.where(neighbours_by_loops(self.taxonomy, self.span), 0.0, -torch.inf)
+
+
+@pytest.mark.parametrize("scores", [1, 50, 2**20])  # at a time; they divide nothing here
+@pytest.mark.parametrize("span", [1, 7, 1000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_in_blocks_is_the_plain_attention(
+    shape: str, span: int, scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast, "SCORES", scores)
+    tree = SHAPES[shape]
+    torch.manual_seed(0)
+    blocks = BlockAttention(tree, span=attention_span(len(tree), span), spatial=True, edge=True).double()
+    plain = MaskedAttention(tree, spatial=True, edge=True).double()
+    plain.span = span
+    for parameter in blocks.parameters():
+        nn.init.normal_(parameter)
+    plain.load_state_dict(blocks.state_dict())
+    parts = [torch.randn(2, len(tree), 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    upstream = torch.randn(2, len(tree), 4, dtype=torch.float64)
+    results = []
+    for module in (blocks, plain):
+        mixed = module(*parts, scale=0.4, dropout=nn.Identity())
+        results.append((mixed, *torch.autograd.grad(mixed, [*parts, *module.parameters()], upstream)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_backward_pass_drops_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "SCORES", 100)
+    tree = random_tree(20, seed=2)
+    module = BlockAttention(tree, span=20, spatial=False, edge=False)
+    query, key = torch.randn(2, 1, 20, 4)
+    value = torch.eye(20)[None].requires_grad_()  # what comes out are the weights themselves
+    weights = module(query, key, value, scale=1.0, dropout=CPUDropout(0.4))
+    assert 0.2 < (weights == 0).double().mean() < 0.6
+    upstream = torch.randn(1, 20, 20)
+    (gradient,) = torch.autograd.grad(weights, value, upstream)
+    torch.testing.assert_close(gradient, weights.detach().transpose(1, 2) @ upstream)
+
+
+@pytest.mark.parametrize(
+    ("labels", "setting", "span"), [(4096, None, 4096), (4097, None, 256), (100, 7, 7), (100, 900, 100)]
+)
+def test_small_trees_attend_as_a_whole(labels: int, setting: int | None, span: int) -> None:
+    assert attention_span(labels, setting) == span
+
+
+@pytest.mark.parametrize("scores", [1, 30])
+@pytest.mark.parametrize("probabilities", [False, True])
+@pytest.mark.parametrize("given", [True, False])
+def test_token_probability_in_blocks_is_the_plain_one(
+    given: bool, probabilities: bool, scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast, "SCORES", scores)
+    torch.manual_seed(1)
+    attention = TokenLabelAttention(6, 8, heads=2, scale_by="head", bias=True, probabilities=probabilities).double()
+    tokens = torch.randn(3, 7, 6, dtype=torch.float64, requires_grad=True)
+    labels = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
+    gold = (torch.rand(3, 5) < 0.4).double()
+    noise = torch.randn(3, 7, 5, dtype=torch.float64) if given else None
+    if not given:  # drawn block by block: the same numbers in the backward pass, or its gradient is another
+        monkeypatch.setattr(torch, "rand_like", lambda scores: torch.full_like(scores, 0.3 + float(torch.rand(()) / 2)))
+    results = []
+    for compute in (token_probability_in_blocks, token_probability):
+        torch.manual_seed(2)
+        found = compute(attention, tokens, labels, gold, temperature=0.7, noise=noise)
+        inputs = [tokens, labels, *attention.parameters()]
+        results.append((found, *torch.autograd.grad(found.square().sum(), inputs)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])
+def test_elements_are_dropped_at_the_rate_and_independently(rate: float) -> None:
+    torch.manual_seed(0)
+    mask = (CPUDropout(rate)(torch.ones(1000, 1001)) > 0).float()
+    assert float(mask.mean()) == pytest.approx(1 - rate, abs=3e-3)
+    both = (mask[:, :-1] * mask[:, 1:]).mean()  # neighbours share a random number
+    assert float(both) == pytest.approx((1 - rate) ** 2, abs=3e-3)
+    assert float((mask[:-1] * mask[1:]).mean()) == pytest.approx((1 - rate) ** 2, abs=3e-3)
+
+
+def test_dropout_follows_torchs_seed_and_scales_what_it_keeps() -> None:
+    values = torch.rand(31, 41).add_(1).requires_grad_()
+    torch.manual_seed(5)
+    dropped, other = CPUDropout(0.25)(values), CPUDropout(0.25)(values)
+    torch.manual_seed(5)
+    assert torch.equal(CPUDropout(0.25)(values), dropped)
+    assert not torch.equal(other, dropped)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], values[kept] / 0.75)
+    upstream = torch.randn(31, 41)
+    dropped.backward(upstream)
+    torch.testing.assert_close(values.grad, torch.where(kept, upstream / 0.75, 0.0))
+    for layer in (CPUDropout(0.5).eval(), CPUDropout(0.0)):
+        assert torch.equal(layer(values), values)
+    assert not CPUDropout(1.0)(values).any()
