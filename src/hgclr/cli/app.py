@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 from typer.core import TyperGroup
 
-from hgclr.cli import data, evaluate, export, machine, predict, prepare, serve, taxonomy, train, tune
+from hgclr.cli import data, evaluate, export, machine, predict, serve, taxonomy, train, tune
 from hgclr.cli.console import show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 from hgclr.registry import merged, resolve
@@ -34,17 +35,19 @@ class Commands(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # where a full disk shows
-        except HGCLRError as error:
-            _say(str(error))
-            raise typer.Exit(2) from None
         except BrokenPipeError:  # the reader of our output wants no more, as in `hgclr predict … | head`
             _drop_output()
             raise typer.Exit(0) from None
         except Exception as error:
-            if (failure := system_failure(error)) is None:
+            if isinstance(error, HGCLRError):
+                message = str(error)
+            elif (failure := system_failure(error)) is not None:
+                _drop_output()
+                message = failure
+            else:
                 raise
-            _drop_output()
-            _say(failure)
+            errors = standard_error(on_every_node=True)
+            errors.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
             raise typer.Exit(2) from None
         return result
 
@@ -56,12 +59,6 @@ def _hide_flag_types(command: Any) -> None:
             option.metavar = ""
     for below in getattr(command, "commands", {}).values():
         _hide_flag_types(below)
-
-
-def _say(error: str) -> None:
-    from rich.markup import escape
-
-    standard_error(on_every_node=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
 
 
 def _drop_output() -> None:
@@ -133,6 +130,6 @@ _add(DATA, data=data.app, taxonomy=taxonomy.app)
 _add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)
 for _place, _reference in merged("commands").items():
     if _place == "data prepare":
-        prepare.app.registered_commands += resolve(_reference).registered_commands
+        data.prepare_app.registered_commands += resolve(_reference).registered_commands
     else:
         _add(EXTENSIONS, **{_place: resolve(_reference)})

@@ -11,7 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich import console as rich_console
+from rich.cells import cell_len
 from rich.segment import Segment
+from rich.text import Text
 
 from hgclr.files import HARMLESS, json_text, write_json
 
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from hgclr.inference import HierarchicalClassifier
+
+GAP = 2
+"""Columns of the terminal between two columns of a table."""
+TEXT_WIDTH = 24
+"""Columns of the terminal that a column of text may be narrowed to."""
 
 
 class Console(rich_console.Console):
@@ -71,42 +78,60 @@ def print_written(files: Iterable[Path], console: Console | None = None) -> None
         (console or Console()).say(f"written: {file}")
 
 
-def print_table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table whose first row holds the headings."""
+def print_table(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    texts: int = 1,
+    title: str = "",
+    caption: str = "",
+) -> None:
+    """Print a table whose first ``texts`` columns are text and the others numbers.
+
+    Numbers that have no room follow in further tables below, after the columns of text; no number is cut.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
     if title:
-        console.print(Text(title, "bold"))
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    headings, *others = rows
-    for number, heading in enumerate(headings):
-        table.add_column(Text(heading), justify="right" if number else "left")
-    for row in others:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        console.say(title, "bold")
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    widths = []
+    for column, heading in enumerate(headings):
+        lines = [line.plain for row in cells for line in row[column].split()]
+        longest = max(map(cell_len, [*heading.split(), *lines]), default=0)  # headings are folded at spaces
+        widths.append(min(longest, TEXT_WIDTH) if column < texts else longest)
+    left = list(range(texts, len(headings)))
+    while left:
+        shown = [*range(texts), left.pop(0)]
+        while left and sum(widths[column] + GAP for column in (*shown, left[0])) <= console.width:
+            shown.append(left.pop(0))
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column in shown:
+            if column < texts:
+                table.add_column(Text(headings[column]))
+            else:
+                table.add_column(Text(headings[column]), justify="right", width=widths[column])
+        for row in cells:
+            table.add_row(*(row[column] for column in shown))
+        console.print(table)
+    if caption:
+        console.say(caption)
 
 
 def progress_bar(console: Console | None = None) -> Progress:
     """Return a progress bar with elapsed and remaining time; it shows nothing where standard error is no terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress
 
     console = console or standard_error()
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),  # with two long times within 80 columns
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=20),  # with two long times within 80 columns
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,18 +25,15 @@ from hgclr.cli.options import (
     Model,
     Raw,
     Reading,
+    Settings,
     SkipBadRows,
     deciding_options,
-    file,
     folder,
     option,
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output, write_files
-
-if TYPE_CHECKING:
-    from hgclr.evaluation.audit import Audit
+from hgclr.files import check_output
 
 
 @reading_options
@@ -47,30 +44,23 @@ def evaluate(
     reading: Reading,
     deciding: Deciding,
     split: Annotated[str, option("Split to score: train, dev or test.")] = "test",
-    output: Annotated[
-        Path | None,
-        folder(
-            "Write report.html here, one page that needs nothing else: scores with confidence intervals, the label tree"
-            " coloured by F1, confused siblings, documents that went wrong, plots. Beside it: plots and report.json."
-        ),
-    ] = None,
+    output: Annotated[Path | None, folder("Write report.html, its plots and report.json here.")] = None,
     json_file: JsonFile = None,
-    limit: Annotated[
-        int | None, option("Score only this many documents: a random sample, the same every time.", min=1)
-    ] = None,
+    limit: Annotated[int | None, option("Score a random sample of this many documents.", min=1)] = None,
     skip_bad_rows: SkipBadRows = False,
 ) -> None:
     """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a label lacks its parent.
 
-    Labels are read with the model's own tree; a label that the model does not know is an error.
+    Labels are read with the model's own tree; a label that the model does not know is an error. The report of --output
+    has confidence intervals, the label tree coloured by F1, confused siblings, and documents that went wrong.
 
     Example: **hgclr evaluate runs/first/model my-data --output my-report**
 
-    Next: **hgclr compare** puts such a report beside others; **hgclr audit** lists the documents whose labels the model
-    contradicts.
+    Next: **hgclr compare other-report my-report** or **hgclr audit runs/first/model my-data**
     """
     from hgclr.cli.tables import print_scores
     from hgclr.hardware import machine
+    from hgclr.provenance import command_line
     from hgclr.urls import as_written
 
     if output is not None:
@@ -81,25 +71,14 @@ def evaluate(
     decisions = deciding.changed(classifier.decisions)
     documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with counting(split) as progress:
+        options = {"decisions": decisions, "limit": limit, "progress": progress}
         if output is None:
-            scores = classifier.evaluate(
-                documents, split, decisions=decisions, limit=limit, progress=progress
-            ).to_json()
+            scores = classifier.evaluate(documents, split, **options).to_json()
         else:
-            from hgclr.evaluation.report import report as write_report
-            from hgclr.provenance import command_line
+            from hgclr.evaluation.report import report
 
-            scores = write_report(
-                classifier,
-                documents,
-                split,
-                output,
-                name=model,
-                decisions=decisions,
-                limit=limit,
-                command=command_line(["hgclr", *sys.argv[1:]]),
-                progress=progress,
-            )["scores"]
+            command = command_line(["hgclr", *sys.argv[1:]])
+            scores = report(classifier, documents, split, output, name=model, command=command, **options)["scores"]
     if json_file is not None:
         content = {"model": model, "data": as_written(data), "split": split, "decisions": decisions.to_json()}
         write_result(json_file, content | {"scores": scores, "machine": machine()})
@@ -112,23 +91,15 @@ def evaluate(
 
 def compare(
     reports: Annotated[
-        list[Path],
-        typer.Argument(metavar="REPORT...", help="Folders that hgclr evaluate --output wrote, or their report.json."),
+        list[Path], typer.Argument(metavar="REPORT...", help="Folders that hgclr evaluate --output wrote.")
     ],
-    output: Annotated[
-        Path | None,
-        folder(
-            "Write comparison.html here, one page that needs nothing else, with a plot and the labels that gained and"
-            " lost most. Beside it: the plot as PNG and SVG, and comparison.json."
-        ),
-    ] = None,
+    output: Annotated[Path | None, folder("Write comparison.html, its plot and comparison.json here.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare reports with the first of them: is the difference more than chance?
 
-    The reports must be of the same documents and the same label tree. A paired bootstrap test judges chance: both
-    models are scored on the same resamples of the documents; **p** is the probability that chance alone makes a
-    difference as large as this one.
+    The reports must be of the same documents and the same label tree. **p** is of the paired bootstrap test: the
+    probability that chance alone makes a difference as large as this one.
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
     """
@@ -154,53 +125,32 @@ def audit(
     reading: Reading,
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="Model that was not trained on the split: a folder that hgclr train or hgclr export wrote, its URL, or"
-            " a hub name.",
-        ),
+        typer.Argument(metavar="MODEL", help="Model that was not trained on the split: folder, URL or name."),
     ] = None,
     data: Annotated[
         Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
     ] = None,
-    split: Annotated[
-        str | None, option("Split to audit: dev, test or train; default: dev, with --folds train.")
-    ] = None,
+    split: Annotated[str | None, option("Split to audit; default: dev, with --folds train.")] = None,
     top: Annotated[int, option("How many documents to list, the most contradicted first.", min=1)] = 50,
     output: Annotated[
-        Path | None,
-        folder(
-            "Write audit.html to read, audit.csv to fill in and audit.json here. With --folds it also holds the"
-            " models, and the default is runs/NAME-audit, where NAME is that of CONFIG."
-        ),
-    ] = None,
-    csv_file: Annotated[
-        Path | None, file("Write the list as CSV to this file, with an empty column for your verdict.", "--csv")
+        Path | None, folder("Write audit.html, audit.csv and audit.json here; default with --folds: runs/NAME-audit.")
     ] = None,
     json_file: JsonFile = None,
     folds: Annotated[
-        int | None,
-        option(
-            "Audit train: divide it into this many folds and audit each with a model trained on the others. An"
-            " interrupted audit continues where it stopped.",
-            min=2,
-        ),
+        int | None, option("Audit train in so many folds, each by a model trained on the others.", min=2)
     ] = None,
     config: Annotated[
-        Path | None,
-        option("With --folds: data and settings to train with, as for hgclr train.", metavar="CONFIG.yaml"),
+        Path | None, option("With --folds: data and settings, as for hgclr train.", metavar="CONFIG.yaml")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        option("With --folds: override one setting of CONFIG; repeatable.", "--set", metavar="KEY=VALUE"),
-    ] = None,
+    settings: Settings = None,
     skip_bad_rows: SkipBadRows = False,
     raw: Raw = False,
 ) -> None:
     """List the documents whose labels a model contradicts most, with the labels it predicts instead.
 
     In each of them the annotation is wrong, the tree is ambiguous, or the model is wrong: read, then decide. The score
-    is in orders of magnitude: how much less probable the document's labels are than labels usually are.
+    is in orders of magnitude: how much less probable the document's labels are than labels usually are. With --folds,
+    an interrupted audit continues where it stopped.
 
     Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
 
@@ -209,7 +159,8 @@ def audit(
     Next: open audit.html, write your verdicts into audit.csv, correct the data and train again.
     """
     from hgclr.cli.tables import print_audit
-    from hgclr.evaluation.audit import audit_csv, write_audit
+    from hgclr.evaluation.audit import audit as audit_split
+    from hgclr.evaluation.audit import write_audit
 
     if output is not None:
         check_output(output)
@@ -218,17 +169,14 @@ def audit(
             raise InputError("--config and --set are for training models", remedy="add --folds 5, or leave them out")
         if model is None or data is None:
             raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
-        from hgclr.evaluation.audit import audit as audit_split
-
         classifier = open_classifier(model, data)
         documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
-        split = split or "dev"
         with progress_bar() as bar:
-            task = bar.add_task(split, total=None)
+            task = bar.add_task(split or "dev", total=None)
             found = audit_split(
                 classifier,
                 documents,
-                split,
+                split or "dev",
                 top=top,
                 on_survey=lambda total: bar.update(task, total=total),
                 progress=partial(bar.advance, task),
@@ -240,33 +188,24 @@ def audit(
                 remedy="give --folds and --config alone; --set data.path=DIR names other data",
             )
         if split not in (None, "train"):
-            raise InputError(
-                f"--folds audits train, not {split}",
-                remedy=f"train a model on train and give it: hgclr audit MODEL DATA --split {split}",
-            )
+            raise InputError(f"--folds audits train, not {split}", remedy=f"give MODEL DATA --split {split} instead")
         if config is None:
             raise InputError("--folds trains models", remedy="name the settings: --config CONFIG.yaml")
         output = output or Path("runs") / f"{config.stem}-audit"
         check_output(output)
-        found = _audit_folds(config, settings, output, folds, top)
+        require_extra("torch", extra="train", capability="Training a model for each fold")
+        from hgclr.training.run_checks import check_run
+        from hgclr.training.settings import RunConfig
+
+        run = RunConfig.read(config, settings, output)
+        check_run(run)
+        from hgclr.cli.progress import fold_progress
+        from hgclr.evaluation.folds import audit_folds
+
+        quiet_libraries()
+        found = audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))
     write_result(json_file, found.to_json())
-    if csv_file is not None:
-        write_files(csv_file.parent, {csv_file.name: audit_csv(found, raw=raw)})
     console = results(json_file)
     print_audit(found, console)
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
-
-
-def _audit_folds(config: Path, settings: list[str] | None, output: Path, folds: int, top: int) -> Audit:
-    require_extra("torch", extra="train", capability="Training a model for each fold")
-    from hgclr.training.run_checks import check_run
-    from hgclr.training.settings import RunConfig
-
-    run = RunConfig.read(config, settings, output)
-    check_run(run)
-    from hgclr.cli.progress import fold_progress
-    from hgclr.evaluation.folds import audit_folds
-
-    quiet_libraries()
-    return audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))

@@ -13,7 +13,6 @@ from hgclr.files import check_output
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
-    from hgclr.export.check import Export
 
 FOLDABLE = ("stock", "sentence-transformers")
 """Forms for programs that know no thresholds."""
@@ -26,46 +25,29 @@ def export(
     model: Model,
     to: Annotated[
         Literal["stock", "sentence-transformers", "onnx", "onnx-int8"],
-        option(
-            "stock: a model of transformers with the same logits, for the pooling cls; loads without hgclr."
-            " sentence-transformers: the same for any pooling; its encode returns logits. onnx: for onnxruntime,"
-            " without torch. onnx-int8: smaller and faster, with rounding."
-        ),
+        option("stock, sentence-transformers, onnx or onnx-int8.", metavar="FORM"),
     ],
     output: NewFolder,
     reading: Reading,
-    data: Annotated[
-        Path | None,
-        folder("Data folder to score the model and the export on; the two are also compared on some of its texts."),
-    ] = None,
+    data: Annotated[Path | None, folder("Data folder to score the model and the export on.")] = None,
     split: Annotated[str, option("With --data: split to score, train, dev or test.")] = "dev",
     fold_thresholds: Annotated[
-        bool,
-        option(
-            "For stock and sentence-transformers: put thresholds and temperature into the bias, so that programs"
-            " without hgclr can predict every label above 0.5 (a logit above 0). Their probabilities are then shifted"
-            " scores; hgclr decides as before.",
-            "--fold-thresholds",
-        ),
+        bool, option("Put thresholds and temperature into the bias of the head.", "--fold-thresholds")
     ] = False,
     scores_file: Annotated[
-        Path | None,
-        file(
-            "Scores for the model card: the file of hgclr evaluate --json, or the report.json of its --output."
-            " The metrics.json of training is found automatically.",
-            "--scores",
-        ),
+        Path | None, file("Scores for the model card, written by hgclr evaluate.", "--scores")
     ] = None,
     licence: Annotated[
-        str | None,
-        option("Licence for the model card, such as mit; default: not stated.", "--license", metavar="ID"),
+        str | None, option("Licence for the model card, such as mit.", "--license", metavar="ID")
     ] = None,
 ) -> None:
     """Write a trained model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
 
-    The output folder can replace the model in hgclr predict and evaluate. It is compared with the model before it is
-    written; with **--data**, Micro- and Macro-F1 of both are shown side by side. It holds safetensors or ONNX, JSON, a
-    model card (README.md), and a manifest.json with which hgclr detects changed files.
+    **stock**: a model of transformers with the same logits. **sentence-transformers**: the same for any pooling; its
+    encode returns logits. **onnx**: for onnxruntime. **onnx-int8**: smaller and faster, with rounding.
+
+    With --fold-thresholds (stock and sentence-transformers), programs without hgclr predict every label above 0.5;
+    hgclr decides as before. Every export is compared with the model, has a model card, and works in hgclr predict.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
 
@@ -116,8 +98,15 @@ def export(
             from hgclr.export.onnx import export_onnx
 
             result = export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
-    for line in _summary(result):
-        console.say(line)
+    difference, what = result.difference, result.to
+    if result.own_class is not None:
+        what = f"{result.class_name} of hgclr, because {result.own_class}"
+    elif to not in FOLDABLE:
+        before, after = (size / 1e6 for size in result.sizes)
+        what += f", {after:.1f} MB (the weights in torch: {before:.1f} MB)"
+    console.say(f"written: {output}, {what}; its README.md says how to use it")
+    apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
+    console.say(f"largest difference from the model on {difference.texts} texts: {apart}")
     if documents is not None:
         scores[to] = score(HierarchicalClassifier.load(output), str(output), documents)
         print_scores(f"{data}, {split}", scores, console)
@@ -137,34 +126,3 @@ def export(
         folded=result.folded,
     )
     write_card(output, card)
-
-
-def _summary(result: Export) -> list[str]:
-    """Return the form that was written, its difference from the model, and how to use it."""
-    folder, difference = result.folder, result.difference
-    apart = "none" if difference.logit == 0 else f"{difference.logit:.2g} in a logit"
-    apart += f", {difference.probability:.2g} in a probability" if difference.logit else ""
-    if result.to in ("onnx", "onnx-int8"):
-        before, after = (size / 1e6 for size in result.sizes)
-        what = f"{after:.1f} MB (the weights in torch: {before:.1f} MB)"
-        how = f"hgclr predict {folder} \"a text\"; pip install 'hgclr[onnx]' is enough for that"
-    elif result.to == "stock":
-        what = f"{result.class_name} of transformers"
-        how = f'transformers.pipeline("text-classification", model="{folder}", top_k=None, truncation=True)'
-        if result.own_class is None:
-            how += ", without hgclr"
-        else:
-            what = f"{result.class_name} of hgclr, because {result.own_class}"
-            how = f"import hgclr.models, then {how}"
-    else:
-        what = "modules of sentence-transformers"
-        how = f'sentence_transformers.SentenceTransformer("{folder}").encode(texts) returns logits, without hgclr'
-    folded = (
-        "thresholds are folded into the bias: a logit above 0 (a score above 0.5) means that the label is predicted"
-    )
-    return [
-        f"written: {folder}, {what}",
-        f"largest difference from the model on {difference.texts} texts: {apart}",
-        *([folded] if result.folded else []),
-        f"use it: {how}",
-    ]

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
-"""The library's decoding rules, repeated so that help pages need no numpy."""
+"""The library's decoding rules, repeated so that help pages need no numpy.
+"""
+RULES = "threshold, closure, drop-orphans, best-path or top-k-paths; default: the model's."
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
@@ -33,44 +35,25 @@ file, folder = partial(option, metavar="FILE"), partial(option, metavar="DIR")
 
 
 ray_address_option = partial(
-    option,
-    "With --engine ray: a running cluster, such as auto or 10.0.0.1:6379, whose nodes see the same files or URLs;"
-    " default: Ray is started on this machine.",
-    metavar="ADDRESS",
+    option, "Address of a running Ray cluster; default: Ray is started on this machine.", metavar="ADDRESS"
 )
 Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="The folder 'model' that hgclr train wrote, a folder that hgclr export wrote, the URL of either (s3://…),"
-        " or a hub name.",
-    ),
+    str, typer.Argument(metavar="MODEL", help="Folder that hgclr train or export wrote, its URL, or a hub name.")
 ]
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder, or its URL; hgclr data check checks one.")]
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder with train, dev, test and a taxonomy file, or its URL.")
-]
-JsonFile = Annotated[
-    Path | None,
-    file("Write the result as JSON to this file; '-': to standard output, in place of the tables.", "--json"),
-]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder with train, dev and test, or its URL.")]
+JsonFile = Annotated[Path | None, file("Write the result as JSON to this file; '-': to standard output.", "--json")]
 NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
-DataOutput = Annotated[Path, folder("Data folder to write; one that was built there before is replaced.")]
-Raw = Annotated[
-    bool,
-    option("In CSV and TSV: no apostrophe before cells that a spreadsheet would run as formulas.", "--raw"),
-]
+DataOutput = Annotated[Path, folder("Data folder to write; an earlier one is replaced.")]
+Raw = Annotated[bool, option("Keep cells of CSV and TSV that a spreadsheet would run as formulas.", "--raw")]
 Settings = Annotated[
     list[str] | None,
     option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),
 ]
 Seed = Annotated[int, option("Random seed.", min=0)]
-AddAncestors = Annotated[
-    bool | None, option("Rows name only their deepest labels: add the labels above them.", "--add-ancestors")
-]
+AddAncestors = Annotated[bool | None, option("Add the labels above those that a row names.", "--add-ancestors")]
 TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
 SkipBadRows = Annotated[bool, option("Leave bad rows out, with a warning.", "--skip-bad-rows")]
-Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1)]
+Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1, metavar="N")]
 Engine = Literal["local", "ray"]
 
 
@@ -88,21 +71,13 @@ def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
 class Reading:
     """How to read a data folder: the values of the options that `reading_options` adds.
 
-    What is left out is as the folder remembers it, see `hgclr.data.rows.RowForm`.
+    Values left out are as the folder remembers them, see `hgclr.data.rows.RowForm`.
     """
 
-    text_column: Annotated[
-        str | None, option("Column with the text; default: the one the folder remembers, or 'text'.")
-    ] = None
-    label_column: Annotated[
-        str | None, option("Column with the labels; default: the one the folder remembers, or 'labels'.")
-    ] = None
-    label_separator: Annotated[
-        str | None, option("What separates labels in one cell; default: as the folder remembers, or ';'.")
-    ] = None
-    path_separator: Annotated[
-        str | None, option("What separates the names of a path; default: as the folder remembers, or ' > '.")
-    ] = None
+    text_column: Annotated[str | None, option("Column with the text; default: 'text'.")] = None
+    label_column: Annotated[str | None, option("Column with the labels; default: 'labels'.")] = None
+    label_separator: Annotated[str | None, option("Separator of labels in a cell; default: ';'.")] = None
+    path_separator: Annotated[str | None, option("Separator of the names of a path; default: ' > '.")] = None
     add_ancestors: AddAncestors = None
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:
@@ -116,10 +91,8 @@ class Reading:
 class Cluster:
     """Where models are trained: the values of the options that `cluster_options` adds."""
 
-    engine: Annotated[Engine, option("local: on this machine; ray: on Ray, here or on a cluster.")] = "local"
-    workers: Annotated[
-        int | None, option("With --engine ray: processes that share each batch; default: one per GPU or core.", min=1)
-    ] = None
+    engine: Annotated[Engine, option("local: this machine; ray: Ray, here or on a cluster.")] = "local"
+    workers: Annotated[int | None, option("With --engine ray: processes; default: one per GPU or core.", min=1)] = None
     ray_address: Annotated[str | None, ray_address_option()] = None
 
     def check(self) -> None:
@@ -134,20 +107,13 @@ class Cluster:
 class Deciding:
     """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
 
-    threshold: Annotated[
-        float | None, option("Predict labels more probable than this; default: the model's.", min=0.0, max=1.0)
-    ] = None
-    rule: Annotated[
-        Rule | None,
-        option(
-            "Decoding rule; default: the model's. threshold: each label by itself; closure: also all ancestors of"
-            " those; drop-orphans: only labels whose parent is predicted; best-path: one path;"
-            " top-k-paths: as many as --paths says."
-        ),
-    ] = None
+    threshold: Annotated[float | None, option("Predict labels more probable than this.", min=0, max=1, metavar="X")] = (
+        None
+    )
+    rule: Annotated[Rule | None, option(RULES, metavar="RULE")] = None
     paths: Paths = None
     abstain_below: Annotated[
-        float | None, option("Stop above labels less probable than this, and list them as abstained.", min=0, max=1)
+        float | None, option("List labels less probable than this as abstained.", min=0, max=1, metavar="X")
     ] = None
 
     def changed(self, decisions: Decisions) -> Decisions:

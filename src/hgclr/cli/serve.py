@@ -23,48 +23,29 @@ _limit = partial(_option, rich_help_panel="Limits of a request", min=1)
 def serve(
     model: Model,
     host: Annotated[
-        str, _option("HOST", "Address to listen on. The default is for this machine only; 0.0.0.0 is for all.")
+        str, _option("HOST", "Address to listen on; 0.0.0.0: reachable from other machines.")
     ] = "127.0.0.1",
     port: Annotated[int, _option("PORT", "Port to listen on; 0: any free one.", min=0, max=65535)] = 8000,
-    workers: Annotated[
-        int, _option("WORKERS", "Processes, each with the model in memory; one that dies is replaced.", min=1)
-    ] = 1,
+    workers: Annotated[int, _option("WORKERS", "Processes, each with the model in memory.", min=1)] = 1,
     allow_host: Annotated[
-        list[str],
-        _request(
-            "ALLOW_HOST",
-            "Host name that requests may be for, such as that of a proxy; repeatable. By default a service on"
-            " 127.0.0.1 answers only to names of this machine, any other to all names.",
-        ),
+        list[str], _request("ALLOW_HOST", "Host name that requests may be for, such as a proxy's; repeatable.")
     ] = [],  # noqa: B006
-    max_connections: Annotated[
-        int, _request("MAX_CONNECTIONS", "Most open connections; beyond that requests get 503.", min=1)
-    ] = 4096,
-    max_queue: Annotated[
-        int, _request("MAX_QUEUE", "Most texts that may wait; a request beyond is refused at once with 429.", min=1)
-    ] = 1024,
-    deadline: Annotated[
-        float,
-        _request("DEADLINE", "Seconds until a request is answered with 504 and its texts are dropped.", min=0.001),
-    ] = 30.0,
+    max_connections: Annotated[int, _request("MAX_CONNECTIONS", "Most open connections; more get 503.", min=1)] = 4096,
+    max_queue: Annotated[int, _request("MAX_QUEUE", "Most texts that may wait; more get 429.", min=1)] = 1024,
+    deadline: Annotated[float, _request("DEADLINE", "Seconds until a request gets 504.", min=0.001)] = 30.0,
     grace: Annotated[int, _request("GRACE", "Seconds to finish requests after SIGTERM or Ctrl-C.", min=0)] = 30,
+    log_requests: Annotated[
+        bool, _request("LOG_REQUESTS", "Log each request, without its texts.", "--log-requests")
+    ] = False,
     batch_tokens: Annotated[
-        int | None, _batch("BATCH_TOKENS", "Tokens computed at a time, with padding; default: by the backend.", min=1)
+        int | None, _batch("BATCH_TOKENS", "Tokens computed at a time; default: by the backend.", min=1)
     ] = None,
     max_wait: Annotated[
-        float, _batch("MAX_WAIT_MS", "Milliseconds that a text waits at most for others.", "--max-wait-ms", min=0.0)
+        float, _batch("MAX_WAIT_MS", "Milliseconds that a text waits for others.", "--max-wait-ms", min=0.0)
     ] = 2.0,
     body_bytes: Annotated[int, _limit("BODY_BYTES", "Largest body; larger ones get 413.")] = 4 * 2**20,
     texts_per_request: Annotated[int, _limit("TEXTS_PER_REQUEST", "Most texts; more get 422.")] = 256,
     characters_per_text: Annotated[int, _limit("CHARACTERS_PER_TEXT", "Longest text; longer ones get 422.")] = 20_000,
-    log_requests: Annotated[
-        bool,
-        _request(
-            "LOG_REQUESTS",
-            "Log each request: time, id, endpoint, status, duration, number of texts; never a text.",
-            "--log-requests",
-        ),
-    ] = False,
 ) -> None:
     """Serve a model over HTTP, with a page to try it on.
 

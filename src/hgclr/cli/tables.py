@@ -1,19 +1,16 @@
-"""What commands print: predictions, scores, comparisons, audits, decisions, explanations."""
+"""Results on a terminal: predictions, scores, comparisons, audits, decisions, explanations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Literal
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from hgclr.cli.console import Console, print_table
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit import Audit, AuditFinding
@@ -22,10 +19,6 @@ from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, c
 from hgclr.files import HARMLESS
 from hgclr.inference.predictions import PredictedLabel, Prediction
 
-GAP = 3
-"""Columns of the terminal between two columns of a table."""
-TEXT_WIDTH = 24
-"""Columns of the terminal that a column of text may be narrowed to."""
 SHOWN_FINDINGS, FEW = 20, 5
 """Contradicted documents that are listed; pairs of labels, and labels, that are listed."""
 # Colours of one lightness: black on them is readable on light and dark terminals, and none stands out by its lightness.
@@ -64,74 +57,20 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     return tree
 
 
-def print_table(
-    console: Console,
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str | Text]],
-    *,
-    texts: int = 1,
-    title: str = "",
-    caption: str = "",
-) -> None:
-    """Print a table whose first ``texts`` columns are text and the others numbers.
-
-    Columns that do not fit are printed as further tables below, after the columns of text; headings are folded at
-    spaces and never cut.
-    """
-    if title:
-        console.print(Text(title, "bold"), soft_wrap=True)
-    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
-    lines = [[line.plain for row in cells for line in row[column].split()] for column in range(len(headings))]
-
-    def longest(texts: Iterable[str]) -> int:
-        return max(map(cell_len, texts), default=0)
-
-    wide = [longest([heading, *lines[column]]) for column, heading in enumerate(headings)]
-    narrow = [longest([*heading.split(), *lines[column]]) for column, heading in enumerate(headings)]
-    for column in range(texts):
-        words = [word for line in (headings[column], *lines[column]) for word in line.split()]
-        narrow[column] = min(wide[column], max(TEXT_WIDTH, longest(words)))
-
-    def room(columns: Sequence[int], widths: Sequence[int]) -> bool:
-        return 1 + sum(widths[column] + GAP for column in columns) <= console.width
-
-    left = list(range(texts, len(headings)))
-    while left:
-        shown = list(range(texts))
-        while left and (len(shown) == texts or room([*shown, left[0]], narrow)):
-            shown.append(left.pop(0))
-        widths = wide if room(shown, wide) else narrow
-        table = Table()
-        for column in shown:
-            justify: Literal["left", "right"] = "left" if column < texts else "right"
-            table.add_column(Text(headings[column]), justify=justify, width=widths[column])
-        for row in cells:
-            table.add_row(*(row[column] for column in shown))
-        console.print(table)
-    if caption:
-        console.print(caption, highlight=False, markup=False)
-
-
 def print_scores(
     title: str, sets: Mapping[str, Mapping[str, Any]], console: Console, decided: Decisions | None = None
 ) -> None:
     """Print Micro- and Macro-F1 over all labels and per level, one row per set of scores (see ``to_json``)."""
+
+    def f1(scores: Mapping[str, Any], digits: int) -> list[str]:
+        return [f"{100 * scores[average]['f1']:.{digits}f}" for average in ("micro", "macro")]
+
     levels = max(len(scores["levels"]) for scores in sets.values())
     rows = []
     for name, scores in sets.items():
-        per_level = [
-            f"{100 * level['micro']['f1']:.1f} / {100 * level['macro']['f1']:.1f}" for level in scores["levels"]
-        ]
-        rows.append(
-            [
-                name,
-                f"{100 * scores['micro']['f1']:.2f}",
-                f"{100 * scores['macro']['f1']:.2f}",
-                *per_level,
-                *[""] * (levels - len(per_level)),
-                f"{scores['inconsistency_rate']:.1%}",
-            ]
-        )
+        per_level = [" / ".join(f1(level, 1)) for level in scores["levels"]]
+        per_level += [""] * (levels - len(per_level))
+        rows.append([name, *f1(scores, 2), *per_level, f"{scores['inconsistency_rate']:.1%}"])
     headings = ("", "Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans")
     captions = ["levels: micro / macro; orphans: predicted labels whose parent was not predicted"]
     if decided is not None:
@@ -149,7 +88,7 @@ def print_scores(
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print the scores of reports beside the first one's; differences that chance hardly explains are in colour."""
     first = comparison.contents[0]
-    console.print(f"{first['data']}, {first['split']}: {first['documents']:,} documents", style="bold", soft_wrap=True)
+    console.say(f"{first['data']}, {first['split']}: {first['documents']:,} documents", "bold")
     colours = {"better": "bold green", "worse": "bold red", None: ""}
     lines = [*score_lines(comparison), *level_lines(comparison)]
     for place, name in enumerate(comparison.names[1:]):
@@ -160,7 +99,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         ]
         print_table(console, ("", comparison.names[0], name, "difference", "p"), rows)
     caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
-    console.print(caption, highlight=False)
+    console.say(caption)
 
 
 def print_audit(found: Audit, console: Console) -> None:
@@ -168,38 +107,23 @@ def print_audit(found: Audit, console: Console) -> None:
     share = 100 * found.contradicted / found.documents
     by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
     summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
-    console.print(f"{summary}: {by_kind}" if by_kind else summary, highlight=False)
+    console.say(f"{summary}: {by_kind}" if by_kind else summary)
     if not found.findings:
         return
-    table = _table("row", "score", text=9, **{"gold (−), predicted (+)": 11})
+    rows: list[list[str | Text]] = []
     for finding in found.findings[:SHOWN_FINDINGS]:
         text = " ".join(finding.text.split())
         text = text if len(text) <= console.width else text[: console.width - 1].rstrip() + "…"
-        table.add_row(str(finding.row), f"{finding.score:.2f}", Text(text), _changes(finding))
-    console.print(table)
+        rows.append([text, _changes(finding), str(finding.row), f"{finding.score:.2f}"])
+    print_table(console, ("text", "gold (−), predicted (+)", "row", "score"), rows, texts=2)
     if len(found.findings) > SHOWN_FINDINGS:
-        more = f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all"
-        console.print(more, style="dim", highlight=False)
+        console.say(f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all", "dim")
     if found.pairs:
-        table = _table("documents", **{"have this label": 1, "and this one confused": 1})
-        for pair in found.pairs[:FEW]:
-            table.add_row(f"{pair.documents:,}", *(_path(path) for path in pair.paths))
-        console.print(table)
+        pairs = [[*map(_path, pair.paths), f"{pair.documents:,}"] for pair in found.pairs[:FEW]]
+        print_table(console, ("label", "confused with", "documents"), pairs, texts=2)
     if found.suspect_labels:
-        table = _table("surely wrong", "of", **{"with the label": 1})
-        for label in found.suspect_labels[:FEW]:
-            table.add_row(f"{label.wrong:,}", f"{label.gold:,}", _path(label.path))
-        console.print(table)
-
-
-def _table(*numbers: str, **texts: int) -> Table:
-    """Return an empty table with columns of numbers, then columns of text that share the rest by these ratios."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True, title=" ", title_justify="left")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading, ratio in texts.items():
-        table.add_column(heading, ratio=ratio)
-    return table
+        labels = [[_path(one.path), f"{one.wrong:,}", f"{one.gold:,}"] for one in found.suspect_labels[:FEW]]
+        print_table(console, ("label", "surely wrong", "documents"), labels)
 
 
 def _changes(finding: AuditFinding) -> Text:
@@ -214,25 +138,23 @@ def _changes(finding: AuditFinding) -> Text:
     return Text("\n").join(lines)
 
 
-def _path(path: Sequence[str]) -> Text:
+def _path(path: Sequence[str]) -> str:
     """Return the lower end of a path."""
-    return Text(" > ".join(path if len(path) < 4 else ("…", *path[-3:])))
+    return " > ".join(path if len(path) < 4 else ("…", *path[-3:]))
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
     """Print the decisions that were found, and how good they are beside those before them."""
     title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
+    after = "after" if found.best is not None else "after (the same)"
     rows = [
-        [Text(cell, style) for cell in (name, *(f"{100 * value:.2f}" for value in astuple(quality)))]
-        for name, quality, style in (
-            ("before", found.before, ""),
-            ("after" if found.best is not None else "after (the same)", found.after, "bold"),
-        )
+        [name, *(f"{100 * value:.2f}" for value in astuple(quality))]
+        for name, quality in (("before", found.before), (after, found.after))
     ]
     print_table(console, ("", "Micro-F1", "Macro-F1", "precision", "recall", "exact"), rows, title=title)
-    before, after = found.calibration_before, found.calibration_after
-    error = f"calibration error {before.ece():.2%} → {after.ece():.2%}"
-    lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {after.brier():.4f}"]
+    before, now = found.calibration_before, found.calibration_after
+    error = f"calibration error {before.ece():.2%} → {now.ece():.2%}"
+    lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {now.brier():.4f}"]
     if found.decisions.abstain_below is not None:
         lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out (abstained)")
     if (other := found.most_exact) is not None:
@@ -242,7 +164,7 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
             f" {macro:.2f} Macro-F1: hgclr calibrate --rule {other.rule} takes it"
         )
     for line in lines:
-        console.print(line, highlight=False, markup=False)
+        console.say(line)
 
 
 def print_candidates(found: Calibrated, console: Console) -> None:
@@ -258,16 +180,16 @@ def print_candidates(found: Calibrated, console: Console) -> None:
     print_table(console, headings, rows, texts=2, title="compared")
 
 
-def show_explanations(explanations: Iterable[Explanation], console: Console) -> None:
-    """Show explanations to a person."""
+def print_explanations(explanations: Iterable[Explanation], console: Console) -> None:
+    """Print the labels of each text with its words, coloured where the terminal has colours, and their numbers."""
     coloured = console.color_system is not None and not console.no_color
+    say = console.say
     for explanation in explanations:
         if not coloured:  # else the text is shown below with its marks
-            console.print(Text(explanation.text.translate(HARMLESS), "bold"))
-        console.print(Text(METHODS[explanation.method], "dim"))
+            say(explanation.text, "bold")
+        say(METHODS[explanation.method], "dim")
         if explanation.unread:
-            unread = f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further"
-            console.print(Text(unread, "yellow"))
+            say(f"not read: the last {counted(explanation.unread, 'word')}; the model reads no further", "yellow")
         for label in explanation.labels:
             *above, name = label.label.path
             status = "" if label.status == "predicted" else f" ({label.status})"
@@ -275,18 +197,23 @@ def show_explanations(explanations: Iterable[Explanation], console: Console) -> 
             console.print(Text.assemble(*start, (name, "bold"), (status, "yellow")))
             if coloured:
                 console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
-            console.print(Padding(_numbers(label, explanation), (0, 0, 0, 2)))
+            for side, words in zip(("for", "against"), explanation.strongest(label, 4), strict=True):
+                if words:
+                    listed = "   ".join(f"{explanation.word(word)} {label.relevance[word]:+.2f}" for word in words)
+                    say(f"  {side:<8} {listed}")
+            say(
+                f"  tested   {counted(len(label.kept), 'word')} only {label.only_kept:.0%}   as many random words"
+                f" {label.only_random:.0%}   without them {label.without_kept:.0%}"
+            )
         if explanation.unexplained:
-            left_out = f"\nleft out: {counted(explanation.unexplained, 'label')}, less probable; name them by --label"
-            console.print(Text(left_out, "yellow"))
+            say(f"\nleft out: {counted(explanation.unexplained, 'label')}, less probable; --label names one", "yellow")
         stability = explanation.stability
-        change = ("the labels stay the same", "green") if stability.same else ("the labels change", "yellow")
-        words = " ".join(explanation.word(word) for word in stability.kept).translate(HARMLESS)
-        kept = f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} "
-        console.print(Text.assemble(kept, change, f": {words}"))
+        change = "the labels stay the same" if stability.same else "the labels change"
+        words = " ".join(explanation.word(word) for word in stability.kept)
+        say(f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} {change}: {words}")
         for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
             for one in labels:
-                console.print(Text(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})"))
+                say(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})")
         console.print()
 
 
@@ -299,20 +226,3 @@ def _marked(label: ExplainedLabel, explanation: Explanation) -> Text:
             ground = (FOR if shade > 0 else AGAINST)[abs(shade) - 1]
             marked.stylize(f"{'bold ' if abs(shade) == len(FOR) else ''}black on {ground}", word.start, word.stop)
     return marked
-
-
-def _numbers(label: ExplainedLabel, explanation: Explanation) -> Table:
-    """Return the strongest words with their numbers, and the probabilities with these words alone and without them."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, words in zip(("for", "against"), explanation.strongest(label, 4), strict=True):
-        if words:
-            listed = (f"{explanation.word(word)} {label.relevance[word]:+.2f}" for word in words)
-            table.add_row(name, Text("   ".join(listed).translate(HARMLESS)))
-    table.add_row(
-        "tested",
-        f"{counted(len(label.kept), 'word')} only {label.only_kept:.0%}   as many random words {label.only_random:.0%}"
-        f"   without them {label.without_kept:.0%}",
-    )
-    return table

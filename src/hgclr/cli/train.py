@@ -222,10 +222,11 @@ def quickstart(
     require_extra("torch", extra="train", capability="Training")
     from rich.table import Table
 
+    from hgclr.cli.data import prepare
     from hgclr.cli.machine import fetch_with_bar
-    from hgclr.cli.prepare import build_icd10cm_with_bar
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import prediction_tree
+    from hgclr.data.icd10cm import build_icd10cm
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
     from hgclr.inference import HierarchicalClassifier
     from hgclr.training import RunConfig
@@ -242,8 +243,7 @@ def quickstart(
     if cached_encoder(DEFAULT_ENCODER) is None:
         fetch_with_bar(DEFAULT_ENCODER)
     heading(2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
-    data = build_icd10cm_with_bar(output / "icd10cm", levels=3 if categories else 2).output
-    console.print(f"   {data}")
+    data = prepare("chapters", build_icd10cm, output / "icd10cm", levels=3 if categories else 2)
     heading(3, f"Three models: without documents, then with {documents} documents")
     scores: dict[str, dict[str, Any]] = {}
     for effort in EFFORTS:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.console import Console, counting, print_written, progress_bar, quiet_libraries, standard_error
+from hgclr.cli.console import (
+    Console,
+    counting,
+    print_table,
+    print_written,
+    progress_bar,
+    quiet_libraries,
+    standard_error,
+)
 from hgclr.cli.options import Reading, Seed, Settings, folder, number_list, option, options_from, reading_options
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
@@ -119,7 +127,6 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("each row of systems has its own preset", remedy=f"use --rows hgclr-{preset}")
-        from hgclr.cli.tables import print_table
         from hgclr.paper.tables import reproduce, table_cells
 
         quiet_libraries()
@@ -168,7 +175,6 @@ def table1(
 
     Example: **hgclr reproduce table1 --wos data/wos --nyt data/nyt --rcv1 data/rcv1 --output runs/paper**
     """
-    from hgclr.cli.tables import print_table
     from hgclr.paper.tables import count_corpus, figure_cells, other_than_literature, write_table1
     from hgclr.provenance import command_line
 
@@ -267,7 +273,6 @@ def figure5(
     """
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
-    from hgclr.cli.tables import print_table
     from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models, write_label_maps
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hgclr.cli.console import Console, quiet_libraries
+from hgclr.cli.data import prepare
 from hgclr.cli.options import AddAncestors, DataOutput, NewFolder, file, folder, option, options_from
-from hgclr.cli.prepare import prepare
 from hgclr.errors import require_extra
 
 app = typer.Typer()
