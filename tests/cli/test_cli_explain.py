@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from hgclr.cli.console import Console
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.cli.tables import show_explanations
+from hgclr.cli.tables import print_explanations
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel
 from support.without_torch import without_torch
@@ -54,7 +54,7 @@ def test_marks_stay_in_their_places_beside_control_characters() -> None:
     label = ExplainedLabel(PredictedLabel("x", ("x",), 0.9), "predicted", (0.0, 1.0, 0.0), (1,), 0.9, 0.5, 0.1)
     explanation = Explanation(text, "occlusion", words, 0, (label,), 0, 0.3, Stability((1,), (), ()))
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="truecolor")
-    show_explanations([explanation], console)
+    print_explanations([explanation], console)
     assert "\x1b[2J" not in console.file.getvalue()
     assert re.search(r"\x1b\[1;30;48;2;[\d;]+mice\x1b\[0m", console.file.getvalue())
 
