@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tickets import read_tickets, train_classifier
 
-from hgclr import DataFolder, audit
+from hgclr import audit
+from hgclr.data import DataFolder
 
 
 def main(encoder: str, epochs: int) -> None:

@@ -9,27 +9,23 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hgclr.data import DataFolder as DataFolder
     from hgclr.decisions.settings import Decisions as Decisions
     from hgclr.errors import HGCLRError as HGCLRError
     from hgclr.errors import InputError as InputError
     from hgclr.estimator import HGCLRClassifier as HGCLRClassifier
     from hgclr.evaluation.audit import audit as audit
     from hgclr.inference import HierarchicalClassifier as HierarchicalClassifier
-    from hgclr.metrics.scores import MultiLabelScores as MultiLabelScores
     from hgclr.models import FlatForSequenceClassification as FlatForSequenceClassification
     from hgclr.models import HGCLRConfig as HGCLRConfig
     from hgclr.models import HGCLRForSequenceClassification as HGCLRForSequenceClassification
     from hgclr.taxonomy import Taxonomy as Taxonomy
     from hgclr.training import HierarchicalTrainer as HierarchicalTrainer
-    from hgclr.training import RunConfig as RunConfig
     from hgclr.training import fit as fit
     from hgclr.training import train as train
 
     __version__: str
 
 _HOMES = {
-    "DataFolder": "hgclr.data",
     "Decisions": "hgclr.decisions.settings",
     "FlatForSequenceClassification": "hgclr.models",
     "HGCLRClassifier": "hgclr.estimator",
@@ -39,8 +35,6 @@ _HOMES = {
     "HierarchicalClassifier": "hgclr.inference",
     "HierarchicalTrainer": "hgclr.training",
     "InputError": "hgclr.errors",
-    "MultiLabelScores": "hgclr.metrics.scores",
-    "RunConfig": "hgclr.training",
     "Taxonomy": "hgclr.taxonomy",
     "audit": "hgclr.evaluation.audit",
     "fit": "hgclr.training",

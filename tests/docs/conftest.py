@@ -22,9 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that examples read, under the names that the pages use."""
-    from hgclr import DataFolder, HierarchicalClassifier, RunConfig, Taxonomy, train
+    from hgclr import HierarchicalClassifier, Taxonomy, train
+    from hgclr.data import DataFolder
     from hgclr.evaluation.report import report
     from hgclr.export.stock import export_sentence_transformers, export_stock
+    from hgclr.training import RunConfig
 
     folder = tmp_path_factory.mktemp("workshop")
     data, runs = Path(shutil.copytree(toy_data, folder / "my-data")), folder / "runs"

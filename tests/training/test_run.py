@@ -63,6 +63,18 @@ def trained(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFacto
     return train(make_run(make_encoder("bert"), toy_data, output, {"pooling": "mean"}, epochs=6))
 
 
+def test_train_takes_a_data_folder_or_a_yaml_file(encoder: str, toy_data: Path, tmp_path: Path) -> None:
+    settings = [f"model.encoder={encoder}", "training.effort=names"]
+    first = train(toy_data, output=tmp_path / "first", settings=settings)
+    again = train(
+        str(tmp_path / "first" / "config.yaml"), output=str(tmp_path / "again"), settings=["data.test_limit=3"]
+    )
+    assert first.metrics["run"]["training"]["effort"] == again.metrics["run"]["training"]["effort"] == "names"
+    assert (first.metrics["documents"]["test"], again.metrics["documents"]["test"]) == (24, 3)
+    with pytest.raises(TypeError):
+        train(RunConfig.read(tmp_path / "first" / "config.yaml"), output=tmp_path / "other")
+
+
 @pytest.mark.slow
 def test_train_save_load_predict(encoder: str, toy_data: Path, trained: TrainingResult) -> None:
     result, output = trained, trained.model.parent

@@ -66,9 +66,11 @@ class TrainingResult:
 
 
 def train(
-    run: RunConfig,
+    run: RunConfig | str | Path,
     data: Data | None = None,
     *,
+    output: str | Path | None = None,
+    settings: Sequence[str] = (),
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     on_documents: Callable[[int], None] | None = None,
@@ -82,7 +84,9 @@ def train(
     documents), ``checkpoints``.
 
     Args:
-        run: the settings.
+        run: a data folder, a YAML file with settings, or the settings.
+        output: the run folder; by default that of the settings, or ``runs/<name of the data>``.
+        settings: settings on top of those of ``run``, such as ``["training.effort=head"]``.
         data: documents in memory, or the data folder, if it is open already; by default ``run.data.path`` is opened.
         resume: continue from the newest complete checkpoint in ``run.output``, if there is one; a finished run is
             returned as it is.
@@ -95,6 +99,10 @@ def train(
         InputError: if settings, data or encoder do not fit together, the output folder holds another run, or another
             process is training there.
     """
+    if not isinstance(run, RunConfig):
+        run = RunConfig.read(run, list(settings), output)
+    elif output is not None or settings:
+        raise TypeError("a RunConfig has its own output and settings; give output and settings with a path only")
     resume = resume or restarted()
     with process_group(), ExitStack() as stack:
 
