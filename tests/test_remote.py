@@ -11,10 +11,9 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from hgclr.errors import InputError, MissingExtraError
+from hgclr.errors import InputError, MissingExtraError, as_written, url_of
 from hgclr.files import atomic_file, atomic_folder, check_output, locked
 from hgclr.remote import local
-from hgclr.urls import as_written, holds_credentials, url_of
 
 URL = "memory://a-bucket/my-data"
 FILES = {"train.jsonl": b"one", "sub/dev.jsonl": b"two", "taxonomy.tsv": b"three"}
@@ -50,9 +49,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Return the files of a copy, without the file in which fsspec keeps what it has fetched."""
-    files = (file for file in folder.rglob("*") if file.is_file() and file.name != "cache")
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.mark.parametrize("place", [URL, f"{URL}/", Path(URL)])
@@ -147,24 +144,18 @@ def test_names_that_lead_elsewhere_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("error", "what"),
-    [
-        (PermissionError("Forbidden"), "access denied"),
-        (ConnectionResetError("peer"), "the store cannot be reached"),
-        (TimeoutError(), "the store cannot be reached"),
-        (ValueError("no good\nat all"), "the store reports: no good"),
-    ],
+    "error", [PermissionError("Forbidden"), TimeoutError(), ValueError("at http://me:secret@host")]
 )
-def test_what_stores_refuse(
-    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
-) -> None:
+def test_what_stores_refuse(memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(MemoryFileSystem, "find", fail)
     with pytest.raises(InputError) as refused:
         local(URL)
-    assert (refused.value.what, refused.value.path) == (what, URL)
+    assert refused.value.path == URL
+    assert type(error).__name__ in refused.value.what
+    assert "secret" not in refused.value.what
     assert refused.value.remedy
 
 
@@ -195,12 +186,10 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("s3://an-id:a-secret@a-bucket/data", "s3://***@a-bucket/data"),
         ("s3://an-id:a-se/cret@a-bucket/data", "s3://***@a-bucket/data"),
-        ("s3://an-id:a-secret/a-bucket", "s3://***"),
         ("https://host/table.csv?X-Amz-Signature=a-secret", "https://host/table.csv"),
     ],
 )
 def test_secrets_are_refused_and_not_shown(url: str, shown: str) -> None:
-    assert holds_credentials(url)
     for place in (url, Path(url)):
         with pytest.raises(InputError) as refused:
             local(place)
@@ -222,7 +211,6 @@ def test_paths_are_no_urls(place: str) -> None:
 def test_urls_survive_pathlib(url: str) -> None:
     assert url_of(url) == url_of(Path(url)) == as_written(Path(url)) == url
     assert url_of(Path(url) / "more") == f"{url}/more"
-    assert not holds_credentials(url)
 
 
 def test_only_bulk_prediction_writes_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hgclr.urls import as_written, url_of
-
 HIDDEN = re.compile(r"\(os error (\d+)\)|PytorchStreamWriter failed writing|file write failed")
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or choose another place"),
@@ -19,6 +17,38 @@ REMEDIES = {
     errno.EIO: "check the disk or the network before you continue",
 }
 """Remedies by the system's error number."""
+URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # one letter before a colon is a drive
+PASSWORD = re.compile(r"://[^/@\s]*:(?!\d+/)[^@\s]*@")
+SIGNATURE = re.compile(r"(https?://[^?]*)\?.*", re.DOTALL)
+COPIES: dict[str, str] = {}
+"""The copies and locks that this process keeps in the cache for things in object stores, each with its URL."""
+
+
+def url_of(place: str | Path) -> str | None:
+    """Return the URL that a place is, or None for a path; pathlib turns the two slashes of a URL into one.
+
+    Example:
+        >>> url_of(Path("s3://bucket/data")), url_of("my-data")
+        ('s3://bucket/data', None)
+    """
+    match = URL.fullmatch(place.as_posix() if isinstance(place, Path) else place)
+    if match is None:
+        return None
+    return f"{match[1]}://{'/' if match[1] == 'file' else ''}{match[2].rstrip('/')}"
+
+
+def as_written(place: str | Path) -> str:
+    """Return a path or a URL as people write it, without secrets; of a copy in the cache, its URL.
+
+    Example:
+        >>> as_written(Path("s3://bucket/data")), as_written("s3://id:secret@bucket/data")
+        ('s3://bucket/data', 's3://***@bucket/data')
+    """
+    if (url := url_of(place)) is not None:
+        return SIGNATURE.sub(r"\1", PASSWORD.sub("://***@", url))
+    text = str(place)
+    owners = (copy for copy in COPIES if f"{text}{os.sep}".startswith(copy + os.sep))
+    return next((COPIES[copy] + text[len(copy) :] for copy in owners), text)
 
 
 class HGCLRError(Exception):

@@ -11,16 +11,16 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from hgclr.bulk import BulkResult, Progress, engines, files, on_ray, predict_files
+from hgclr.bulk import BulkResult, files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.engines import BulkJob, Label, in_process, in_processes
-from hgclr.bulk.run import RECORD, RunRecord
+from hgclr.bulk.run import RECORD, BulkJob, Engine, RunRecord, default_workers, in_process, in_processes, label_files
 from hgclr.cli.app import app
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
@@ -57,8 +57,8 @@ def run_and_stop(model: Path, source: Path, output: Path, monkeypatch: pytest.Mo
     """Stop in the middle of the second file."""
     monkeypatch.setattr(files, "ROWS", 8)
 
-    def stop(progress: Progress) -> None:
-        if progress.rows > 1.5 * ROWS:
+    def stop(_: Path, rows: int) -> None:
+        if rows > 1.5 * ROWS:
             raise Stop
 
     with pytest.raises(Stop):
@@ -120,7 +120,7 @@ def test_files_of_others_stay(model: Path, source: Path, tmp_path: Path) -> None
 
 
 def test_a_file_that_changes_while_it_is_labelled_is_no_result(model: Path, source: Path, tmp_path: Path) -> None:
-    def grow(_) -> None:
+    def grow(*_: object) -> None:
         with (source / "part-0.jsonl").open("a") as file:
             file.write('{"text": "late"}\n')
 
@@ -134,7 +134,7 @@ def test_a_second_run_in_the_same_folder_is_refused(model: Path, source: Path, t
     """It would take the file that the first is writing for what a killed run has left, and delete it."""
     output, refused = tmp_path / "out", []
 
-    def start_another(_) -> None:
+    def start_another(*_: object) -> None:
         with pytest.raises(InputError) as error:
             predict_files(model, [source], output, overwrite=True)
         refused.append(error.value.path)
@@ -165,7 +165,7 @@ def test_a_run_that_was_killed_continues(model: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     finished: list[str] = []
     while process.poll() is None and len(finished) < 2:
-        finished = list(json.loads((output / RECORD).read_text())["finished"]) if (output / RECORD).exists() else []
+        finished = list(json.loads((output / RECORD).read_text())["results"])[:-1] if (output / RECORD).exists() else []
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     _, message = process.communicate(timeout=60)  # ends when the workers, which can write too, have ended
@@ -199,56 +199,41 @@ def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monk
 
 def test_the_error_of_a_file_waits_for_its_turn(model: Path, tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", 0, 3)
-    with in_processes(BulkJob(str(model), [first, tmp_path / "missing.jsonl"]), 1) as label:
-        assert [len(answers) for _, answers in label(first)] == [3]
+    with in_process(BulkJob(str(model), {}), HierarchicalClassifier.load(model)) as (submit, _):
+        labelled = label_files([first, tmp_path / "missing.jsonl"], ["text"], submit, 5)
+        assert [len(answers) for _, answers in [next(labelled)]] == [3]
         with pytest.raises(InputError):
-            list(label(tmp_path / "missing.jsonl"))
+            next(labelled)
 
 
 def test_a_worker_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", 0, 3)
-    monkeypatch.setattr(engines, "_answers", die)
-    with pytest.raises(HGCLRError, match="--workers"), in_processes(BulkJob(str(model), [path]), 1) as label:
-        list(label(path))
+    monkeypatch.setattr(running, "answers_in_worker", die)
+    with pytest.raises(HGCLRError, match="--workers"), in_processes(BulkJob(str(model), {}), 1) as (submit, ahead):
+        list(label_files([path], ["text"], submit, ahead))
 
 
-def test_the_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = tmp_path / "small", tmp_path / "large"
-    small.write_bytes(b"x")
-    large.write_bytes(b"x" * 3 * running.BYTES_PER_WORKER)
+def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = 3 * running.BYTES_PER_WORKER
     cpu = SimpleNamespace(backend=SimpleNamespace())
     accelerator = SimpleNamespace(backend=SimpleNamespace(device=SimpleNamespace(type="cuda")))
-    monkeypatch.setattr(running, "in_processes", lambda _, count: count)
-    monkeypatch.setattr(running, "in_process", lambda *_: 1)
-
-    def count(classifier: object, paths: list[Path], workers: int | None = None) -> object:
-        return running._engine("local", BulkJob("model", paths), classifier, workers, None)
-
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert count(cpu, [large, small]) == 4  # one for each BYTES_PER_WORKER, and one for the rest
-    assert count(cpu, [small]) == 1
-    assert count(cpu, [small], 5) == 5
-    assert count(accelerator, [large]) == 1
+    assert default_workers(cpu, large) == 4  # one for each BYTES_PER_WORKER, and one for the rest
+    assert default_workers(cpu, 1) == 1
+    assert default_workers(accelerator, large) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert count(cpu, [large]) == 2
+    assert default_workers(cpu, large) == 2
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-    assert count(cpu, [large]) == 3
+    assert default_workers(cpu, large) == 3
 
 
 def test_progress(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "ROWS", 6)
-    names = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    for name in names:
-        name.write_text('{"text": "atom"}\n' * 10, encoding="utf-8")
-    seen: list[Progress] = []
-    predict_files(model, names, tmp_path / "out", progress=seen.append)
-    assert [(each.rows, each.expected, each.file.name, each.number, each.files) for each in seen] == [
-        (6, None, "a.jsonl", 1, 2),
-        (10, None, "a.jsonl", 1, 2),
-        (16, 20, "b.jsonl", 2, 2),  # the second file is as large as the first
-        (20, 20, "b.jsonl", 2, 2),
-    ]
+    names = [write_lines(tmp_path / name, 0, 10) for name in ("a.jsonl", "b.jsonl")]
+    seen: list[tuple[str, int]] = []
+    predict_files(model, names, tmp_path / "out", progress=lambda file, rows: seen.append((file.name, rows)))
+    assert seen == [("a.jsonl", 6), ("a.jsonl", 10), ("b.jsonl", 16), ("b.jsonl", 20)]
 
 
 @pytest.mark.slow
@@ -313,13 +298,15 @@ def test_nodes_of_a_cluster_get_the_hub_name(snapshot: Path, tmp_path: Path, mon
     jobs: list[BulkJob] = []
 
     @contextmanager
-    def pretended(job: BulkJob, **_: object) -> Iterator[Label]:
+    def pretended(answer: partial, *, on_gpu: bool, **_: object) -> Iterator[Engine]:
+        assert not on_gpu  # an ONNX model
+        (job,) = answer.args
         jobs.append(job)
-        with in_process(job, HierarchicalClassifier.load(snapshot)) as label:
-            yield label
+        with in_process(job, HierarchicalClassifier.load(snapshot)) as engine:
+            yield engine
 
     monkeypatch.setattr(on_ray, "on_ray", pretended)
     source = write_lines(tmp_path / "a.jsonl", 0, 20)
     predict_files(NAME, [source], tmp_path / "out", engine="ray", abstain_below=0.1)
     check_lines(tmp_path / "out" / "a.jsonl", 0, 20)
-    assert [(job.model, job.onnx, job.changes["abstain_below"]) for job in jobs] == [(NAME, True, 0.1)]
+    assert [(job.model, job.changes["abstain_below"]) for job in jobs] == [(NAME, 0.1)]

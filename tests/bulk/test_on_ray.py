@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from ray.cluster_utils import Cluster
 
 from hgclr.bulk import files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.engines import BulkJob
+from hgclr.bulk.run import BulkJob, answers_in_worker, label_files
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
@@ -57,12 +58,12 @@ def test_results_and_errors_are_those_of_the_local_engine(
     with pytest.raises(InputError) as refused:
         predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
     assert (refused.value.path, refused.value.line) == (names[0], 6)
-    elsewhere = BulkJob(str(tmp_path / "no model"), [names[0]])
+    elsewhere = partial(answers_in_worker, BulkJob(str(tmp_path / "no model"), {}))
     with (
         pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no model"),
-        on_ray.on_ray(elsewhere, workers=None, address=cluster.address) as label,
+        on_ray.on_ray(elsewhere, on_gpu=False, workers=None, address=cluster.address) as (submit, ahead),
     ):
-        list(label(names[0]))
+        list(label_files(names[:1], ["text"], submit, ahead))
 
 
 def test_a_node_dies_and_every_row_is_there_once(
@@ -78,8 +79,8 @@ def test_a_node_dies_and_every_row_is_there_once(
         write_lines(source / f"part-{part}.jsonl", ROWS * part, ROWS)
     before: list[dict[str, object]] = []  # chunks labelled when a node was killed
 
-    def kill(progress: running.Progress) -> None:
-        if not before and progress.rows >= ROWS // 2:
+    def kill(_: Path, rows: int) -> None:
+        if not before and rows >= ROWS // 2:
             before.extend(read_lines(tmp_path / "blocks.jsonl"))
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hgclr.cli.console import Console
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.cli.console import Console
 from hgclr.cli.tables import print_explanations
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
 from hgclr.inference import HierarchicalClassifier, PredictedLabel

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import DataFolder, Document
-from hgclr.data.rows import LabelReader, RowForm
+from hgclr.data.folder import LabelReader, RowForm
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -27,7 +27,7 @@ TREE = Taxonomy(
 )
 SCIENCE, PHYSICS, OPTICS, SOCIETY, NEWS_SCIENCE, NEWS_SOCIETY = range(6)
 GOOD: dict[str, object] = {"text": "light", "labels": ["science", "physics"]}
-FORMS = ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet", "datasets"]
+FORMS = ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"]
 
 
 def write_split(folder: Path, rows: list[dict[str, object]], form: str = "jsonl", name: str = "train") -> Path:
@@ -35,13 +35,6 @@ def write_split(folder: Path, rows: list[dict[str, object]], form: str = "jsonl"
     path = folder / f"{name}.{form}"
     if form == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-        return path
-    if form == "datasets":
-        import datasets
-
-        path = folder / name
-        datasets.disable_progress_bars()
-        datasets.Dataset.from_list(rows).save_to_disk(path)
         return path
     open_text = gzip.open if form.endswith("gz") else open
     with open_text(path, "wt", encoding="utf-8", newline="") as stream:
@@ -84,18 +77,6 @@ def test_ids_names_and_paths_in_every_form(folder: Path, form: str) -> None:
         (SCIENCE, SOCIETY, NEWS_SOCIETY),
     ]
     assert [document.text for document in data.documents("train")] == [row["text"] for row in rows]
-
-
-def test_a_saved_dataset_dict_is_a_data_folder(folder: Path) -> None:
-    import datasets
-
-    datasets.disable_progress_bars()
-    split = datasets.Dataset.from_list([GOOD])
-    datasets.DatasetDict(train=split, validation=split, test=split).save_to_disk(folder / "data")
-    data = DataFolder(folder / "data", taxonomy=folder / "taxonomy.json")
-    assert list(data.splits) == ["train", "dev", "test"]
-    for name in data.splits:
-        assert list(data.documents(name)) == [Document("light", (SCIENCE, PHYSICS))]
 
 
 def test_leaves_only(folder: Path) -> None:
@@ -196,14 +177,13 @@ def test_a_file_without_rows_is_an_empty_split(folder: Path, content: str, suffi
         list(DataFolder(folder).documents("train"))
 
 
-def test_only_a_run_that_succeeds_replaces_the_side_file(folder: Path) -> None:
+def test_a_side_file_of_an_older_run_is_deleted(folder: Path) -> None:
     write_split(folder, [GOOD, {"text": "", "labels": []}])
     side = folder / "bad.jsonl"
     side.write_text("from an older run\n")
     with pytest.raises(InputError):
         list(DataFolder(folder).documents("train", bad_rows=side))
-    assert side.read_text() == "from an older run\n"
-    assert sorted(path.name for path in folder.iterdir()) == ["bad.jsonl", "taxonomy.json", "train.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == ["taxonomy.json", "train.jsonl"]
     write_split(folder, [GOOD])
     list(DataFolder(folder, skip_bad_rows=True).documents("train", bad_rows=side))
     assert not side.exists()  # nothing was skipped

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import readers
-from hgclr.data.readers import json_rows, read_rows
-from hgclr.data.rows import BadRow, Row
+from hgclr.data.readers import BadRow, Row, json_rows, read_rows
 from hgclr.errors import InputError, MissingExtraError
 
 COLUMNS = ("text", "labels")
@@ -26,14 +25,6 @@ ROWS = [{"text": "naïve – 漢字", "labels": ["A", "B"]}, {"text": "two\nline
 def write(path: Path, content: str | bytes) -> Path:
     data = content.encode() if isinstance(content, str) else content
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
-
-
-def write_dataset(path: Path, rows: list[dict[str, object]], features: object = None) -> Path:
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.Dataset.from_list(rows, features=features).save_to_disk(path)
     return path
 
 
@@ -105,39 +96,14 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.values for row in read] == [{"text": f"t{i}", "labels": ["A"] * i} for i in range(5)]
 
 
-def test_datasets_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "BATCH", 2)
-    rows = [{"text": f"t{i}", "labels": ["A"] * i} for i in range(5)]
-    path = write_dataset(tmp_path / "train", rows)
-    assert values(path) == rows
-    assert [row.number for row in read_rows(path, COLUMNS)] == [1, 2, 3, 4, 5]
-
-
-def test_class_labels_of_a_datasets_folder_come_as_names(tmp_path: Path) -> None:
-    import datasets
-
-    kind = datasets.ClassLabel(names=["A", "B"])
-    one = datasets.Features(text=datasets.Value("string"), labels=kind)
-    many = datasets.Features(text=datasets.Value("string"), labels=datasets.List(kind))
-    path = write_dataset(tmp_path / "one", [{"text": "x", "labels": 1}, {"text": "y", "labels": -1}], one)
-    assert [row["labels"] for row in values(path)] == ["B", -1]
-    path = write_dataset(tmp_path / "many", [{"text": "x", "labels": [1, 0]}], many)
-    assert [row["labels"] for row in values(path)] == [["B", "A"]]
-
-
 @pytest.mark.parametrize(
     ("line", "reason", "content"),
     [
         (b'{"text": "x", "labels": [', "broken JSON", '{"text": "x", "labels": ['),
         (b"[" * 100_000, "broken JSON", "[" * 100_000),
         (
-            b'{"text": "x", "labels": ["A"], "more": ' + b"[" * 500 + b"]" * 500 + b"}",
-            "values are nested more than 100 deep",
-            '{"text": "x", "labels": ["A"], "more": ' + "[" * 500 + "]" * 500 + "}",
-        ),
-        (
             b'{"text": "\xe9t\xe9", "labels": ["A"]}',
-            "not UTF-8: byte 0xe9",
+            "not UTF-8",
             '{"text": "\\xe9t\\xe9", "labels": ["A"]}',
         ),
         (b'["x", "A"]', "wrong type: the row is a list", ["x", "A"]),
@@ -178,15 +144,6 @@ def test_a_bad_table_row_is_named_and_the_next_still_read(
     assert (last.number, last.values["text"]) == (5, "last")
 
 
-def test_a_parquet_row_that_is_not_utf8(tmp_path: Path) -> None:
-    broken = pyarrow.array([b"fine", b"caf\xe9", b"also fine"], pyarrow.binary()).view(pyarrow.string())
-    table = pyarrow.table({"text": broken, "labels": pyarrow.array(["x", "y", "z"])})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    first, bad, last = read_rows(tmp_path / "a.parquet", COLUMNS)
-    assert isinstance(bad, BadRow)
-    assert (first.number, bad.number, last.number) == (1, 2, 3)
-
-
 @pytest.mark.parametrize(
     ("content", "line", "what"),
     [
@@ -194,7 +151,7 @@ def test_a_parquet_row_that_is_not_utf8(tmp_path: Path) -> None:
         ("text,labels,text\nx,A,y\n", 1, "column 'text' is 2 times"),
         ('text,labels\nx,A\n"never closed,A\nx,A\n', 3, "broken quoting"),
         ('text,labels\n"a "quoted" word",A\n', 2, "broken quoting"),
-        (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8: byte 0xff in cell 1"),
+        (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8"),
     ],
 )
 def test_tables_that_cannot_be_used_at_all(tmp_path: Path, content: str | bytes, line: int, what: str) -> None:
@@ -206,13 +163,11 @@ def test_tables_that_cannot_be_used_at_all(tmp_path: Path, content: str | bytes,
     assert caught.value.remedy
 
 
-def test_missing_columns_of_arrow_tables(tmp_path: Path) -> None:
+def test_missing_columns_of_parquet(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": ["x"], "tags": ["A"]}), tmp_path / "a.parquet")
-    write_dataset(tmp_path / "train", [{"text": "x", "tags": "A"}])
-    for path in (tmp_path / "a.parquet", tmp_path / "train"):
-        with pytest.raises(InputError, match="missing column 'labels'") as caught:
-            list(read_rows(path, COLUMNS))
-        assert caught.value.path == path
+    with pytest.raises(InputError) as caught:
+        list(read_rows(tmp_path / "a.parquet", COLUMNS))
+    assert (caught.value.path, caught.value.remedy is not None) == (tmp_path / "a.parquet", True)
 
 
 def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path) -> None:
@@ -230,11 +185,11 @@ def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path) -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    dataset = write_dataset(tmp_path / "train", ROWS)
-    next(dataset.glob("*.arrow")).write_bytes(b"nothing")
     for name, content in (("a.jsonl.gz", b'{"text": "x"}'), ("a.parquet", b"PAR1 this is none"), ("a.xlsx", b"PK")):
         (tmp_path / name).write_bytes(content)
-    for name in ("a.jsonl.gz", "a.parquet", "a.xlsx", "train"):
+    broken = pyarrow.array([b"fine", b"caf\xe9"], pyarrow.binary()).view(pyarrow.string())  # not UTF-8
+    pyarrow.parquet.write_table(pyarrow.table({"text": broken, "labels": broken}), tmp_path / "b.parquet")
+    for name in ("a.jsonl.gz", "a.parquet", "b.parquet", "a.xlsx"):
         with pytest.raises(InputError) as caught:
             list(read_rows(tmp_path / name, COLUMNS))
         assert caught.value.path == tmp_path / name
@@ -252,13 +207,11 @@ def test_paths_that_are_no_data(tmp_path: Path) -> None:
 def test_missing_extras_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     (tmp_path / "a.parquet").touch()
-    (tmp_path / "state.json").touch()
-    for path in (tmp_path / "a.parquet", tmp_path):
-        with pytest.raises(MissingExtraError):
-            list(read_rows(path, COLUMNS))
+    with pytest.raises(MissingExtraError):
+        list(read_rows(tmp_path / "a.parquet", COLUMNS))
 
 
-def test_readers_take_no_more_than_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_take_no_more_than_they_need() -> None:
     taken = 0
 
     def endless():
@@ -271,11 +224,3 @@ def test_readers_take_no_more_than_they_need(tmp_path: Path, monkeypatch: pytest
     for count in range(1, 50):
         next(rows)
         assert taken == count
-    monkeypatch.setattr(readers, "BATCH", 10)
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"] * 100, "labels": ["A"] * 100}), tmp_path / "a.parquet")
-    sizes, inner = [], readers.arrow_rows
-    monkeypatch.setattr(readers, "arrow_rows", lambda batch, *rest: sizes.append(batch.num_rows) or inner(batch, *rest))
-    rows = read_rows(tmp_path / "a.parquet", COLUMNS)
-    for _ in range(11):
-        next(rows)
-    assert sizes == [10, 10]

@@ -121,18 +121,6 @@ def test_everything_that_decides_the_result_is_in_the_key(
     assert run(options={"text_column": "body"}) == 12
 
 
-def test_a_datasets_folder_is_cached_by_its_content(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    import datasets
-
-    datasets.disable_progress_bars()
-    (folder / "train.jsonl").unlink()
-    for text, entries in (("atom", 1), ("laser", 2)):
-        datasets.Dataset.from_list([{"text": text, "labels": ["science"]}]).save_to_disk(folder / "train")
-        dataset = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8, cache=tmp_path)
-        assert tokenizer.convert_ids_to_tokens(dataset[0]["input_ids"])[1] == text
-        assert len(list((tmp_path / "tokens").iterdir())) == entries
-
-
 def test_skipped_rows_are_recorded_and_warned_of_on_cached_runs_too(
     folder: Path, tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, forbid_reading: Any
 ) -> None:

@@ -93,8 +93,12 @@ def test_training_from_a_store_is_training_from_files(
     ("change", "url", "message"),
     [
         ({}, "s3://no-bucket/toy", "no such bucket"),
-        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "s3://a-bucket/toy", "no credentials were found"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "s3://a-bucket/toy", "the store cannot be reached"),
+        (
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            "s3://a-bucket/toy",
+            "the store reports NoCred",
+        ),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "s3://a-bucket/toy", "the store reports Endpoint"),
     ],
 )
 def test_errors_of_the_store_are_one_line(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hgclr.bulk.run import BulkResult, Progress, predict_files
+from hgclr.bulk.run import BulkResult, predict_files
 
-__all__ = ["BulkResult", "Progress", "predict_files"]
+__all__ = ["BulkResult", "predict_files"]

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import glob
 import gzip
 import io
-import json
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from hgclr.data.readers import SUFFIXES, arrow_rows, byte_lines, decoded, parquet_batches, read_rows
-from hgclr.data.rows import BadRow, Row, RowProblem, check_text
-from hgclr.errors import InputError, require_extra
+from hgclr.data.readers import SUFFIXES, BadRow, Row, byte_lines, check_text, parquet_batches, read_rows
+from hgclr.errors import InputError, as_written, first_line, require_extra, url_of
 from hgclr.files import TableWriter, json_text
 from hgclr.inference.backends import windows
 from hgclr.remote import find_files, kind_of, new_file
-from hgclr.urls import as_written, url_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,8 +29,6 @@ ROWS = 1024
 """Rows in a chunk: enough for batches of similar length, few enough to be shared out evenly."""
 SEPARATOR, PATH_SEPARATOR = ";", " > "
 """Separators of labels, and of the names of a path, in a cell of a table; the defaults of data folders."""
-GROUP_ROWS, GROUP_BYTES = 2**14, 2**26
-"""A row group of Parquet ends at one of these: small groups cost readers time, large ones cost memory."""
 
 
 def format_of(path: Path) -> Format:
@@ -63,19 +55,21 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
     found: list[Path] = []
     for name in names:
         kind = kind_of(name)
-        if kind == "file":
-            files = [Path(name)]
-        elif kind == "folder":
-            inside = find_files(f"{glob.escape(url_of(name) or str(name))}/*")
-            files = [file for file in inside if file.name.lower().endswith(SUFFIXES) and file.name[0] != "."]
-        elif glob.has_magic(str(name)):
-            files = find_files(name)
-        else:
+        if kind is None and not glob.has_magic(str(name)):
             raise InputError("no such file or folder", path=name)
+        files = [Path(name)]
+        if kind == "folder":
+            files = [file for file in find_files(f"{glob.escape(url_of(name) or str(name))}/*") if _is_readable(file)]
+        elif kind is None:
+            files = find_files(name)
         if not files:
             raise InputError("no files to label", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
         found += files
     return list(dict.fromkeys(map(_absolute, found)))
+
+
+def _is_readable(file: Path) -> bool:
+    return file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")
 
 
 def _absolute(path: Path) -> Path:
@@ -104,76 +98,67 @@ def pair_with_targets(
             name = name[: -len(f".{kind}.gz" if packed else f".{kind}")]
             name += f".{wanted}.gz" if packed and wanted != "parquet" else f".{wanted}"
         if (target := folder / name) in pairs:
-            raise InputError(
-                f"{as_written(pairs[target])} and {as_written(source)} would both be written to {as_written(target)}",
-                remedy="rename one of them, or label them into different folders",
-            )
+            what = f"{as_written(pairs[target])} and {as_written(source)} would both be written to {as_written(target)}"
+            raise InputError(what, remedy="rename one of them, or label them into different folders")
         pairs[target] = source
     return [(source, target) for target, source in pairs.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a file: their numbers, texts or problems, and cells by column.
+    """Consecutive rows of a file: their texts, or the reason why there is none, and their cells by column.
 
-    Of a Parquet file, ``rows`` has the text only, and ``table`` all columns with their types.
+    ``first`` is the number of the first row. Of a Parquet file, ``rows`` has the text only, and ``table`` all columns.
     """
 
     path: Path
-    numbers: list[int] = field(default_factory=list)
-    texts: list[str | None] = field(default_factory=list)
-    problems: list[BadRow | None] = field(default_factory=list)
+    first: int = 1
+    texts: list[str | BadRow] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     table: pyarrow.RecordBatch | None = None
 
     @property
     def usable_texts(self) -> list[str]:
-        return [text for text in self.texts if text is not None]
+        return [text for text in self.texts if isinstance(text, str)]
+
+    @property
+    def problems(self) -> list[BadRow]:
+        return [text for text in self.texts if not isinstance(text, str)]
+
+    def cells(self) -> list[dict[str, Any]]:
+        return self.rows if self.table is None else cast(list[dict[str, Any]], self.table.to_pylist())
 
     def answers(self, given: Iterable[Answer]) -> list[Answer]:
         """Return an answer for every row, from those to the usable texts."""
         usable = iter(given)
         return [
-            next(usable) if problem is None else {"error": f"row {problem.number}: {problem.reason}"}
-            for problem in self.problems
+            next(usable) if isinstance(text, str) else {"error": f"row {text.number}: {text.reason}"}
+            for text in self.texts
         ]
-
-    @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys(chain.from_iterable(self.rows))) if self.table is None else self.table.schema.names
-
-    def values(self, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the cells by column; ``columns`` are those of the first rows, to which all others must keep."""
-        if self.table is not None:
-            try:
-                return cast(list[dict[str, Any]], self.table.to_pylist())
-            except UnicodeDecodeError:
-                what, remedy = "a cell is not UTF-8", "write the results with --format parquet"
-                raise InputError(what, path=self.path, line=self.numbers[0], remedy=remedy) from None
-        if late := [name for name in self.columns if name not in columns]:
-            what = f"column {late[0]!r} is not in the first {ROWS} rows of the file"
-            remedy = "write the results with --format jsonl"
-            raise InputError(what, path=self.path, line=self.numbers[0], remedy=remedy)
-        return self.rows
 
 
 def read_chunks(path: Path, text_columns: Sequence[str]) -> Iterator[Chunk]:
     """Yield all rows of a file in order, in flat memory; the text is in the first of the columns that a row has.
 
-    A file with an unknown ending has one text per line.
+    A file with an unknown ending has one text per line. Of an empty file there is one empty chunk.
     """
     required = text_columns if len(text_columns) == 1 else ()
     name = path.name.lower()
     if name.endswith(".parquet"):
-        for first, batch in parquet_batches(path, required, all_columns=True, size=ROWS):
+        for first, batch in parquet_batches(path, required, all_columns=True):
             found = [column for column in text_columns if column in batch.schema.names][:1]
-            yield make_chunk(arrow_rows(batch.select(found), path, first), path, text_columns, batch)
+            rows = [Row(number, values) for number, values in enumerate(batch.select(found).to_pylist(), first)]
+            yield make_chunk(rows, path, text_columns, batch)
         return
     if name.endswith(SUFFIXES):
-        rows = read_rows(path, required, all_columns=True)
+        lines = read_rows(path, required, all_columns=True)
     else:
-        rows = line_rows(byte_lines(path), path, text_columns[0])
-    for some in windows(rows, ROWS):
+        lines = line_rows(byte_lines(path), path, text_columns[0])
+    start = next(lines, None)
+    if start is None:
+        yield Chunk(path)
+        return
+    for some in windows(chain([start], lines), ROWS):
         yield make_chunk(some, path, text_columns)
 
 
@@ -181,33 +166,30 @@ def line_rows(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator
     """Yield texts, or the lines of a file as bytes, as rows of a table with one column; ``path`` is for messages."""
     for number, line in enumerate(lines, 1):
         try:
-            yield Row(number, {column: line if isinstance(line, str) else decoded(line).rstrip("\r\n")})
-        except RowProblem as problem:
-            yield BadRow(path, number, problem.reason, None, problem.remedy)
+            yield Row(number, {column: line if isinstance(line, str) else line.decode().rstrip("\r\n")})
+        except UnicodeDecodeError as error:
+            yield BadRow(path, number, f"not UTF-8: {error}", None, "save the file as UTF-8")
 
 
 def make_chunk(
-    rows: Iterable[Row | BadRow], path: Path, text_columns: Sequence[str], table: pyarrow.RecordBatch | None = None
+    rows: Sequence[Row | BadRow], path: Path, text_columns: Sequence[str], table: pyarrow.RecordBatch | None = None
 ) -> Chunk:
-    """Return rows as a chunk, in which the unusable texts have a problem."""
-    chunk = Chunk(path, table=table)
+    """Return rows as a chunk."""
+    chunk = Chunk(path, rows[0].number if rows else 1, table=table)
     for row in rows:
-        problem, text = None, None
         values = row.content if isinstance(row, BadRow) else row.values
+        chunk.rows.append(values if isinstance(values, dict) else {})
         if isinstance(row, BadRow):
-            problem = row
+            chunk.texts.append(row)
         elif not (found := [column for column in text_columns if column in row.values]):
             what, remedy = f"missing column {text_columns[0]!r}", "name the right column with --text-column"
-            problem = BadRow(path, row.number, what, row.values, remedy)
+            chunk.texts.append(BadRow(path, row.number, what, row.values, remedy))
         else:
             try:
-                check_text(text := row.values[found[0]])
+                check_text(row.values[found[0]])
+                chunk.texts.append(row.values[found[0]])
             except InputError as error:
-                problem = BadRow(path, row.number, f"column {found[0]!r}: {error.what}", row.values)
-        chunk.numbers.append(row.number)
-        chunk.texts.append(cast(str, text) if problem is None else None)
-        chunk.problems.append(problem)
-        chunk.rows.append(values if isinstance(values, dict) else {})
+                chunk.texts.append(BadRow(path, row.number, f"column {found[0]!r}: {error.what}", row.values))
     return chunk
 
 
@@ -221,62 +203,93 @@ class Columns:
     raw: bool = False
 
 
-Write = Callable[[Chunk, Sequence[Answer]], None]
+Labelled = Iterator[tuple[Chunk, list[Answer]]]
+Write = Callable[[Chunk, list[Answer]], None]
+
+
+def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Columns) -> Labelled:
+    """Write the rows of a file with their answers, and yield them; the file appears, whole, at the end.
+
+    ``target`` is None for standard output. Without a column for errors, a bad row stops. Tables have the columns of the
+    first chunk.
+    """
+    first = next(labelled)
+    columns = list(dict.fromkeys(chain.from_iterable(first[0].rows)))
+    if first[0].table is not None:
+        columns = first[0].table.schema.names
+    own = ["prediction"]
+    if kind in ("csv", "tsv"):
+        own = ["labels", *(["paths"] if added.paths else []), "probabilities"]
+        own += [name for name in ("abstained", "error") if getattr(added, name)]
+    try:
+        with ExitStack() as stack:
+            path = None if target is None else stack.enter_context(new_file(target))
+            if kind == "parquet":
+                assert path is not None  # the command line refuses it for standard output
+                write = stack.enter_context(_parquet_writer(path, columns, first[0]))
+            else:
+                stream = sys.stdout if path is None or target is None else _open_text(stack, path, target)
+                write = _json_writer(stream) if kind == "jsonl" else _table_writer(stream, kind, columns, own, added)
+            for chunk, answers in chain([first], labelled):
+                if chunk.problems and not added.error:
+                    raise chunk.problems[0].error()
+                for name in dict.fromkeys(chain(columns, *chunk.rows)):
+                    what = f"the input has a column {name!r}, which the results would get"
+                    if name not in own:
+                        if kind == "jsonl" or name in columns:
+                            continue
+                        what = f"column {name!r} is not in the first {ROWS} rows of the file"
+                    remedy = "rename the column, or write the results with --format jsonl"
+                    raise InputError(what, path=chunk.path, line=chunk.first, remedy=remedy)
+                with _fitting(chunk):
+                    write(chunk, answers)
+                yield chunk, answers
+    except BrokenPipeError:  # the reader of standard output wants no more
+        raise
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=target) from None
 
 
 @contextmanager
-def open_writer(target: Path | None, kind: Format, first: Chunk | None, added: Columns) -> Iterator[Write]:
-    """Yield the function that writes rows to a file, which appears, whole, when the block succeeds.
-
-    ``target`` is None for standard output. ``first``, None for an empty input, shows the columns. An added column gets
-    a number if the input has one of its name.
-    """
-    columns = [] if first is None else first.columns
-    own = ["prediction"]
-    if kind in ("csv", "tsv"):
-        chosen = {"labels": True, "paths": added.paths, "probabilities": True}
-        own = [name for name, is_chosen in (chosen | vars(added)).items() if is_chosen and name != "raw"]
-    names = {name: _fresh(name, columns) for name in own}
-    with ExitStack() as stack:
-        path = None if target is None else stack.enter_context(new_file(target))
-        if kind == "parquet":
-            assert path is not None  # the command line refuses it for standard output
-            yield stack.enter_context(_parquet_writer(path, columns, first, names["prediction"]))
-            return
-        stream: IO[str] = sys.stdout
-        if path is not None and target is not None:
-            raw: IO[bytes] = stack.enter_context(path.open("wb"))
-            if target.name.lower().endswith(".gz"):  # without name and time: equal content makes equal files
-                packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
-                raw = cast(IO[bytes], stack.enter_context(packed))
-            stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        if kind == "jsonl":
-
-            def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
-                for values, answer in zip(chunk.values(chunk.columns), answers, strict=True):
-                    if names["prediction"] in values:
-                        what = f"the field {names['prediction']!r} is not in the first {ROWS} rows, but here"
-                        raise InputError(what, path=chunk.path, line=chunk.numbers[0], remedy="rename the field")
-                    stream.write(_json(values | {names["prediction"]: answer}) + "\n")
-
-            yield write
-        else:
-            yield _table_writer(stream, "," if kind == "csv" else "\t", columns, names, raw=added.raw)
+def _fitting(chunk: Chunk) -> Iterator[None]:
+    """Report a value that the format of the results cannot hold."""
+    try:
+        yield
+    except (ArithmeticError, NotImplementedError, RecursionError, TypeError, ValueError) as error:
+        what, remedy = f"cannot be written in this format: {first_line(error)}", "choose another --format"
+        raise InputError(what, path=chunk.path, line=chunk.first, remedy=remedy) from None
 
 
-def _fresh(name: str, columns: Sequence[str]) -> str:
-    variants = chain([name], (f"{name}_{number}" for number in count(2)))
-    return next(variant for variant in variants if variant not in columns)
+def _open_text(stack: ExitStack, path: Path, target: Path) -> IO[str]:
+    raw: IO[bytes] = stack.enter_context(path.open("wb"))
+    if target.name.lower().endswith(".gz"):  # without name and time: equal content makes equal files
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
+        raw = cast(IO[bytes], stack.enter_context(packed))
+    return stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
 
 
-def _table_writer(
-    stream: IO[str], delimiter: str, columns: Sequence[str], names: dict[str, str], *, raw: bool
-) -> Write:
-    table = TableWriter(stream, raw=raw, delimiter=delimiter, lineterminator="\n")
-    table.writerow([*columns, *names.values()])
+def _json(value: object) -> str:
+    """Return a value as JSON; a lone surrogate, which UTF-8 cannot hold, becomes an escape."""
+    return json_text(value, default=str).encode(errors="backslashreplace").decode()
 
-    def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
-        for values, answer in zip(chunk.values(columns), answers, strict=True):
+
+def _json_writer(stream: IO[str]) -> Write:
+    def write(chunk: Chunk, answers: list[Answer]) -> None:
+        for values, answer in zip(chunk.cells(), answers, strict=True):
+            stream.write(_json(values | {"prediction": answer}) + "\n")
+
+    return write
+
+
+def _table_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Sequence[str], added: Columns) -> Write:
+    table = TableWriter(stream, raw=added.raw, delimiter="," if kind == "csv" else "\t", lineterminator="\n")
+    table.writerow([*columns, *own])
+
+    def cell(value: object) -> str:
+        return "" if value is None else _json(value) if isinstance(value, bool | dict | list) else str(value)
+
+    def write(chunk: Chunk, answers: list[Answer]) -> None:
+        for values, answer in zip(chunk.cells(), answers, strict=True):
             labels = answer.get("labels", [])
             inside = {tuple(label["path"][:-1]) for label in labels}
             cells = {
@@ -286,84 +299,37 @@ def _table_writer(
                 "abstained": [label["id"] for label in answer.get("abstained", [])],
                 "error": [answer.get("error") or answer.get("note", "")],
             }
-            table.writerow(
-                [_cell(values.get(column)) for column in columns] + [SEPARATOR.join(cells[n]) for n in names]
-            )
+            table.writerow([cell(values.get(name)) for name in columns] + [SEPARATOR.join(cells[name]) for name in own])
 
     return write
 
 
-def _cell(value: object) -> str:
-    """Return a cell of a table: a text as it is, nothing for None, anything else as JSON."""
-    value = _plain(value) if value is not None and not isinstance(value, str | int | float | list | dict) else value
-    text = "" if value is None else value if isinstance(value, str) else _json(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        remedy = "write the results with --format jsonl"
-        raise InputError(f"not UTF-8: a cell has a lone surrogate: {text!r:.80}", remedy=remedy) from None
-    return text
-
-
-def _json(value: object) -> str:
-    text = json_text(value, default=_plain)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a lone surrogate, which an escape can hold
-        return json.dumps(value, default=_plain)
-    return text
-
-
-def _plain(value: object) -> object:
-    """Return a value of Parquet that JSON does not have as text, where that loses nothing."""
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal | uuid.UUID):
-        return str(value)
-    what = f"JSON and tables cannot hold the {type(value).__name__} {value!r:.80}"
-    raise InputError(what, remedy="write the results with --format parquet, or turn the column into text")
-
-
 @contextmanager
-def _parquet_writer(path: Path, columns: Sequence[str], first: Chunk | None, name: str) -> Iterator[Write]:
+def _parquet_writer(path: Path, columns: Sequence[str], first: Chunk) -> Iterator[Write]:
+    """Yield the function that writes a chunk as one row group."""
     require_extra("pyarrow", extra="parquet", capability="Parquet")
     import pyarrow
     import pyarrow.parquet
 
-    @contextmanager
-    def unfit_reported() -> Iterator[None]:
-        try:
-            yield
-        except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
-            what = f"Parquet cannot hold a column: {str(error).splitlines()[0]}"
-            raise InputError(what, remedy="write the results with --format jsonl") from None
-
     text = pyarrow.string()
-    with unfit_reported():
-        if first is None or first.table is None:
-            cells = [pyarrow.array([row.get(column) for row in first.rows] if first else []) for column in columns]
-            kinds = [text if pyarrow.types.is_null(array.type) else array.type for array in cells]
-            own = pyarrow.schema(list(zip(columns, kinds, strict=True)))
+    label = pyarrow.struct([("id", text), ("path", pyarrow.list_(text)), ("probability", pyarrow.float64())])
+    labels = [("labels", pyarrow.list_(label)), ("abstained", pyarrow.list_(label)), ("truncated", pyarrow.bool_())]
+    prediction = pyarrow.struct([*labels, ("note", text), ("error", text)])
+    with _fitting(first):
+        if first.table is None:
+            kinds = [pyarrow.array([row.get(name) for row in first.rows]).type for name in columns]
+            kinds = [text if pyarrow.types.is_null(kind) else kind for kind in kinds]
+            schema = pyarrow.schema(list(zip(columns, kinds, strict=True)))
         else:
-            own = first.table.schema
-        label = pyarrow.struct([("id", text), ("path", pyarrow.list_(text)), ("probability", pyarrow.float64())])
-        labels = [("labels", pyarrow.list_(label)), ("abstained", pyarrow.list_(label)), ("truncated", pyarrow.bool_())]
-        prediction = pyarrow.struct([*labels, ("note", text), ("error", text)])
-        file = pyarrow.parquet.ParquetWriter(path, own.append(pyarrow.field(name, prediction)))
-    waiting: list[pyarrow.RecordBatch] = []
+            schema = first.table.schema
+        file = pyarrow.parquet.ParquetWriter(path, schema.append(pyarrow.field("prediction", prediction)))
 
-    def write(chunk: Chunk, answers: Sequence[Answer]) -> None:
-        with unfit_reported():
-            batch = chunk.table
-            if batch is None:
-                batch = pyarrow.RecordBatch.from_pylist(chunk.values(columns), schema=own)
-            added = pyarrow.array(list(answers), prediction)
-            waiting.append(pyarrow.RecordBatch.from_arrays([*batch.columns, added], schema=file.schema))
-        if sum(b.num_rows for b in waiting) >= GROUP_ROWS or sum(b.nbytes for b in waiting) >= GROUP_BYTES:
-            file.write_table(pyarrow.Table.from_batches(waiting, file.schema))
-            waiting.clear()
+    def write(chunk: Chunk, answers: list[Answer]) -> None:
+        batch = chunk.table
+        if batch is None:
+            batch = pyarrow.RecordBatch.from_pylist(chunk.rows, schema=schema)
+        added = pyarrow.array(answers, prediction)
+        file.write_batch(pyarrow.RecordBatch.from_arrays([*batch.columns, added], schema=file.schema))
 
     with file:
         yield write
-        with unfit_reported():
-            file.write_table(pyarrow.Table.from_batches(waiting, file.schema))

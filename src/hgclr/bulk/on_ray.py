@@ -8,25 +8,26 @@ run in, so that a process loads the model once, and the work of a lost node move
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
-from hgclr.bulk.engines import CHUNKS_AHEAD, BulkJob, Label, read_ahead
 from hgclr.bulk.files import Answer
-from hgclr.cluster import NEEDS, connected
+from hgclr.cluster import connected
 from hgclr.errors import HGCLRError
-from hgclr.inference import HierarchicalClassifier
 
 KEPT = "finished files"
 
 
 @contextmanager
-def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterator[Label]:
-    """Label with tasks of Ray.
+def on_ray(
+    answer: Callable[[list[str]], list[Answer]], *, on_gpu: bool, workers: int | None, address: str | None
+) -> Iterator[tuple[Callable[[list[str]], Future[list[Answer]]], int]]:
+    """Yield a function that answers texts in a task, and the number of tasks that keep the cluster busy.
 
     Args:
-        job: every node must be able to load its model.
+        answer: runs on any node, and so must load the model there.
+        on_gpu: use GPUs, if the cluster has any.
         workers: tasks at a time; by default as many as the cluster has GPUs or cores.
         address: of a running cluster; by default Ray is started on this machine, and stopped at the end.
     """
@@ -34,35 +35,18 @@ def on_ray(job: BulkJob, *, workers: int | None, address: str | None) -> Iterato
         import ray
 
         cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        on_gpu = cluster.get("GPU", 0) >= 1 and not job.onnx
+        on_gpu = on_gpu and cluster.get("GPU", 0) >= 1
         # By default, Ray ends a process that had a GPU after each call, and with it the loaded model.
         needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0, "max_calls": 0} if on_gpu else {"num_cpus": 1}
-        task = ray.remote(**needs)(_answers)
-        shared = ray.put(job)
-        running = workers or max(1, int(cluster["GPU" if on_gpu else "CPU"]))
-
-        def submit(texts: list[str]) -> Callable[[], list[Answer]]:
-            reference = task.remote(shared, texts)
-
-            def result() -> list[Answer]:
-                answers = ray.get(reference)
-                if isinstance(answers, str):
-                    raise HGCLRError(f"on a node of the cluster: {answers} ({NEEDS}; {KEPT} are kept)")
-                return answers
-
-            return result
-
-        yield read_ahead(job, submit, running - 1 if workers else CHUNKS_AHEAD * running)
+        task, shared = ray.remote(**needs)(_call), ray.put(answer)
+        running = max(1, int(cluster["GPU" if on_gpu else "CPU"]))
+        try:
+            yield lambda texts: task.remote(shared, texts).future(), workers or 3 * running
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, HGCLRError):
+                raise HGCLRError(f"on a node of the cluster: {error.cause} ({KEPT} are kept)") from error
+            raise
 
 
-def _answers(job: BulkJob, texts: list[str]) -> list[Answer] | str:
-    """Return the answers to texts, or the message of an error; runs on any node."""
-    try:
-        return job.answers(_opened(job.model), texts)
-    except HGCLRError as error:
-        return str(error)
-
-
-@lru_cache(maxsize=1)
-def _opened(model: str) -> HierarchicalClassifier:
-    return HierarchicalClassifier.load(model)
+def _call(answer: Callable[[list[str]], list[Answer]], texts: list[str]) -> list[Answer]:
+    return answer(texts)

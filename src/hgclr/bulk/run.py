@@ -4,42 +4,54 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache, partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from hgclr.bulk.engines import BulkJob, Label, Labelled, in_process, in_processes
-from hgclr.bulk.files import SEPARATOR, Columns, Format, format_of, open_writer, pair_with_targets
+from hgclr.bulk.files import (
+    SEPARATOR,
+    Answer,
+    Chunk,
+    Columns,
+    Format,
+    Labelled,
+    format_of,
+    pair_with_targets,
+    read_chunks,
+    write_file,
+)
 from hgclr.decisions.decoding import Rule
-from hgclr.errors import InputError
+from hgclr.errors import HGCLRError, InputError, as_written, url_of
 from hgclr.files import locked
 from hgclr.hardware import chosen_threads, usable_cores
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx, trained_text_column
 from hgclr.model_files import fingerprint
-from hgclr.remote import kind_of, lock_file, new_file, open_file, version_of
+from hgclr.remote import delete_file, kind_of, lock_file, new_file, open_file, version_of
 from hgclr.taxonomy import Taxonomy
-from hgclr.urls import as_written, url_of
 
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
-"""In the folder of results: which files are finished, and a lock that is held while a run writes."""
+"""In the folder of results: the files of which it has results, and a lock that is held while a run writes."""
 AGAIN = "give another folder as --output, or label everything again with --overwrite"
 BYTES_PER_WORKER = 2**18
 """Bytes of input that justify one more worker: some seconds of work, which is what its start takes with torch."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Rows labelled so far in this run, the rows expected by the sizes of finished files, and the current file."""
-
-    rows: int
-    expected: int | None
-    file: Path
-    number: int
-    files: int
+CHUNKS_AHEAD = 3
+"""Chunks per worker that are read ahead, so that none waits for work."""
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Of a worker: one thread, and no progress bars beside ours."""
+Engine = tuple[Callable[[list[str]], Future[list[Answer]]], int]
+"""A function that answers texts, now or later, and how many chunks to read ahead for it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,23 @@ class BulkResult:
     rows: int = 0
     bad_rows: int = 0
     blank_rows: int = 0
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """Work for a worker, which loads the model itself.
+
+    ``model`` is a folder, or the hub name or URL with which nodes of a cluster find it; ``changes`` are arguments of
+    ``Decisions.changed``.
+    """
+
+    model: str
+    changes: Mapping[str, Any]
+    device: str | None = None
+
+    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
+        decisions = classifier.decisions.changed(**self.changes)
+        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
 
 def predict_files(
@@ -74,7 +103,7 @@ def predict_files(
     skip_bad_rows: bool = False,
     raw: bool = False,
     overwrite: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Path, int], None] | None = None,
 ) -> BulkResult:
     """Label files: each becomes a file of the same name in a folder, with its rows, its columns and the predictions.
 
@@ -96,7 +125,7 @@ def predict_files(
         skip_bad_rows: rows without a usable text get an error instead of labels; by default the first one stops.
         raw: keep cells of tables that a spreadsheet would run as formulas; by default they become texts.
         overwrite: label everything again, and replace the results of an earlier run.
-        progress: called after each chunk.
+        progress: called after each chunk with its file and the rows labelled so far.
     """
     folder = Path(output)
     pairs = pair_with_targets(inputs, folder, file_format)
@@ -116,35 +145,46 @@ def predict_files(
     }
     with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
-        left = [(source, target) for source, target in pairs if not record.is_finished(source, target)]
-        kept = [_shown(target) for _, target in pairs if target not in {target for _, target in left}]
+        versions = {source: version_of(source) for source, _ in pairs}
+        left = [(source, target) for source, target in pairs if not record.is_finished(target, versions[source])]
+        kept = [_shown(pair[1]) for pair in pairs if pair not in left]
         if not left:
             return BulkResult([], kept)
-        # Nodes of a cluster need not have the copy of the hub or the store in the same place.
-        place = str(found) if engine == "local" or Path(model).is_dir() else str(model)
-        job = BulkJob(place, [source for source, _ in left], text_columns, changes, is_onnx(found))
-        sizes = [version_of(source)[0] for source in job.files]
+        sources = [source for source, _ in left]
+        if engine == "ray":
+            from hgclr.bulk.on_ray import on_ray
+
+            # Nodes of a cluster need not have the copy of the hub or the store in the same place.
+            job = BulkJob(str(found) if Path(model).is_dir() else str(model), changes)
+            answer, on_gpu = partial(answers_in_worker, job), not is_onnx(found)
+            started: AbstractContextManager[Engine] = on_ray(
+                answer, on_gpu=on_gpu, workers=workers, address=ray_address
+            )
+        else:
+            size = sum(versions[source][0] for source in sources)
+            count = workers or default_workers(classifier, size)
+            started = in_processes(BulkJob(str(found), changes, "cpu"), count)
+            if count == 1:
+                started = in_process(BulkJob(str(found), changes), classifier)
         rows = bad = blank = 0
-        with _engine(engine, job, classifier, workers, ray_address) as label:
-            for number, (source, target) in enumerate(left):
-                before = identity(source)
-                expected = rows * sum(sizes) // sum(sizes[:number]) if rows else None
-                record.begin(target)
-                labelled = _checked(label(source), source, before)
-                for chunk, answers in write_file(labelled, target, format_of(target), added):
-                    rows += len(chunk.numbers)
-                    bad += len(chunk.numbers) - len(chunk.usable_texts)
+        with started as (submit, ahead):
+            work = label_files(sources, text_columns, submit, ahead)
+            for (source, target), (_, labelled) in zip(left, groupby(work, lambda item: item[0].path), strict=True):
+                record.begin(target, versions[source])
+                checked = _unchanged(labelled, source, versions[source])
+                for chunk, answers in write_file(checked, target, format_of(target), added):
+                    rows += len(chunk.texts)
+                    bad += len(chunk.problems)
                     blank += sum("note" in answer for answer in answers)
                     if progress is not None:
-                        progress(Progress(rows, expected, source, number + 1, len(left)))
-                record.finish(target, before)
+                        progress(source, rows)
         return BulkResult([_shown(target) for _, target in left], kept, rows, bad, blank)
 
 
-def _checked(labelled: Labelled, source: Path, before: Mapping[str, Any]) -> Labelled:
+def _unchanged(labelled: Labelled, source: Path, version: tuple[int, str | None]) -> Labelled:
     """Yield the labelled rows of a file, and refuse them if the file has changed meanwhile."""
     yield from labelled
-    if identity(source) != before:
+    if version_of(source) != version:
         raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
 
 
@@ -169,60 +209,107 @@ def refuse_separators(taxonomy: Taxonomy, kind: Format, target: Path | None, *, 
         )
 
 
-def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Columns) -> Labelled:
-    """Write rows with their answers, and yield them; without a column for errors, a bad row stops."""
-    first = next(labelled, None)
-    try:
-        with open_writer(target, kind, None if first is None else first[0], added) as write:
-            for chunk, answers in labelled if first is None else chain([first], labelled):
-                if (bad := next(filter(None, chunk.problems), None)) is not None and not added.error:
-                    raise bad.error()
-                write(chunk, answers)
-                yield chunk, answers
-    except InputError as error:
-        place = error.path or (None if first is None else first[0].path)
-        raise InputError(error.what, path=place, line=error.line, remedy=error.remedy) from None
-    except BrokenPipeError:  # the reader of standard output wants no more
-        raise
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=target) from None
+def label_files(
+    files: Sequence[Path], text_columns: Sequence[str], submit: Callable[[list[str]], Future[list[Answer]]], ahead: int
+) -> Labelled:
+    """Yield the chunks of all files in order with their answers, while the next ``ahead`` chunks are submitted."""
+
+    def submitted() -> Iterator[tuple[Chunk, Future[list[Answer]]]]:
+        for path in files:
+            try:
+                for chunk in read_chunks(path, text_columns):
+                    yield chunk, submit(chunk.usable_texts)
+            except InputError as error:  # raised when it is this file's turn
+                failed: Future[list[Answer]] = Future()
+                failed.set_exception(error)
+                yield Chunk(path), failed
+
+    waiting: deque[tuple[Chunk, Future[list[Answer]]]] = deque()
+    for item in submitted():
+        waiting.append(item)
+        if len(waiting) > ahead:
+            chunk, answers = waiting.popleft()
+            yield chunk, chunk.answers(answers.result())
+    for chunk, answers in waiting:
+        yield chunk, chunk.answers(answers.result())
 
 
-def _engine(
-    engine: str, job: BulkJob, classifier: HierarchicalClassifier, workers: int | None, ray_address: str | None
-) -> AbstractContextManager[Label]:
-    if engine == "ray":
-        from hgclr.bulk.on_ray import on_ray
-
-        return on_ray(job, workers=workers, address=ray_address)
+def default_workers(classifier: HierarchicalClassifier, size: int) -> int:
+    """Return the number of processes for ``size`` bytes of input; an accelerator is shared badly."""
     device = getattr(classifier.backend, "device", None)
-    if workers is None and device is not None and device.type != "cpu":
-        workers = 1  # an accelerator is shared badly
-    if workers is None:
-        size = sum(version_of(path)[0] for path in job.files)
-        workers = min(chosen_threads() or usable_cores(), 1 + size // BYTES_PER_WORKER)
-    return in_processes(job, workers) if workers > 1 else in_process(job, classifier)
+    if device is not None and device.type != "cpu":
+        return 1
+    return min(chosen_threads() or usable_cores(), 1 + size // BYTES_PER_WORKER)
+
+
+@contextmanager
+def in_process(job: BulkJob, classifier: HierarchicalClassifier) -> Iterator[Engine]:
+    """Label in this process, with all the threads that the model's backend takes."""
+
+    def submit(texts: list[str]) -> Future[list[Answer]]:
+        future: Future[list[Answer]] = Future()
+        future.set_result(job.answers(classifier, texts))
+        return future
+
+    yield submit, 0
+
+
+@contextmanager
+def in_processes(job: BulkJob, workers: int) -> Iterator[Engine]:
+    """Label in worker processes of one thread each, which are faster than one process with as many threads."""
+    # Forking a process that has threads, as torch and onnxruntime start them, may leave its child waiting for a lock.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    try:
+        yield partial(pool.submit, answers_in_worker, job), CHUNKS_AHEAD * workers
+    except BrokenProcessPool as error:
+        remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
+        raise HGCLRError(f"a worker process was killed; {remedy}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
+    os.environ |= ENVIRONMENT
+    if (parent := multiprocessing.parent_process()) is not None:
+
+        def leave() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
+
+
+def answers_in_worker(job: BulkJob, texts: list[str]) -> list[Answer]:
+    """Return the answers to texts, in a worker process or on a node of a cluster."""
+    return job.answers(_loaded(job.model, job.device), texts)
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, device: str | None) -> HierarchicalClassifier:
+    return HierarchicalClassifier.load(model, device=device)
 
 
 class RunRecord:
-    """The finished files of a folder of results.
+    """The results of a folder, each with the version of its input, which is noted before the result is written.
 
     ``settings`` are all choices that the results depend on, as plain values under names that a message can use;
     ``overwrite`` forgets an earlier run.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        self.path = folder / RECORD
-        self._overwrite = overwrite
-        self._content: dict[str, Any] = {"settings": json.loads(json.dumps(settings)), "begun": None, "finished": {}}
+        self.path, self._overwrite = folder / RECORD, overwrite
+        self._settings = json.loads(json.dumps(settings))
+        self._results: dict[str, Any] = {}
         if kind_of(self.path) is None or overwrite:
             self._write()
             return
         try:
             with open_file(self.path) as file:
                 earlier = json.loads(file.read().decode())
-            other = [name for name in settings if earlier["settings"].get(name) != self._content["settings"][name]]
-            self._content |= {"begun": earlier["begun"], "finished": dict(earlier["finished"])}
+            other = [name for name in settings if earlier["settings"].get(name) != self._settings[name]]
+            self._results = dict(earlier["results"])
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=AGAIN) from None
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
@@ -231,38 +318,26 @@ class RunRecord:
             what = f"the results in this folder were made with another {' and another '.join(other)}"
             raise InputError(what, path=folder, remedy=AGAIN)
 
-    def is_finished(self, source: Path, target: Path) -> bool:
+    def is_finished(self, target: Path, version: tuple[int, str | None]) -> bool:
         """Tell whether a result exists and its input has not changed since; refuse files of others in its place."""
         if kind_of(target) is None:
             return False
-        noted = self._content["finished"].get(target.name)
-        if noted is None and target.name != self._content["begun"] and not self._overwrite:
+        if target.name not in self._results and not self._overwrite:
             raise InputError("exists already, and is no result of this run", path=target, remedy=AGAIN)
-        return noted is not None and noted == identity(source)
+        return self._results.get(target.name) == list(version)
 
-    def begin(self, target: Path) -> None:
-        """Note that a result will be written, and delete what a killed attempt has left."""
+    def begin(self, target: Path, version: tuple[int, str | None]) -> None:
+        """Note that a result will be written; before that, delete the old one and what a killed attempt has left."""
+        delete_file(target)
         if url_of(target) is None:
             for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
                 leftover.unlink(missing_ok=True)
-        self._content["finished"].pop(target.name, None)
-        self._content["begun"] = target.name
-        self._write()
-
-    def finish(self, target: Path, identity: Mapping[str, Any]) -> None:
-        """Note that a result is in place, with the identity of its input before it was read."""
-        self._content["finished"][target.name] = identity
+        self._results[target.name] = list(version)
         self._write()
 
     def _write(self) -> None:
         try:
             with new_file(self.path) as path:
-                path.write_text(json.dumps(self._content), encoding="utf-8")
+                path.write_text(json.dumps({"settings": self._settings, "results": self._results}), encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", path=self.path) from None
-
-
-def identity(source: Path) -> dict[str, Any]:
-    """Return values that change whenever a file does: its name, size, and time of change or version in a store."""
-    size, changed = version_of(source)
-    return {"name": source.name, "size": size, "changed": changed}

@@ -59,9 +59,9 @@ def evaluate(
     Next: **hgclr compare other-report my-report** or **hgclr audit runs/first/model my-data**
     """
     from hgclr.cli.tables import print_scores
+    from hgclr.errors import as_written
     from hgclr.hardware import machine
     from hgclr.provenance import command_line
-    from hgclr.urls import as_written
 
     if output is not None:
         from hgclr.presentation import check_report

@@ -71,7 +71,7 @@ def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
 class Reading:
     """How to read a data folder: the values of the options that `reading_options` adds.
 
-    Values left out are as the folder remembers them, see `hgclr.data.rows.RowForm`.
+    Values left out are as the folder remembers them, see `hgclr.data.folder.RowForm`.
     """
 
     text_column: Annotated[str | None, option("Column with the text; default: 'text'.")] = None

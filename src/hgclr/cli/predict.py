@@ -94,8 +94,8 @@ def predict(
     if unused := next((name for name, value in for_bulk.items() if value), None):
         name = f"--{unused.replace('_', '-')}"
         raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
-    from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks
-    from hgclr.bulk.run import refuse_separators, text_columns_of, write_file
+    from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks, write_file
+    from hgclr.bulk.run import refuse_separators, text_columns_of
     from hgclr.cli.tables import prediction_tree
     from hgclr.data.readers import limited_lines
     from hgclr.inference import HierarchicalClassifier
@@ -120,7 +120,7 @@ def predict(
         rows = line_rows(texts or limited_lines(sys.stdin.buffer, source), source, columns[0])
         chunks = (make_chunk(some, source, columns) for some in windows(rows, ROWS))
     first = next(chunks, None)
-    if first is None or not first.numbers:
+    if first is None or not first.texts:
         raise InputError("no text to label: the input is empty", path=source)
     classifier = HierarchicalClassifier.load(folder)
     decisions = deciding.changed(classifier.decisions)
@@ -130,8 +130,8 @@ def predict(
 
     def labelled() -> Iterator[tuple[Chunk, list[dict[str, Any]]]]:
         for chunk in chain([first], chunks):
-            if (problem := next(filter(None, chunk.problems), None)) is not None and not skip_bad_rows:
-                raise problem.error()
+            if chunk.problems and not skip_bad_rows:
+                raise chunk.problems[0].error()
             predictions = list(classifier.stream(chunk.usable_texts, decisions))
             if in_tree:
                 for text, prediction in zip(chunk.usable_texts, predictions, strict=True):
@@ -144,9 +144,9 @@ def predict(
         bar.disable = bar.disable or on_terminal
         task = bar.add_task("texts", total=None)
         for chunk, answers in labelled() if in_tree else write_file(labelled(), target, kind, added):
-            bad += len(chunk.numbers) - len(chunk.usable_texts)
+            bad += len(chunk.problems)
             blank += sum("note" in answer for answer in answers)
-            bar.advance(task, len(chunk.numbers))
+            bar.advance(task, len(chunk.texts))
     if not in_tree:
         _say_unlabelled(bad, blank)
 
@@ -165,17 +165,15 @@ def _is_bulk(names: Sequence[str], output: str | None, engine: str | None) -> bo
 
 
 def _predict_in_bulk(model: str, names: Sequence[str], output: str, **options: Any) -> None:
-    from hgclr.bulk import Progress, predict_files
+    from hgclr.bulk import predict_files
 
     # The nodes of a cluster need not have the folder: they look the name up themselves.
     place = model if options["engine"] == "ray" else find_folder(model)
     with progress_bar() as bar:
         task = bar.add_task("rows", total=None)
 
-        def show(progress: Progress) -> None:
-            place = f"{progress.file.name} ({progress.number} of {progress.files})"
-            total = progress.expected and max(progress.rows, progress.expected)
-            bar.update(task, completed=progress.rows, total=total, description=place)
+        def show(file: Path, rows: int) -> None:
+            bar.update(task, completed=rows, description=file.name)
 
         result = predict_files(place, names, output, progress=show, **options)
     counts = {"files labelled": len(result.written), "files finished before": len(result.kept), "rows": result.rows}
@@ -225,11 +223,10 @@ def explain(
     chosen: list[tuple[str, int | None]] = [(text, None) for text in texts or []]
     if source is not None:
         lines = limited_lines(sys.stdin.buffer, source) if str(source) == "-" else byte_lines(source)
-        chunk = make_chunk(line_rows(lines, source, "text"), source, ["text"])
-        for problem in filter(None, chunk.problems):
+        chunk = make_chunk(list(line_rows(lines, source, "text")), source, ["text"])
+        for problem in chunk.problems:
             raise problem.error()
-        rows = zip(chunk.usable_texts, chunk.numbers, strict=True)
-        chosen = [(text, number) for text, number in rows if text.strip()]
+        chosen = [(text, number) for number, text in enumerate(chunk.usable_texts, 1) if text.strip()]
         if not chosen:
             raise InputError("no text in it", path=source, remedy="write one text per line")
     classifier = open_classifier(model)

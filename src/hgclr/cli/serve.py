@@ -69,11 +69,11 @@ def serve(
     from rich.markup import escape
     from rich.panel import Panel
 
+    from hgclr.errors import url_of
     from hgclr.serving.app import create_app
     from hgclr.serving.monitoring import start_log
     from hgclr.serving.server import listen, run, run_workers, worker_app
     from hgclr.serving.service import Settings, read_key
-    from hgclr.urls import url_of
 
     start_log(requests=log_requests)
     errors = console.standard_error()

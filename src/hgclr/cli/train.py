@@ -14,9 +14,8 @@ import typer
 
 from hgclr.cli.console import Console, is_first_rank, quiet_libraries, results, standard_error, write_result
 from hgclr.cli.options import Cluster, JsonFile, Settings, cluster_options, file, folder, option
-from hgclr.errors import InputError, require_extra
+from hgclr.errors import InputError, as_written, require_extra
 from hgclr.files import check_output, write_json
-from hgclr.urls import as_written
 
 PHRASES = (
     "broken wrist after a fall from a ladder",

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document, empty_split
-from hgclr.data.rows import BadRow, BadRowLog, text_hash
+from hgclr.data.readers import BadRow, BadRowLog, text_hash
+from hgclr.errors import as_written
 from hgclr.taxonomy import Taxonomy
-from hgclr.urls import as_written
 
 FIRST = 10
 """Bad rows of a split, and conflicting texts of a folder, that are kept to be shown."""

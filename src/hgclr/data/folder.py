@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from hgclr.data.folder_writer import RECORD
-from hgclr.data.readers import SUFFIXES, is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, BadRowLog, LabelReader, Reading, RowForm, RowProblem, read_text
+from hgclr.data.readers import SUFFIXES, BadRow, BadRowLog, RowProblem, read_rows, read_text
 from hgclr.errors import InputError
 from hgclr.files import read_json, recover_folder
 from hgclr.remote import local
@@ -26,6 +25,80 @@ class Document:
 
     text: str
     labels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
+
+    Args:
+        text_column: the column with the text.
+        label_column: the column with the labels: a list of strings, or one string.
+        label_separator: separates labels where they are one string, as in CSV.
+        path_separator: separates the names of a label given as a path.
+        add_ancestors: add the ancestors of every label; without it, a label without its parent is an error.
+    """
+
+    text_column: str = "text"
+    label_column: str = "labels"
+    label_separator: str = ";"
+    path_separator: str = " > "
+    add_ancestors: bool = False
+
+
+class LabelReader:
+    """Read label cells: lists of labels, or one string with labels between separators.
+
+    Each label is an id, an unambiguous name, or a path of names; a path means its last label and all above it.
+    """
+
+    def __init__(self, taxonomy: Taxonomy, form: RowForm) -> None:
+        self._taxonomy, self._form = taxonomy, form
+        self._parents: list[int] = taxonomy.parents.tolist()
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def read_row(self, values: Mapping[str, object]) -> tuple[str, tuple[int, ...]]:
+        """Return the text and the labels of a row, or raise a `RowProblem`."""
+        return read_text(values[self._form.text_column]), self.read(values[self._form.label_column])
+
+    def read(self, cell: object) -> tuple[int, ...]:
+        """Return the sorted indices of the labels in a cell."""
+        found: set[int] = set()
+        for label in self._labels(cell):
+            indices = self._known.get(label)
+            if indices is None:
+                indices = self._known[label] = self._resolve(label)
+            found.update(indices)
+        labels = tuple(sorted(found))
+        for index in labels:
+            parent = self._parents[index]
+            if parent != -1 and parent not in found:
+                names = self._taxonomy.names
+                raise RowProblem(
+                    f"label without its parent: {names[index]!r} is given, {names[parent]!r} is not",
+                    "add the parent to the row, or pass --add-ancestors if rows name only the deepest labels",
+                )
+        return labels
+
+    def _labels(self, cell: object) -> list[str]:
+        if isinstance(cell, str):
+            cell = [part for part in map(str.strip, cell.split(self._form.label_separator)) if part]
+        if cell is None or cell == []:
+            raise RowProblem("no labels", "give the row at least one label")
+        if not isinstance(cell, list):
+            raise RowProblem(f"wrong type: the labels are {cell!r}, neither a list nor a string")
+        for label in cell:
+            if not isinstance(label, str):
+                raise RowProblem(f"wrong type: the label {label!r} is not a string", "write ids and names as strings")
+        return cell
+
+    def _resolve(self, label: str) -> tuple[int, ...]:
+        try:
+            index = self._taxonomy.resolve(label, self._form.path_separator)
+        except InputError as error:
+            raise RowProblem(error.what, error.remedy) from None
+        is_path = self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._form.path_separator)
+        return tuple(self._taxonomy.closure([index]).tolist()) if self._form.add_ancestors or is_path else (index,)
 
 
 def row_form(path: Path | None, **chosen: str | bool | None) -> RowForm:
@@ -111,15 +184,14 @@ class DataFolder:
     """Find and read the splits and the taxonomy of a folder.
 
     A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``, ``.csv`` or
-    ``.tsv`` file (also with ``.gz``), a ``.parquet`` file, or a folder that ``datasets`` saved; a saved ``DatasetDict``
-    is a data folder once a taxonomy lies beside its splits. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
+    ``.tsv`` file (also with ``.gz``) or a ``.parquet`` file. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
         path: the folder, or its URL in an object store.
         taxonomy: the label tree or its file, if it is not the one in the folder.
         skip_bad_rows: drop bad rows and record them, instead of stopping at the first.
         needs_documents: refuse a folder with a label tree and no split.
-        **reading: see :class:`~hgclr.data.rows.RowForm`; by default as the folder's record says.
+        **reading: see :class:`RowForm`; by default as the folder's record says.
 
     Raises:
         InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
@@ -132,7 +204,7 @@ class DataFolder:
         taxonomy: Taxonomy | str | Path | None = None,
         skip_bad_rows: bool = False,
         needs_documents: bool = True,
-        **reading: Unpack[Reading],
+        **reading: str | bool | None,
     ) -> None:
         self.path = find_data(path)
         self.form = row_form(self.path, **reading)
@@ -140,7 +212,7 @@ class DataFolder:
         self.splits = _find_splits(self.path)
         if needs_documents and not self.splits:
             files = f"train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
-            remedy = f"a split is a file such as {files} or a folder that datasets saved"
+            remedy = f"a split is a file such as {files}"
             raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
             found = taxonomy_files(self.path) if taxonomy is None else [local(taxonomy)]
@@ -219,7 +291,6 @@ def _find_splits(folder: Path) -> dict[str, Path]:
     for split, names in SPLITS.items():
         files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
         found = [file for file in files if file.is_file()]
-        found += [folder / name for name in names if is_dataset_folder(folder / name)]
         if found:
             splits[split] = only_file(found, folder, f"for the split {split!r}", "keep one of them in the folder")
     return splits

@@ -97,7 +97,7 @@ def write_corpus(
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: the user's choices.
-        reading: how rows are read, see `hgclr.data.rows.RowForm`, if not by default.
+        reading: how rows are read, see `hgclr.data.folder.RowForm`, if not by default.
     """
     output = Path(output)
     if output.exists() and not output.is_dir():

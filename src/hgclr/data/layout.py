@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from hgclr.data.rows import RowProblem
+from hgclr.data.readers import RowProblem
 from hgclr.errors import InputError
 from hgclr.taxonomy.tree import NamePath
 

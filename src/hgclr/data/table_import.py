@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import SPLITS as SPLIT_NAMES
-from hgclr.data.folder import DataFolder
+from hgclr.data.folder import DataFolder, RowForm
 from hgclr.data.folder_writer import SPLITS, CorpusSummary, CorpusWriter, Progress, Readings, write_corpus
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
-from hgclr.data.readers import is_dataset_folder, read_rows
-from hgclr.data.rows import BadRow, RowForm, RowProblem, read_text, text_hash
+from hgclr.data.readers import BadRow, RowProblem, read_rows, read_text, text_hash
 from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
@@ -136,7 +135,7 @@ def import_tables(
         progress: called with the number of rows read, twice over, and with the number to read once that is known.
     """
     sources, tree = [Path(file) for file in files], None if taxonomy is None else Taxonomy.read(taxonomy)
-    if len(sources) == 1 and sources[0].is_dir() and not is_dataset_folder(sources[0]):
+    if len(sources) == 1 and sources[0].is_dir():
         folder = DataFolder(sources[0], taxonomy=tree)
         sources, tree = list(folder.splits.values()), folder.taxonomy
         form = folder.form

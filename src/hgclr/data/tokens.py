@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
-from hgclr.data.rows import BadRow, BadRowLog
+from hgclr.data.readers import BadRow, BadRowLog
 from hgclr.errors import InputError, require_extra
 from hgclr.files import atomic_folder, cache_dir
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.rows import check_text, is_blank
+from hgclr.data.readers import check_text, is_blank
 from hgclr.data.table_import import near_twins
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy

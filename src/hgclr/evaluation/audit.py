@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hgclr.data.folder import DataFolder
-from hgclr.data.readers import read_rows
-from hgclr.data.rows import BadRow, LabelReader, RowProblem
+from hgclr.data.folder import DataFolder, LabelReader
+from hgclr.data.readers import BadRow, RowProblem, read_rows
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.contradictions import KINDS, Agreement, ContradictedDocument, ContradictionLog, Kind, Scorer

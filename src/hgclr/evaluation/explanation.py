@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
-from hgclr.data.rows import check_text
+from hgclr.data.readers import check_text
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
 from hgclr.inference.backends import TorchBackend, batches_by_length

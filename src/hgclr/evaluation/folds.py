@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet
-from hgclr.data.rows import text_hash
+from hgclr.data.readers import text_hash
 from hgclr.data.split import TextSurvey
 from hgclr.data.tokens import sample_documents
 from hgclr.errors import InputError

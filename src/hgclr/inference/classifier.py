@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from hgclr.data.folder import DataFolder, Document
-from hgclr.data.rows import check_text, is_blank
+from hgclr.data.readers import check_text, is_blank
 from hgclr.data.tokens import sample_documents
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
@@ -276,7 +276,7 @@ class HierarchicalClassifier:
         return data if isinstance(data, DataFolder) else DataFolder(Path(data), taxonomy=self.taxonomy)
 
     def tokenise(self, texts: Sequence[str]) -> list[TokenisedText]:
-        """Return the tokens of texts, which :func:`~hgclr.data.rows.check_text` must have accepted."""
+        """Return the tokens of texts, which :func:`~hgclr.data.readers.check_text` must have accepted."""
         tokenised = []
         for text, encoding in zip(texts, self.encode(texts), strict=True):
             ids, blank = encoding.ids, is_blank(text)

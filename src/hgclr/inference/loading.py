@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from hgclr.decisions.settings import FILE, Decisions
-from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.errors import InputError, first_line, refuse_broken, url_of
 from hgclr.files import read_bytes, read_json, recover_folder
 from hgclr.inference.backends import Backend, OnnxBackend, TorchBackend
 from hgclr.model_files import check_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
-from hgclr.urls import url_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -45,4 +45,4 @@ class Prediction:
 
 
 BLANK = Prediction((), note="the text is empty or blank")
-"""The prediction for every text without a visible character; see :func:`hgclr.data.rows.is_blank`."""
+"""The prediction for every text without a visible character; see :func:`hgclr.data.readers.is_blank`."""

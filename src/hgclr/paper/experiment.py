@@ -14,8 +14,7 @@ from typing import Any
 from transformers import PreTrainedConfig, TrainerCallback
 
 from hgclr.config import method_settings
-from hgclr.data.folder import row_form
-from hgclr.data.rows import RowForm
+from hgclr.data.folder import RowForm, row_form
 from hgclr.errors import HGCLRError, InputError
 from hgclr.files import read_json, write_json
 from hgclr.paper.classical import run_classical

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.rows import check_text
+from hgclr.data.readers import check_text
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier, Prediction

@@ -13,11 +13,10 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from hgclr.config import PRESETS, method_fields, method_settings
-from hgclr.errors import InputError, first_line, refuse_broken
+from hgclr.errors import InputError, as_written, first_line, refuse_broken, url_of
 from hgclr.files import read_bytes, write_files
 from hgclr.registry import is_pretrained, merged
 from hgclr.remote import local
-from hgclr.urls import as_written, url_of
 
 LINEAR_HEADS = ("flat", "hgclr")
 """Architectures whose head is one linear layer on the text's vector."""

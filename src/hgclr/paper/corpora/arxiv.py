@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
-from hgclr.data.rows import is_unicode, stable_hash
+from hgclr.data.readers import is_unicode, stable_hash
 from hgclr.errors import InputError
 from hgclr.files import open_regular
 from hgclr.taxonomy import Taxonomy

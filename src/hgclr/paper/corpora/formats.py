@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from hgclr.data.folder import LabelReader, RowForm
 from hgclr.data.folder_writer import CorpusSummary, Progress, Readings, write_corpus
-from hgclr.data.readers import byte_lines, decoded, good_json_rows
-from hgclr.data.rows import LabelReader, RowForm, RowProblem, is_unicode
+from hgclr.data.readers import RowProblem, byte_lines, good_json_rows, is_unicode
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -144,11 +143,10 @@ def _strings(value: object, key: str, path: Path, line: int) -> list[str]:
 def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
     """Yield the documents of a file, skipping blank lines."""
     for number, data in enumerate(byte_lines(path), 1):
-        data = data.removeprefix(codecs.BOM_UTF8) if number == 1 else data
         try:
-            words = [word for word in SPACE.split(decoded(data)) if word]
-        except RowProblem as problem:
-            raise InputError(problem.reason, path=path, line=number, remedy=problem.remedy) from None
+            words = [word for word in SPACE.split(data.decode()) if word]
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8: {error}", path=path, line=number, remedy="save the file as UTF-8") from None
         if words:
             labels = [word.removeprefix(label_prefix) for word in words if word.startswith(label_prefix)]
             text = " ".join(word for word in words if not word.startswith(label_prefix))

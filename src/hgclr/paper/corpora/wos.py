@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
-from hgclr.data.readers import good_json_rows, sheet_rows
-from hgclr.data.rows import is_unicode
+from hgclr.data.readers import good_json_rows, is_unicode, sheet_rows
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy
 
