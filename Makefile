@@ -24,7 +24,7 @@ quickstart: $(VENV)/.user  ## train, evaluate and try a model on ICD-10-CM (abou
 test: $(VENV)/.dev  ## the test suite of the core, without what takes long (about six minutes on two cores)
 	rm -rf $(VENV)/core && mkdir -p $(VENV)/core/hgclr
 	ln -s $(filter-out %/paper,$(abspath $(wildcard src/hgclr/*))) $(VENV)/core/hgclr
-	PYTHONPATH=$(VENV)/core $(BIN)/python $(TEST) -m "not slow" --durations 20
+	PYTHONPATH=$(VENV)/core $(BIN)/python $(TEST) -m "not slow" --ignore tests/paper --ignore tests/docs --durations 20
 
 test-rest: $(VENV)/.dev  ## the other tests: the paper, fuzzing, crashes, browsers, Ray, several processes, docs
 	$(BIN)/python $(TEST) -m slow --durations 20
