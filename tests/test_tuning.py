@@ -17,7 +17,7 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.training import RunConfig, train
 from hgclr.tuning import read_space, tune, with_parameters
 from support.crash_points import run_forked
-from support.short_run import die_after_checkpoint_in
+from support.short_runs import die_after_checkpoint_in
 
 WEIGHT, GAMMA = "model.contrastive_weight", "model.keep_threshold"
 SPACE = {
@@ -200,12 +200,6 @@ def test_another_search_in_the_same_folder_is_refused(run: RunConfig, stub: Stub
             changed()
         assert refused.value.path == run.output
     assert len(stub.runs) == 1
-
-
-def test_ranges_need_a_number_of_trials(run: RunConfig, stub: Stub) -> None:
-    with pytest.raises(InputError):
-        tune(run, SPACE)
-    assert not run.output.exists()
 
 
 def test_a_space_is_read_with_the_kind_of_each_setting(run: RunConfig) -> None:

@@ -1,12 +1,12 @@
-"""What a user chooses of the method, typed and checked, and the presets; without torch, so that mistakes show at once.
+"""Model settings, typed and checked without torch, and the presets.
 
-The settings of flat and HGCLR models are saved with them as :class:`~hgclr.models.HGCLRConfig`; extensions add settings
-of their architectures (:mod:`hgclr.registry`). The defaults are the ``default`` preset, except for the pooling, which
-that takes from the encoder; ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` the program its authors
-released. Where the two differ is listed in ``docs/concepts/method.md``.
+Models save their settings as :class:`~hgclr.models.HGCLRConfig`; extensions add settings of their architectures
+(:mod:`hgclr.registry`). The defaults are the ``default`` preset, except that it takes the pooling from the encoder.
+``paper`` follows the text of Wang et al. (ACL 2022), ``published`` the program its authors released;
+``docs/concepts/method.md`` lists the differences.
 """
 
-# No "from __future__ import annotations" where settings are declared: what it makes of their types is not checked.
+# No "from __future__ import annotations": strict dataclasses check only types that are not strings.
 
 import difflib
 from collections.abc import Callable
@@ -47,38 +47,34 @@ def setting(default: Any, meaning: str) -> Any:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SharedSettings:
-    """Configure what all systems share: how a text is read, and the classifier."""
+    """Settings of all models: how a text is read, and the head."""
 
     threshold: float = setting(0.5, "probability from which a label is predicted")
     max_length: int = setting(512, "tokens of a text that are read, special tokens included")
     cut_length: int | None = setting(
         None,
-        "of these only so many from the start, so that what is cut off a long text is also the special token at its"
-        " end: 510 in the published program, whose texts of more than 510 tokens have no [SEP]. `null` cuts nothing"
-        " more, so that a long text ends with its special token",
+        "cut a text after so many of these tokens, the special token at its end included: 510 in the published"
+        " program, whose texts of more than 510 tokens have no [SEP]. `null` keeps the special token at the end",
     )
     pooling: Literal["auto", "cls", "mean", "max"] = setting(
         "cls",
-        "`cls` takes the first token's vector as the text's (the paper), `mean` averages all, `max` takes the"
-        " largest value of each feature (TextRCNN). `auto`, for a new model only, is what the encoder was trained"
-        " with: see `encoder_pooling`",
+        "`cls` takes the first token's vector as the text's (paper), `mean` averages all, `max` takes the largest value"
+        " of each feature (TextRCNN). `auto`, for a new model only, is the pooling that the encoder was trained with",
     )
     classifier_dropout: float = setting(0.1, "dropout before the linear head")
     classifier_start: Literal["random", "names"] = setting(
         "names",
-        "before training, the rows of a linear head on a pretrained encoder are `random` (the paper) or point to"
-        " where the encoder puts the labels' `names`",
+        "before training, the rows of a head on a pretrained encoder are `random` (paper) or the directions of the"
+        " labels' `names`",
     )
     classification_loss: Literal["sum", "mean", "document"] = setting(
         "document",
         "binary cross-entropy as `sum` over documents and labels (paper), `mean` over both (published), or summed"
-        " over labels and averaged over documents (`document`), which depends neither on the batch size nor, much, on"
-        " the number of labels",
+        " over labels and averaged over documents (`document`), which does not depend on the batch size",
     )
     flat_regularisation: float = setting(
         0.0,
-        "weight of the distance between a flat model's rows of parent and child, beside a mean cross-entropy; 1e-6"
-        " in the released TextRCNN",
+        "weight of the distance between a flat model's rows of parent and child; 1e-6 in the released TextRCNN",
     )
 
     def validate_shared(self) -> None:
@@ -91,14 +87,13 @@ class SharedSettings:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HGCLRSettings(SharedSettings):
-    """Configure HGCLR: the label encoder, the positive samples, the contrastive loss."""
+    """Settings of HGCLR: the label encoder, the positive samples, the contrastive loss."""
 
     label_encoder: Literal["graphormer", "gcn", "gat", "none"] = setting(
         "graphormer",
-        "HGCLR's label features come from a `graphormer` (the paper), from one `gcn` or `gat` layer over the tree's"
-        " edges, or are the embeddings themselves (`none`). What the published program calls no graph encoder is a"
-        " `graphormer` without `label_embedding`, `spatial_encoding` and `edge_encoding`; its `gcn` and `gat` are"
-        " without `label_embedding` too",
+        "HGCLR's label features come from a `graphormer` (paper), from one `gcn` or `gat` layer over the tree's edges,"
+        " or are the embeddings (`none`). The published program without a graph encoder is a `graphormer` without"
+        " `label_embedding`, `spatial_encoding` and `edge_encoding`; its `gcn` and `gat` have no `label_embedding`",
     )
     label_embedding: bool = setting(True, "add a learned vector per label to the label features")
     name_embedding: Literal["layer", "words", "none"] = setting(
@@ -110,16 +105,16 @@ class HGCLRSettings(SharedSettings):
     edge_encoding: bool = setting(True, "bias label attention by the mean edge weight on the path, c_ij")
     edge_padding: Literal["zero", "drawn"] = setting(
         "zero",
-        "what stands in the 15 slots of a path, of D edges, that have no edge: nothing (`zero`, as the paper means"
-        " it), or one scalar p, `drawn` from N(0, 0.02) and never trained, as in the published program with the"
-        " version of transformers that its authors pin. Each attention logit then has (15 - D) p / (D + 1e-8) more,"
-        " which is 1.5e9 p between a label and itself: with p > 0 a label attends to itself alone, and b and c get no"
-        " gradient, with p < 0 to all labels but itself. It has no effect without `edge_encoding`",
+        "value of the slots, of 15, that a path of D edges leaves empty: `zero` (paper), or one scalar p, `drawn` from"
+        " N(0, 0.02) and never trained (the published program with the transformers version that its authors pin)."
+        " This adds (15 - D) p / (D + 1e-8) to each attention logit, which is 1.5e9 p between a label and itself: with"
+        " p > 0 a label attends to itself alone, and b and c get no gradient, with p < 0 to all labels but itself."
+        " It has no effect without `edge_encoding`",
     )
     self_distance: Literal["trained", "frozen"] = setting(
         "trained",
-        "the scalar for the distance of a label to itself, b_0, is `trained` like the others (paper), or stays as it"
-        " was drawn (`frozen`, published: there it is a padding row)",
+        "the scalar for the distance of a label to itself, b_0, is `trained` (paper) or keeps its initial value"
+        " (`frozen`, published: there it is a padding row)",
     )
     label_layers: int = setting(1, "layers of the Graphormer")
     label_heads: int | None = setting(
@@ -137,18 +132,17 @@ class HGCLRSettings(SharedSettings):
     label_span: int | None = setting(
         None,
         "labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to the"
-        " path above them; the size of the tree or more: all to all (the paper). `null` is all to all up to 4,096"
-        " labels and 256 above, where the cost would grow with the square of the number of labels",
+        " path above them; the size of the tree or more: all to all (paper). `null` is all to all up to 4,096 labels"
+        " and 256 above",
     )
 
     positives: Literal["hierarchy", "dropout", "random", "adversarial"] = setting(
         "hierarchy",
-        "a positive sample is the text with the tokens that its labels choose (`hierarchy`, the paper), the text as"
-        " it is, so that only dropout differs (`dropout`), the text with tokens chosen at `random`, or the text with"
-        " word embeddings moved along the gradient of the classification loss, to where that is larger"
-        " (`adversarial`). Only `hierarchy` needs label features",
+        "a positive sample has the tokens that the labels choose (`hierarchy`, paper), all tokens, so that only"
+        " dropout differs (`dropout`), tokens chosen at `random`, or word embeddings moved along the gradient of the"
+        " classification loss (`adversarial`). Only `hierarchy` needs label features",
     )
-    adversarial_size: float = setting(1.0, "length of that move, in all a text's embeddings together")
+    adversarial_size: float = setting(1.0, "length of that move over all embeddings of a text")
     token_label_heads: int = setting(1, "heads of the token-label attention")
     guidance: Literal["logits", "probabilities"] = setting(
         "logits",
@@ -159,16 +153,13 @@ class HGCLRSettings(SharedSettings):
     keep_threshold: float | None = setting(None, "γ; a token stays in the positive sample if P_i > γ")  # γ
     keep_fraction: float | None = setting(
         0.5,
-        "share of a text's tokens to keep instead, the most probable ones; scale-free. Of tokens chosen at `random`"
-        " it is the share of all, special tokens included: what training with other positive samples logs as `kept`",
+        "share of a text's tokens to keep instead, the most probable ones. With `random` positives it is the share of"
+        " all tokens, special ones included, which training with other positives logs as `kept`",
     )
-    keep_at_least: int = setting(
-        16,
-        "with `keep_fraction`, never keep fewer tokens than this (short texts are kept whole)",
-    )
+    keep_at_least: int = setting(16, "with `keep_fraction`, keep at least so many tokens (short texts whole)")
     keep_special_tokens: bool = setting(True, "special tokens are always kept and do not count")
 
-    contrastive_weight: float = setting(0.1, "λ, the weight of NT-Xent beside that classification loss")  # λ
+    contrastive_weight: float = setting(0.1, "λ, the weight of NT-Xent beside the classification loss")  # λ
     contrastive_temperature: float = setting(1.0, "τ of NT-Xent")  # τ
     contrastive_bias: bool = setting(True, "biases in the projection head")
     contrastive_dropout: float = setting(0.1, "dropouts in the projection head")
@@ -182,7 +173,6 @@ class HGCLRSettings(SharedSettings):
         check(self, "part", "keep_fraction")
 
     def validate_hgclr_choices(self) -> None:
-        """Refuse choices that contradict each other: exactly one rule keeps tokens, label features have an input."""
         if (self.keep_threshold is None) == (self.keep_fraction is None):
             raise InputError(
                 f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
@@ -264,14 +254,14 @@ def method_fields() -> dict[str, Any]:
 
 @cache
 def _strict(kind: type) -> Any:
-    """Return a subclass whose values are checked; ``strict`` changes the class that it is given."""
+    """Return a subclass whose values are checked; ``strict`` changes the class itself."""
     return strict(dataclass(kw_only=True)(type(kind.__name__, (kind,), {})))
 
 
 def method_settings(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of ``preset`` with ``overrides`` on top, each name and value checked.
 
-    Giving one of ``keep_threshold`` and ``keep_fraction`` takes the preset's other one away.
+    An override of ``keep_threshold`` or ``keep_fraction`` removes the other one of the preset.
 
     Raises:
         InputError: unknown preset or setting (with the nearest name), or a value out of range.

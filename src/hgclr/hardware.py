@@ -1,4 +1,4 @@
-"""The machine: its processor and packages for the record, its cores, and the precision to train in."""
+"""The machine: its hardware and packages for the record, its cores, and the precision to train in."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
 
 
 def machine(*packages: str) -> dict[str, object]:
-    """Return hardware, versions (also of ``packages``) and commit, on which results depend as well."""
+    """Return the hardware, the commit, and the versions of the main packages and of ``packages``, for the record."""
     commit, modified = _commit()
     return {
         "processor": next(iter(_cpuinfo_values("model name")), platform.processor() or platform.machine()),
         "cores": len(set(zip(_cpuinfo_values("physical id"), _cpuinfo_values("core id"), strict=False))) or None,
         "threads": usable_cores(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
         "platform": platform.platform(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in ("hgclr", *MAIN_PACKAGES, *packages)},
@@ -67,13 +67,6 @@ def _cpuinfo_values(name: str) -> list[str]:
         return []
     pairs = (line.partition(":") for line in lines)
     return [value.strip() for key, _, value in pairs if key.strip() == name]
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return None
 
 
 def _version(package: str) -> str | None:

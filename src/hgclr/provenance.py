@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["command_line", "first_difference", "portable"]
+PATHS = ("path", "taxonomy", "start", "label_changes")
+"""Settings whose value may be spelled in several ways."""
 
 
 def portable(value: Any) -> Any:
@@ -30,10 +31,6 @@ def command_line(words: Sequence[str]) -> str:
     """
     parts = (word.partition("=") for word in words)
     return shlex.join(portable(name) + equals + portable(value) for name, equals, value in parts)
-
-
-PATHS = ("path", "taxonomy", "start", "label_changes")
-"""Settings whose value may be spelled in several ways."""
 
 
 class SettingDifference(NamedTuple):

@@ -47,16 +47,14 @@ def tune(
 ) -> Study:
     """Search for the settings with the best dev score and write them to ``best.yaml``; test is not scored.
 
-    A trial's value is the dev score at 0.5 of the epoch that training selects, averaged over the seeds. The study is
-    in ``study.db`` in ``run.output``. Processes that call this at the same time share its trials; a later call
-    continues the study, interrupted trials from their checkpoints. A trial whose first seed falls below the median of
-    the earlier trials is pruned, but no combination of choices.
+    A trial's value is the dev score at 0.5 of the selected epoch, averaged over the seeds. Processes that call this at
+    the same time share the study in ``run.output``; a later call continues it, interrupted trials from their
+    checkpoints. With ``trials``, a trial whose first seed falls below the median of the earlier ones is pruned.
 
     Args:
         run: the settings that all trials share; its output is the folder of the search.
-        space: by setting, such as ``model.keep_fraction``, its values; see :func:`read_space`.
-        trials: number of trials in all, those of earlier calls included; by default, if all settings have choices,
-            every combination of them.
+        space: the values of each setting; see :func:`read_space`.
+        trials: number of trials, those of earlier calls included; by default every combination of choices.
         seeds: train every trial with each of these; by default the seed of ``run``.
         metric: the dev score to maximise.
         watch: called with the title of each run, returns a callback for the Trainer.
@@ -117,10 +115,9 @@ def tune(
 
 @contextmanager
 def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterator[Trial | None]:
-    """Hold an interrupted trial, or a new one; None after ``total`` trials.
+    """Lock an interrupted trial, or a new one, and yield it; None after ``total`` trials.
 
-    The process that trains a trial locks a file, which the system unlocks however that process ends. So a trial that
-    is marked as running without a lock was interrupted.
+    The system releases the lock when the process ends, so a running trial without a lock was interrupted.
     """
     import optuna
 
@@ -134,7 +131,7 @@ def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterato
                     trial = optuna.Trial(study, running._trial_id)  # Optuna has no public way back into a trial
                     break
             if trial is None and len(started) < total:
-                # A seed for each trial: a search in two sittings tries the same settings as one in a single sitting.
+                # A seed for each trial: a continued search tries the same settings as an uninterrupted one.
                 study.sampler = optuna.samplers.TPESampler(seed=len(started), constant_liar=True)
                 trial = study.ask()
                 stack.enter_context(FileLock(folder / RUNS / f"{trial.number:04d}.lock"))
@@ -146,7 +143,7 @@ def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterato
 def _train_trial(
     study: Study, trial: Trial, run: RunConfig, seeds: Sequence[int], metric: Metric, watch: Watcher | None
 ) -> None:
-    """Train a trial with every seed, unless that was done before an interruption, and record how it ended."""
+    """Train a trial with every seed that has no result yet, and record its score."""
     from optuna import TrialPruned
     from optuna.trial import TrialState
 
@@ -208,10 +205,8 @@ def with_parameters(run: RunConfig, parameters: Mapping[str, Any], output: Path 
 def read_space(tree: Any, run: RunConfig, path: Path | None = None) -> Space:
     """Translate settings, each with ``low`` and ``high`` (also ``log``, ``step``) or ``choices``, for Optuna.
 
-    None is the default: the learning rate and, of HGCLR, settings of the contrastive loss.
-
-    Raises:
-        InputError: if a setting is unknown or not to be searched, or a run would refuse one of its values.
+    None is the default: the learning rate and, for HGCLR, settings of the contrastive loss. Raises an `InputError` if
+    a setting is unknown or cannot be searched, or a run would refuse one of its values.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

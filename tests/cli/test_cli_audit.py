@@ -36,7 +36,7 @@ def config(make_encoder, toy_data: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def model(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hgclr.training import RunConfig, train
-    from support.learned import StopWhenLearned
+    from support.short_runs import StopWhenLearned
 
     run = RunConfig.read(config, output=tmp_path_factory.mktemp("model") / "run")
     return train(run, callbacks=[StopWhenLearned()]).model

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import hgclr.training
 from hgclr.cli.app import app
-from support.short_run import make_run
+from support.short_runs import make_run
 
 
 @pytest.fixture

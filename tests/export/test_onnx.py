@@ -23,7 +23,6 @@ from hgclr.export.onnx import Quantiser, export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import OnnxBackend, pad
 from hgclr.models import FlatForSequenceClassification
-from hgclr.models.base import load_tokenizer, save
 
 INT8_TOLERANCE = 0.05  # in a probability, for the tiny random models of these tests
 SHAPES = [(1, 1), (1, 2), (2, 1), (1, 64), (3, 17), (5, 40), (13, 3)]
@@ -100,34 +99,6 @@ def test_int8_probabilities_do_not_depend_on_the_other_texts_of_a_batch(make_exp
         batch, mask = pad([own, *ids], classifier.pad_token)
         found = classifier.decisions.probabilities(classifier.backend.logits(batch, mask))[0]
         np.testing.assert_allclose(found, alone[row], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_sizes_and_differences(make_model, tmp_path: Path) -> None:
-    plain = export_onnx(make_model("bert"), tmp_path / "plain")
-    small = export_onnx(make_model("bert"), tmp_path / "small", int8=True)
-    assert plain.difference.logit < 1e-4 < small.difference.logit
-    assert 0 < small.difference.probability <= small.difference.logit / 4 + 1e-6  # the steepest slope of the sigmoid
-    assert plain.difference.texts == small.difference.texts > 9
-    weights = FlatForSequenceClassification.from_pretrained(make_model()).parameters()
-    graphs = [(tmp_path / name / "model.onnx").stat().st_size for name in ("plain", "small")]
-    assert plain.sizes == (sum(weight.nbytes for weight in weights), graphs[0])
-    assert small.sizes[1] == graphs[1]
-
-
-@pytest.mark.slow
-def test_a_training_model_is_exported_as_a_flat_one(make_encoder, taxonomy, tmp_path: Path) -> None:
-    from hgclr.models import HGCLRForSequenceClassification
-
-    tokenizer = load_tokenizer(make_encoder("bert"))
-    save(
-        HGCLRForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer),
-        tokenizer,
-        tmp_path / "training-model",
-    )
-    folder = export_onnx(tmp_path / "training-model", tmp_path / "out").folder
-    expected, found = (HierarchicalClassifier.load(path) for path in (tmp_path / "training-model", folder))
-    np.testing.assert_allclose(found.predict_proba(["a prism"]), expected.predict_proba(["a prism"]), atol=1e-5)
 
 
 @pytest.mark.slow

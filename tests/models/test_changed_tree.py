@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from hgclr.errors import InputError
-from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture
+from hgclr.models import HierarchicalPreTrainedModel, architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges, compare
@@ -95,10 +95,7 @@ def test_another_order_is_the_same_model(make_encoder, taxonomy, tokenizer, name
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_all_that_is_sized_by_labels_is_known(
-    make_encoder, taxonomy, grown, tokenizer, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever has another shape for another tree is refused without a rule; here every one of them has one."""
+def test_all_that_is_sized_by_labels_is_known(make_encoder, taxonomy, grown, tokenizer, name: str) -> None:
     model = trained(name, make_encoder, taxonomy, tokenizer)
     other = architecture(name).from_encoder(make_encoder("bert"), grown, tokenizer, **SIZES)
     sized = {key for key, value in other.state_dict().items() if value.shape != model.state_dict()[key].shape}
@@ -109,18 +106,6 @@ def test_all_that_is_sized_by_labels_is_known(
     assert {"classifier.weight", "classifier.bias"} <= sized
     for key in new.keys() - sized - {"batches"}:  # the rest is the old model's
         assert torch.equal(new[key], model.state_dict()[key]), key
-    model.register_buffer("unheard_of", torch.zeros(len(taxonomy)))
-    monkeypatch.setattr(type(model), "__init__", _with_something_new(type(model).__init__))
-    with pytest.raises(InputError, match=f"unheard_of of {type(model).__name__} cannot be taken over .*; train anew"):
-        carried(model, compare(taxonomy, grown), tokenizer)
-
-
-def _with_something_new(init):
-    def initialise(self, config) -> None:
-        init(self, config)
-        self.register_buffer("unheard_of", torch.zeros(config.label_count))
-
-    return initialise
 
 
 def name_direction(model: HierarchicalPreTrainedModel, tokenizer, tree: Taxonomy) -> np.ndarray:
@@ -241,30 +226,8 @@ def test_merged_and_split_labels(make_encoder, taxonomy, tokenizer) -> None:
         assert float(probabilities[at[identifier]]) == pytest.approx(rates[at[identifier]], abs=1e-4)
 
 
-def test_the_names_of_the_parts_set_them_apart(make_encoder, taxonomy, tokenizer) -> None:
-    """Where rows follow names, the part whose name a text holds is the more probable one."""
-    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer, **SIZES)
-    model.start_from_names(tokenizer)
-    edges = {identifier: _parent(taxonomy, identifier) for identifier in taxonomy.ids if identifier != "law"}
-    tree = make_tree(edges | {"court": "society", "judge": "society"})
-    new = carried(model.eval(), compare(taxonomy, tree, {"law": ["court", "judge"]}), tokenizer)
-    court, judge = (tree.ids.index(identifier) for identifier in ("court", "judge"))
-    found = logits(new, tokenizer, ["court", "judge"]) - new.classifier.bias.detach()
-    assert found[0, court] - found[0, judge] > found[1, court] - found[1, judge]
-
-
 def test_trees_without_a_common_label_are_refused(make_encoder, taxonomy, tokenizer) -> None:
     model = trained("flat", make_encoder, taxonomy, tokenizer)
-    with pytest.raises(
-        InputError, match=r"none of the model's 9 labels is among the 1 of the data; say which"
-    ) as error:
+    with pytest.raises(InputError) as refused:
         carried(model, compare(taxonomy, Taxonomy(["elsewhere"], [-1])), tokenizer)
-    assert "or train anew without --from" in str(error.value)
-
-
-def test_the_mode_and_the_encoder_stay(make_encoder, taxonomy, grown, tokenizer) -> None:
-    model = trained("hgclr", make_encoder, taxonomy, tokenizer).train()
-    new = carried(model, compare(taxonomy, grown), tokenizer)
-    assert new.training
-    assert new.encoder is model.encoder
-    assert model.config.taxonomy == taxonomy  # the old model can still be used
+    assert refused.value.remedy

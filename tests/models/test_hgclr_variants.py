@@ -8,12 +8,10 @@ import pytest
 import torch
 from torch_geometric.nn import GATConv, GCNConv
 
-from hgclr.config import PRESETS
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import save
 from support.toy import TEXTS, batch_of, make_model
 
-LONG = [" ".join([text] * 40) for text in TEXTS]
 LABEL_SIDE = ("label_encoder.", "token_label_attention.", "name_tokens")
 
 VARIANTS = {
@@ -129,16 +127,6 @@ def test_graph_convolutions_start_as_torch_geometric_has_them(make_encoder, taxo
             assert ours.mean().item() == pytest.approx(0.0, abs=0.2 * other.abs().max().item())
 
 
-def test_a_label_side_is_drawn_anew_where_a_file_has_none(make_encoder, taxonomy, tmp_path: Path) -> None:
-    model, _ = make_model(make_encoder, taxonomy, label_encoder="gat")
-    model.deployed().save_pretrained(tmp_path)
-    again = HGCLRForSequenceClassification.from_pretrained(tmp_path)
-    for name, parameter in again.label_encoder.convolution.named_parameters():
-        assert torch.isfinite(parameter).all(), name
-        assert bool(parameter.any()) == (name != "bias"), name
-        assert parameter.abs().max().item() < 1, name
-
-
 def test_by_dropout_both_views_are_the_same_text(make_encoder, taxonomy) -> None:
     model, tokenizer = make_model(make_encoder, taxonomy, positives="dropout")
     terms = model(**batch_of(tokenizer, taxonomy)).terms
@@ -147,39 +135,6 @@ def test_by_dropout_both_views_are_the_same_text(make_encoder, taxonomy) -> None
     model.dropout.p = 0.1
     terms = model(**batch_of(tokenizer, taxonomy)).terms
     assert float(terms["loss_original"]) != float(terms["loss_positive"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("texts", [LONG, TEXTS])
-@pytest.mark.parametrize("preset", ["default", "published"])
-def test_random_samples_keep_what_guided_ones_were_measured_to_keep(
-    make_encoder, taxonomy, preset: str, texts: list[str]
-) -> None:
-    settings = PRESETS[preset] | {"keep_threshold": 0.25, "keep_fraction": None}
-    guided, tokenizer = make_model(make_encoder, taxonomy, **settings)
-    batch = batch_of(tokenizer, taxonomy, texts=texts)
-    assert (batch["input_ids"].shape[1] == 32) == (texts is LONG)
-    measured = mean_kept(guided, batch, draws=300)
-    assert 0.2 < measured < 0.8
-    settings |= {"positives": "random", "keep_fraction": measured, "keep_threshold": None, "keep_at_least": 0}
-    random, _ = make_model(make_encoder, taxonomy, **settings)
-    assert mean_kept(random, batch, draws=2000) == pytest.approx(measured, rel=0.01)
-
-
-def mean_kept(model: HGCLRForSequenceClassification, batch: dict[str, torch.Tensor], draws: int) -> float:
-    """Draw for fifty copies of the batch at a time: every row draws on its own."""
-    batch = {name: values.repeat(50, 1) for name, values in batch.items()}
-    words = model.encoder.get_input_embeddings()(batch["input_ids"])
-    torch.manual_seed(0)
-    with torch.no_grad():
-        choices = [
-            model.positive_weights(batch["input_ids"], words, batch["attention_mask"], batch["labels"])
-            for _ in range(draws // 50)
-        ]
-    real = batch["attention_mask"].sum()
-    for weights, kept in choices:
-        assert float((weights > 0).sum() / real) == pytest.approx(float(kept))
-    return float(torch.stack([kept for _, kept in choices]).mean())
 
 
 def test_random_samples_drop_the_words_that_were_drawn(make_encoder, taxonomy) -> None:
@@ -251,27 +206,3 @@ def test_adversarial_training_uses_the_move_and_touches_no_gradient_before_the_e
     model.adversarial_move = lambda *_: move
     model(**batch).loss.backward()
     torch.testing.assert_close(found, model.encoder.get_input_embeddings().weight.grad, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("positives", ["dropout", "adversarial"])
-def test_padding_and_batch_order_change_nothing_in_other_samples(make_encoder, taxonomy, positives: str) -> None:
-    model, tokenizer = make_model(make_encoder, taxonomy, positives=positives)
-    batch = batch_of(tokenizer, taxonomy)
-    plain = model(**batch)
-    order = [2, 0, 3, 1]
-    for other in (
-        model(**batch_of(tokenizer, taxonomy, extra_padding=5)),
-        model(**{name: value[order] for name, value in batch.items()}),
-    ):
-        torch.testing.assert_close(other.loss, plain.loss, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(other.terms, plain.terms, atol=1e-5, rtol=1e-5)
-
-
-def test_names_without_special_tokens_are_averaged_whole(make_encoder, taxonomy) -> None:
-    """A tokenizer that adds no special tokens must not cost a name its first and last word."""
-    model, tokenizer = make_model(make_encoder, taxonomy, name_embedding="words")
-    ids = tokenizer("atom laser quantum", add_special_tokens=False)["input_ids"]
-    model.name_tokens = torch.full((len(taxonomy), 4), -1)
-    model.name_tokens[:, :3] = torch.tensor(ids)
-    expected = model.encoder.get_input_embeddings().weight[ids].mean(0)
-    torch.testing.assert_close(model.name_embeddings(), expected.expand(len(taxonomy), -1))

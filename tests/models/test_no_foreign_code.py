@@ -8,9 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from hgclr.cli.app import app
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.loading import load_model
@@ -27,7 +25,6 @@ class Own(BertConfig): model_type = "own"
 class OwnModel(BertModel): config_class = Own
 class OwnTokenizer(PreTrainedTokenizerFast): pass
 """
-REFUSED = "'auto_map' asks for code that comes with the model, which is never run"
 
 
 @pytest.fixture
@@ -61,27 +58,29 @@ def encoder(make_encoder, tmp_path: Path) -> Path:
     return shutil.copytree(make_encoder("bert"), tmp_path / "encoder")
 
 
+@pytest.mark.parametrize("escaped", [False, True])
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
-        ("config.json", {}),
         ("config.json", {"model_type": "own"}),
-        ("tokenizer_config.json", {}),
         ("tokenizer_config.json", {"tokenizer_class": "OwnTokenizer"}),
         ("processor_config.json", {}),
     ],
 )
 def test_an_encoder_with_code_is_refused_by_whoever_reads_it(
-    encoder: Path, trace: Path, taxonomy, tokenizer, file: str, changes: dict[str, str]
+    encoder: Path, trace: Path, taxonomy, tokenizer, file: str, changes: dict[str, str], escaped: bool
 ) -> None:
     path = spoil(encoder, file, trace, **changes)
+    if escaped:
+        path.write_text(path.read_text().replace('"auto_map"', r'"\u0061uto\u005fmap"'))
     for read in (
         load_encoder_config,
         load_tokenizer,
         lambda name: FlatForSequenceClassification.from_encoder(name, taxonomy, tokenizer),
     ):
-        with pytest.raises(InputError, match=f"^{path}: {REFUSED}; hgclr needs none"):
+        with pytest.raises(InputError, match="'auto_map'") as refused:
             read(str(encoder))
+        assert refused.value.path == path
     assert not trace.exists()
 
 
@@ -96,20 +95,9 @@ def test_a_model_with_code_is_refused_by_whoever_reads_it(
     save(*make_model(make_encoder, taxonomy), folder)
     path = spoil(folder, file, trace, inside=inside, model_type="own" if inside else "hgclr")
     for read in (load_model, HierarchicalClassifier.load, load_training_model):
-        with pytest.raises(InputError, match=f"^{path}: {REFUSED}"):
+        with pytest.raises(InputError, match="'auto_map'") as refused:
             read(folder)
-    done = CliRunner().invoke(app, ["predict", str(folder), "the lens"], input="y\ny\n")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {path}: {REFUSED}")
-    assert done.stderr.count("\n") == 1
-    assert not trace.exists()
-
-
-def test_letters_as_escapes_do_not_hide_the_field(encoder: Path, trace: Path) -> None:
-    path = spoil(encoder, "tokenizer_config.json", trace, tokenizer_class="OwnTokenizer")
-    path.write_text(path.read_text().replace('"auto_map"', r'"\u0061uto\u005fmap"'))
-    with pytest.raises(InputError, match=REFUSED):
-        load_tokenizer(str(encoder))
+        assert refused.value.path == path
     assert not trace.exists()
 
 
@@ -126,5 +114,5 @@ def test_an_index_of_weights_stays_in_its_folder(encoder: Path, name: str, taxon
     (encoder / "model.safetensors").rename(encoder.parent / "model.safetensors")
     index = encoder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": name}}))
-    with pytest.raises(InputError, match="which is not a file of this folder; copy or download the folder again"):
+    with pytest.raises(InputError, match="weight_map"):
         FlatForSequenceClassification.from_encoder(str(encoder), taxonomy, tokenizer)

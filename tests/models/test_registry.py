@@ -1,4 +1,4 @@
-"""A system is a class and a line: defaults for one that says nothing more; names that models had before; libraries."""
+"""A new architecture needs a class only; layers for training are left out of the deployed model."""
 
 from __future__ import annotations
 

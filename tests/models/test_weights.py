@@ -73,7 +73,7 @@ def test_no_form_of_a_model_is_filled_with_random_numbers(saved: Path, tmp_path:
     HierarchicalClassifier.load(folder)
     change, message = SPOILS[spoil]
     change(folder)
-    with pytest.raises(InputError, match=f"^{folder}: {message}.*; config.json and the weights do not belong together"):
+    with pytest.raises(InputError, match=f"^{folder}: {message}"):
         HierarchicalClassifier.load(folder)
 
 
@@ -90,42 +90,12 @@ def test_a_model_to_train_on_from_is_refused_too(saved: Path, toy_data: Path, tm
         load_training_model(folder)
 
 
-def test_predict_says_so_in_one_line(saved: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(saved / "deployed", tmp_path / "model")
-    name = rename_tensor(folder)
-    done = CliRunner().invoke(app, ["predict", str(folder), "the lens"])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {folder}: the weights lack {name};")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("spoil", SPOILS)
 def test_an_encoder_is_refused_too(make_encoder, taxonomy, tokenizer, tmp_path: Path, spoil: str) -> None:
     folder = Path(shutil.copytree(make_encoder("bert"), tmp_path / "encoder"))
     change, message = SPOILS[spoil]
     change(folder)
     with pytest.raises(InputError, match=f"^{folder}: {message}"):
-        FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
-
-
-def test_an_encoder_that_cannot_be_built_as_its_configuration_says(
-    make_encoder, taxonomy, tokenizer, tmp_path: Path
-) -> None:
-    """Its own weights are loaded without what NaN would draw; a model on top of it draws."""
-    folder = Path(shutil.copytree(make_encoder("bert"), tmp_path / "encoder"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"initializer_range": float("nan")}))
-    with pytest.raises(InputError, match=r"encoder: cannot load an encoder from this folder \(normal expects std"):
-        FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
-
-
-def test_an_encoder_in_which_no_name_matches(make_encoder, taxonomy, tokenizer, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(make_encoder("bert"), tmp_path / "encoder"))
-    tensors = load_file(folder / "model.safetensors")
-    save_file(
-        {f"other.{name}": value for name, value in tensors.items()}, folder / "model.safetensors", {"format": "pt"}
-    )
-    with pytest.raises(InputError, match=r"the weights lack embeddings\.LayerNorm\.\w+ and \d+ more tensors"):
         FlatForSequenceClassification.from_encoder(str(folder), taxonomy, tokenizer)
 
 
@@ -148,4 +118,3 @@ def test_a_model_that_computes_no_numbers_is_refused(saved: Path, tmp_path: Path
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     done = CliRunner().invoke(app, ["predict", str(folder), "the lens"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "the model computes NaN, not numbers" in done.stderr

@@ -89,13 +89,6 @@ def test_the_backward_pass_drops_the_same_weights(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(gradient, weights.detach().transpose(1, 2) @ upstream)
 
 
-@pytest.mark.parametrize(
-    ("labels", "setting", "span"), [(4096, None, 4096), (4097, None, 256), (100, 7, 7), (100, 900, 100)]
-)
-def test_small_trees_attend_as_a_whole(labels: int, setting: int | None, span: int) -> None:
-    assert attention_span(labels, setting) == span
-
-
 @pytest.mark.parametrize("scores", [1, 30])
 @pytest.mark.parametrize("probabilities", [False, True])
 @pytest.mark.parametrize("given", [True, False])

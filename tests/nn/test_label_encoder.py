@@ -106,11 +106,6 @@ def test_padding_of_paths(shape: str, padding: float, dtype: torch.dtype) -> Non
     assert "padding" not in dict(module.named_parameters())
 
 
-def test_without_edges_there_is_nothing_to_pad() -> None:
-    assert TreeAttention(FOREST, spatial=True, edge=False, padding=True).padding is None
-    assert TreeAttention(FOREST, spatial=True, edge=True).state_dict().keys() == {"spatial", "edge"}
-
-
 def make_layer(**changes) -> GraphormerLayer:
     settings = {
         "scale_by": "head",
@@ -150,12 +145,6 @@ def test_a_layer_is_torchs_multi_head_attention() -> None:
     features, bias = torch.randn(9, 16), bias_by_loops(structure).float()
     mixed, _ = other(features[None], features[None], features[None], attn_mask=bias)
     torch.testing.assert_close(layer(features, structure), layer.norm(mixed[0] + features), atol=1e-5, rtol=1e-5)
-
-
-def test_without_output_projection_and_biases_the_layer_is_the_papers_equation() -> None:
-    layer = make_layer(output_projection=False, bias=False, scale_by="width")
-    names = {name for name, _ in layer.named_parameters()}
-    assert names == {"key.weight", "norm.bias", "norm.weight", "query.weight", "value.weight"}
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -95,11 +95,6 @@ def test_keep_by_fraction_keeps_the_most_probable(fraction: float, at_least: int
             assert probability[document][kept[document]].min() >= probability[document][dropped].max()
 
 
-def test_keep_by_fraction_breaks_ties_by_position() -> None:
-    kept = keep_by_fraction(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool), 0.5)
-    assert kept.tolist() == [[True, True, False, False]]
-
-
 def tokens_of(lengths: list[int], specials: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Real and special tokens of documents of given lengths, the special ones first."""
     place = torch.arange(width)

@@ -19,7 +19,7 @@ from hgclr.paper.tables import reproduce
 from hgclr.training import RunConfig
 from support.crash_points import run_forked
 from support.pretended_training import PretendedTraining, metrics
-from support.short_run import die_after_checkpoint_in
+from support.short_runs import die_after_checkpoint_in
 
 
 def test_it_is_read_and_said_in_words() -> None:

@@ -18,7 +18,7 @@ from hgclr.errors import InputError
 from hgclr.training import RunConfig, train
 from support.object_store import Store
 from support.ranks import run_ranks
-from support.short_run import make_run
+from support.short_runs import make_run
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ from hgclr.data import DataFolder
 from hgclr.decisions.settings import Decisions
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import path as path_to
 
 
 class KnownDecisions(Decisions):
@@ -43,13 +44,6 @@ def write_folder(
     lines = [json.dumps({"text": text, "labels": [taxonomy.ids[k] for k in sorted(own)]}) for text, own in documents]
     (path / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return DataFolder(path)
-
-
-def path_to(taxonomy: Taxonomy, label: int) -> list[int]:
-    nodes = [label]
-    while taxonomy.parents[nodes[0]] >= 0:
-        nodes.insert(0, int(taxonomy.parents[nodes[0]]))
-    return nodes
 
 
 def closed(taxonomy: Taxonomy, labels) -> set[int]:

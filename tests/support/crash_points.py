@@ -1,26 +1,12 @@
-"""Look at what a piece of work would leave behind if it were killed at any of its file-system events.
+"""Check the files that a piece of work leaves if it is killed at any of its file-system events.
 
-For example, with ``work`` writing a file below the folder that it is given::
+The work runs once, in a fork. Before each event its folder is copied: that is the state after a kill at that moment.
+Then each copy that differs from the one before is put in the folder's place, and another fork checks it. With ``torn``
+the files written since the event before are also cut in half: writes in C and Rust, which no event announces, end so if
+the kill comes in the middle of them.
 
-    def work(place: Path) -> None:
-        write_json(place / "a.json", [1])
-
-    def check(place: Path) -> None:
-        work(place)  # a second attempt, after the kill
-        assert json.loads((place / "a.json").read_text()) == [1]
-
-    events = survive_every_crash(work, check, tmp_path)
-    assert len(events) > 3
-
-The work is done once, in a fork. Before each of its events its folder is copied, which is what a process leaves that is
-killed at that moment: all that it handed to the operating system, and nothing of its own buffers. Then each copy is put
-in the folder's place, and a fork of its own checks it, unless it is what the event before left already: many events,
-such as making a folder that is there, change nothing. With ``torn`` the files that were written since the event before
-are cut in half besides: writes in C and Rust, which no event announces, are cut so when the kill comes in the middle of
-them, or the power fails before they reach the disk.
-
-Import and load in the test itself whatever takes long: the forks have it then. Keep to one thread (a fork has no
-other), and leave the first backward pass to a fork.
+Import and load slow things in the test, so that the forks have them. Use one thread (a fork has no other), and leave
+the first backward pass to a fork.
 """
 
 from __future__ import annotations

@@ -8,26 +8,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import forests, path
 
 Matrix = NDArray[np.bool_]
 FAST = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 @st.composite
-def taxonomies(draw: st.DrawFn) -> Taxonomy:
-    """A forest of 1 to 12 labels in shuffled order, so that a parent may come after its child."""
-    size = draw(st.integers(1, 12))
-    above = [draw(st.integers(-1, label - 1)) for label in range(size)]
-    place = draw(st.permutations(range(size)))
-    parents = [-1] * size
-    for label, parent in enumerate(above):
-        parents[place[label]] = -1 if parent < 0 else place[parent]
-    return Taxonomy([f"label {label}" for label in range(size)], parents)
-
-
-@st.composite
 def batches(draw: st.DrawFn) -> tuple[Taxonomy, Matrix, Matrix]:
-    taxonomy = draw(taxonomies())
+    taxonomy = draw(forests())
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (draw(st.integers(0, 9)), len(taxonomy))
     # A rate per label, often 0, leaves labels without any gold or any prediction.
@@ -40,12 +29,7 @@ def sets(matrix: Matrix) -> list[set[int]]:
 
 
 def with_ancestors(taxonomy: Taxonomy, labels: set[int]) -> set[int]:
-    closed = set()
-    for label in labels:
-        while label != -1:
-            closed.add(label)
-            label = int(taxonomy.parents[label])
-    return closed
+    return {above for label in labels for above in path(taxonomy, label)}
 
 
 def closed_matrix(taxonomy: Taxonomy, matrix: Matrix) -> Matrix:

@@ -75,18 +75,6 @@ def random_tree(labels: int, seed: int, *, deep: bool = False) -> Taxonomy:
     return Taxonomy([f"label {i}" for i in range(labels)], shuffled)
 
 
-def check_every_parameter_gets_a_gradient(layer: torch.nn.Module, taxonomy: Taxonomy, width: int) -> None:
-    """Of a structure encoder with an edge up and one down for each label; those of top labels lead nowhere."""
-    layer(torch.randn(2, len(taxonomy), width, dtype=torch.float64)).sum().backward()
-    for name, parameter in layer.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-    has_parent = torch.from_numpy(taxonomy.parents >= 0)
-    for edges in (layer.up, layer.down):
-        assert edges.grad is not None
-        assert torch.equal(edges.grad != 0, has_parent)
-
-
 def check_it_is_deployed_as(kind: type, model, batch: dict[str, torch.Tensor]) -> None:
     """In evaluation mode a model with a part for training only is the model that it is deployed as."""
     output, other = model(**batch), model.deployed()(**batch)

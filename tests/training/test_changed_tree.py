@@ -18,7 +18,7 @@ from hgclr.models import architecture
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
 from hgclr.training.run import started_model
-from support.learned import StopWhenLearned
+from support.short_runs import StopWhenLearned
 
 pytestmark = pytest.mark.slow
 

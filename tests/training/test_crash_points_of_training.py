@@ -15,7 +15,7 @@ from hgclr.cli.console import quiet_libraries
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import train
 from support.crash_points import run_forked, survive_every_crash
-from support.short_run import make_run
+from support.short_runs import make_run
 
 
 @pytest.fixture

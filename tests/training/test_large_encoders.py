@@ -20,7 +20,7 @@ from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.recipe import make_recipe
 from hgclr.training.settings import LoraSettings, TrainingSettings
 from hgclr.training.trainer import Collator, accelerate_on_cpu
-from support.short_run import make_run
+from support.short_runs import make_run
 from training.test_resuming import StopAfterSaving
 
 TEXTS = ["quantum laser of the atom", "judge", "serve the racket in the net of the lake", "a boat"]

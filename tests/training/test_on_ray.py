@@ -25,7 +25,7 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.training import RunConfig, on_ray, train
 from hgclr.training.on_ray import most_workers, train_on_ray
 from support.ray_cluster import ray_cluster
-from support.tiny_set import without_dropout
+from support.short_runs import without_dropout
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from hgclr.errors import InputError
 from hgclr.training import train
-from support.short_run import make_run
+from support.short_runs import make_run
 
 
 class StopAfterSaving(TrainerCallback):

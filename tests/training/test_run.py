@@ -15,8 +15,7 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, train
 from hgclr.training.run import TrainingResult
-from support.learned import StopWhenLearned
-from support.tiny_set import tiny_set, without_dropout
+from support.short_runs import StopWhenLearned, tiny_set, without_dropout
 
 
 def make_run(encoder: str, data: Path, output: Path, model: dict | None = None, **training) -> RunConfig:

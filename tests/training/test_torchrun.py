@@ -22,7 +22,7 @@ from hgclr.cli.app import app
 from hgclr.training import RunConfig, train
 from support.crash_points import run_forked
 from support.ranks import run_ranks
-from support.tiny_set import without_dropout
+from support.short_runs import without_dropout
 
 EPOCHS = 3
 pytestmark = pytest.mark.slow

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor
 
 from hgclr.decisions.settings import sigmoid
 from hgclr.errors import InputError
@@ -26,8 +25,6 @@ from hgclr.models.base import load_tokenizer
 Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 Logits = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
-Computation = Callable[[Tensor, Tensor], Tensor]
-"""Logits, (B, K), from ids and mask, (B, L)."""
 SHORT = 24
 """Label names among the texts of the comparison."""
 GROUP = 8
@@ -127,11 +124,10 @@ def write_checked(
     output: Path,
     form: str,
     write: Callable[[Path], object],
-    read: Callable[[Path], Computation],
+    read: Callable[[Path], Any],
     *,
     texts: Sequence[str],
     shift: NDArray[np.float32] | None,
-    relative: bool = False,
 ) -> LogitDifference:
     """Write a model for another library with tokenizer, decisions and manifest, read it again and compare the two.
 
@@ -139,9 +135,8 @@ def write_checked(
         source: the model.
         output: a new or empty folder, which is written whole or not at all.
         form: name of the new form, for messages.
-        write, read: functions that write weights and configuration into a folder, and read them.
+        write, read: functions that write weights and configuration into a folder, and read them as a model.
         texts, shift: see :func:`sample_batches` and :func:`compare`.
-        relative: whether a logit may be off by a share of it where it is larger than 1.
     """
     max_length = source.loaded.max_length
     tokenizer: Any = load_tokenizer(str(source.folder))
@@ -152,15 +147,16 @@ def write_checked(
         write(folder)
         tokenizer.save_pretrained(folder)
         source.loaded.decisions.write(folder)
-        compute = read(folder)
+        written = read(folder).eval()
 
         def logits(*batch: NDArray[np.int64]) -> NDArray[np.float32]:
+            ids, mask = map(torch.from_numpy, batch)
             with torch.inference_mode():
-                computed: NDArray[np.float32] = compute(*map(torch.from_numpy, batch)).numpy()
+                computed: NDArray[np.float32] = written(input_ids=ids, attention_mask=mask).logits.numpy()
             return computed
 
         difference = compare(source.backend.logits, logits, sample_batches(source.loaded, texts), shift)
-        if not (difference.relative if relative else difference.logit) <= TOLERANCE:  # also refuses NaN
+        if not difference.logit <= TOLERANCE:  # also refuses NaN
             raise InputError(
                 f"this model as {form} gives other logits, by {difference.logit:.2g}",
                 path=source.name,

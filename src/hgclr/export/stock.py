@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from hgclr.errors import InputError
-from hgclr.export.check import Computation, Export, open_model, write_checked
+from hgclr.export.check import Export, open_model, write_checked
 from hgclr.models.pretrained import load_weights
-from hgclr.models.stock import no_modules_form, no_stock_form, read_modules, to_stock, write_modules
+from hgclr.models.stock import from_modules, no_modules_form, no_stock_form, to_stock, write_modules
 
 
 def export_stock(
@@ -50,14 +49,9 @@ def export_stock(
     network = to_stock(source.network, shift) if reason is None else source.network
     name = type(network).__name__
 
-    def read(folder: Path) -> Computation:
-        stock = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True).eval()
-
-        def logits(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            output: Tensor = stock(input_ids=input_ids, attention_mask=attention_mask).logits
-            return output
-
-        return logits
+    def read(folder: Path) -> PreTrainedModel:
+        written: PreTrainedModel = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True)
+        return written
 
     difference = write_checked(source, output, name, network.save_pretrained, read, texts=texts, shift=shift)
     return Export(output, "stock", difference, class_name=name, own_class=reason, folded=fold_thresholds)
@@ -81,9 +75,8 @@ def export_sentence_transformers(
         output,
         "modules",
         lambda folder: write_modules(source.network, folder, shift),
-        read_modules,
+        lambda folder: from_modules(folder, shifted=True),
         texts=texts,
         shift=shift,
-        relative=True,  # the sum of a mean has another order
     )
     return Export(output, "sentence-transformers", difference, folded=fold_thresholds)

@@ -1,4 +1,4 @@
-"""The systems by name, their configuration, and how a saved model is loaded."""
+"""Models by the name of their architecture, their configuration, and loading of saved models."""
 
 from __future__ import annotations
 
@@ -78,10 +78,7 @@ def load_config(folder: str | Path, **settings: Any) -> HGCLRConfig:
 
 
 def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
-    """Load a model to predict with; what a training model holds beyond that is left out.
-
-    One that ``hgclr export`` wrote in a class of transformers' own, or for sentence-transformers, becomes the model
-    that it was written from.
+    """Load a model to predict with, without layers for training; exports for other libraries become flat models.
 
     Raises:
         OSError, ValueError: if there is no such model.

@@ -1,7 +1,7 @@
-"""What every system shares: its configuration, a text encoder, a last linear layer with an output per label."""
+"""Base of all models: the configuration, a text encoder, a last linear layer with an output per label."""
 
 # No "from __future__ import annotations" here: transformers reads the class of the configuration from an annotation,
-# and what becomes of the types of settings then is not checked.
+# and strict dataclasses check only types that are not strings.
 
 import copy
 from collections.abc import Callable
@@ -28,13 +28,7 @@ from hgclr.encoders import encoder_load_error, encoder_pooling
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
 from hgclr.models.label_rows import LabelRows, LabelSized
-from hgclr.models.pretrained import (
-    load_encoder_config,
-    load_from_encoder,
-    new_encoder,
-    position_count,
-    without_pooler,
-)
+from hgclr.models.pretrained import load_encoder_config, load_from_encoder, new_encoder, position_count, without_pooler
 from hgclr.nn.gathering import world_size
 from hgclr.nn.objective import classification_loss, recursive_regularisation
 from hgclr.taxonomy import Taxonomy
@@ -50,14 +44,13 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
 
     Args:
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
-        label_parents: index of each label's parent, -1 for a top label. Ids stand in ``id2label``.
+        label_parents: index of each label's parent, -1 for a top label; ids are in ``id2label``.
         label_names: each label's name for people and for the name embedding; names may repeat.
-        label_descriptions: what belongs to each label, "" where nothing is said; None if nothing is said of any.
-            Training alone reads them: as documents of the label tree, and beside names where there are no others.
+        label_descriptions: each label's description, or "", for label documents; None if no label has one.
         label_name_length: tokens in the longest label name, the width of the stored name tokens.
-        text_column: the column that the texts stood in before ``hgclr data import``; ``hgclr predict`` takes it in
-            tables without a column ``text``.
-        special_token_ids: the tokenizer's special tokens, the unknown token left out.
+        special_token_ids: the tokenizer's special tokens without the unknown token.
+        text_column: name of the text column of the imported table; ``hgclr predict`` reads it in tables without a
+            column ``text``.
 
     Example:
         >>> from hgclr.config import PRESETS
@@ -105,7 +98,7 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
 
 @dataclass
 class HierarchicalOutput(ModelOutput):
-    """What every model returns: logits (B, K); with labels the loss, and what it is made of, by name, for the log."""
+    """Output of every model: logits (B, K); with labels the loss, and its terms by name, for the log."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -113,16 +106,16 @@ class HierarchicalOutput(ModelOutput):
 
 
 class HierarchicalPreTrainedModel(PreTrainedModel):
-    """A text encoder under a classifier of labels; the systems differ in what stands between, and in their losses.
+    """A text encoder, layers of the architecture, and a linear head.
 
-    A system is a subclass in its own file, named in :mod:`hgclr.models` or by an extension (:mod:`hgclr.registry`). It
-    adds its layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and implements
+    An architecture is a subclass, named in :mod:`hgclr.models` or by an extension (:mod:`hgclr.registry`). It adds its
+    layers, the last of them a linear layer ``classifier`` with K outputs, calls ``post_init`` and implements
     ``forward(input_ids, attention_mask, labels=None)``. If it has more settings, its ``config_class`` is a subclass of
-    ``HGCLRConfig`` with them. It overrides what is different with it:
+    ``HGCLRConfig`` with them. It may override:
 
-    - ``deployed_class`` and ``training_parts``: what it is deployed as, if it has layers for training only, and these;
-    - :meth:`prepare`: what it takes from the training set before the first step;
-    - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`: how it follows a changed label tree.
+    - ``deployed_class`` and ``training_parts``, if it has layers for training only;
+    - :meth:`prepare`, if it needs the training set before the first step;
+    - :meth:`label_entries`, :meth:`changed_config`, :meth:`start_labels`, for a changed label tree.
     """
 
     config: HGCLRConfig
@@ -132,11 +125,11 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
 
     deployed_class: ClassVar[type[Any] | None] = None
-    """The class of the same forward without labels and without the layers for training; None: this class."""
+    """The class with the same logits and without the layers for training; None: this class."""
     training_parts: ClassVar[tuple[str, ...]] = ()
-    """These layers and buffers by name; ``deployed_class`` loads a folder that has them without a word of them."""
+    """Names of these layers and buffers; ``deployed_class`` leaves them out without a warning."""
     head_rate: ClassVar[float] = 10.0
-    """How many times the encoder's learning rate the layers on top of it take, unless the settings say otherwise."""
+    """Default learning rate of the layers on top of the encoder, as a multiple of the encoder's."""
     classifier: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -196,10 +189,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return model
 
     def prepare(self, documents: "datasets.Dataset") -> None:
-        """Take from the training set what the system needs before the first step; most need nothing.
-
-        ``documents`` are tokenised, with the columns ``input_ids`` and ``labels``.
-        """
+        """Prepare for training on documents with the columns ``input_ids`` and ``labels``; most models need nothing."""
 
     def set_base_rates(self, rates: Tensor) -> None:
         """Start the head's bias at the labels' log odds in the training set, (K,)."""
@@ -207,17 +197,14 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
             self.classifier.bias.copy_(torch.logit(rates))
 
     def hidden(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """Return the encoder's vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``.
-
-        What it is on padding means nothing.
-        """
+        """Return the vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``; on padding, any."""
         states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
         return states
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H).
 
-        A text without tokens, which a tokenizer without special ones can make of a text, has the mean and maximum 0.
+        A text without tokens, possible if the tokenizer has no special tokens, has the mean and maximum 0.
         """
         if self.config.pooling == "cls":
             return hidden[:, 0]
@@ -234,14 +221,13 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     @property
     def regularisation(self) -> float:
-        """The weight of recursive regularisation beside a mean cross-entropy; most systems have none."""
+        """Weight of recursive regularisation beside a mean cross-entropy."""
         return 0.0
 
     def classification(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return binary cross-entropy plus recursive regularisation of the classifier, and both by name.
 
-        Its authors add the regularisation to a cross-entropy that is the mean over documents and labels. Where ours is
-        a sum, the regularisation is taken as many times, so that their ratio stays.
+        The weight of the regularisation is for a mean over documents and labels; it is scaled where ours is a sum.
         """
         loss = classification_loss(logits, labels, self.config.classification_loss)
         terms = {"loss_original": loss.detach()}
@@ -254,7 +240,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return loss, terms
 
     def beside_mean(self, logits: Tensor) -> int:
-        """Return how many times the mean over documents and labels the configured cross-entropy of (B, K) logits is."""
+        """Return the ratio of the configured cross-entropy of (B, K) logits to its mean over documents and labels."""
         times = {"mean": 1, "document": logits.shape[1], "sum": logits.numel() * world_size()}
         return times[self.config.classification_loss]
 
@@ -270,8 +256,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
         """Return all parameters and buffers that depend on the labels, by name, as another label tree has them.
 
-        ``rows`` turns what old labels have into what new ones have; ``names`` are the tokens of the new labels' names,
-        (K', T), padded with -1. Modules of the kind ``LabelSized`` give their own.
+        ``rows`` computes entries of new labels from those of old ones; ``names`` are the tokens of the new labels'
+        names, (K', T), padded with -1. A ``LabelSized`` module returns its own entries.
         """
         entries = {f"classifier.{name}": rows.rows(value) for name, value in self.classifier.named_parameters()}
         for place, module in self.named_modules():
@@ -280,15 +266,15 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return entries
 
     def changed_config(self, taxonomy: Taxonomy, names: Tensor) -> Any:  # noqa: ARG002
-        """Return the configuration for another label tree, the tokens of whose labels' names are given, (K', T)."""
+        """Return the configuration for another label tree with the tokens of its labels' names, (K', T)."""
         config = copy.deepcopy(self.config)
         config.set_taxonomy(taxonomy)
         return config
 
     def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:
-        """Start what new labels have by more than :meth:`label_entries` of the old model, which are in place.
+        """Change the entries of new labels, which :meth:`label_entries` has set, before training.
 
-        ``rates`` is how often each label occurs in the training documents, (K,).
+        ``rates`` are the labels' shares of the training documents, (K,).
         """
 
 
@@ -299,8 +285,8 @@ def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
-    """Load the encoder's tokenizer for our models: they take ids and mask, and count positions from the left."""
-    # Given here, and not set afterwards, these are saved with the tokenizer.
+    """Load the encoder's tokenizer for our models, which take ids and mask and count positions from the left."""
+    # Arguments of from_pretrained are saved with the tokenizer; attributes set later are not.
     ours: dict[str, Any] = {"padding_side": "right", "model_input_names": ["input_ids", "attention_mask"]}
     tokenizer: PreTrainedTokenizerBase = load_from_encoder(AutoTokenizer, encoder, **ours)
     return tokenizer
@@ -312,10 +298,7 @@ def save(
     target: Path,
     write_more: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write model and tokenizer into ``target``, which is replaced, whole or not at all; safetensors and JSON only.
-
-    ``write_more`` writes into the folder what else belongs to the model.
-    """
+    """Replace ``target``, whole or not at all, by model, tokenizer and the files of ``write_more``; no pickles."""
     with atomic_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

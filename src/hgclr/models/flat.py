@@ -1,4 +1,4 @@
-"""A text encoder with a linear head, the baseline and what HGCLR is deployed as; below it, label names as vectors."""
+"""A text encoder with a linear head, which HGCLR is deployed as; label names as vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hgclr.nn.fast import name_blocks
 from hgclr.taxonomy.changes import TreeChanges
 
 SLOPE = 5.0
-"""Logit of a text that says nothing but the label's name."""
+"""Logit of a text that is the label's name."""
 LONGEST = 64
 """Tokens of a label's name, or of its description, that are read, special tokens included."""
 
@@ -55,23 +55,21 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
     @torch.no_grad()
     def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:
-        """Start each row of the head in the direction in which the encoder puts the label's name.
+        """Start each row of the head in the direction of the label's name, ``w_k = length u_k``.
 
-        ``w_k = length u_k`` with u_k from :func:`~hgclr.models.flat.name_directions`. A pretrained encoder puts
-        a name near texts on its subject, so that labels with few documents or none begin with more than chance.
+        A pretrained encoder puts a name near texts on its subject, so labels with few documents start above chance.
         """
         self.classifier.weight.copy_(length * name_directions(self, tokenizer))
 
     @torch.no_grad()
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make the head of a classifier that has seen no document: how near is a text to what the labels are called?
+        """Set the head from names and descriptions alone, without documents.
 
         ``p_k = sigmoid(5 h · v_k / m)`` with v_k the direction of the k-th name, or half-way between that and its
         description's where there is one, and m the mean length of the names' vectors. An inner label's v_k is its own
-        direction plus that of the mean of all labels' below it.
-        These are similarities and no frequencies: paths are to be compared with each other, by the decoding rule
-        ``best-path``, and not with a threshold. There is no bias, because the vectors of long texts are short, so that
-        one that suits short texts refuses all labels of long ones.
+        direction plus that of the mean of all labels below it. Probabilities are similarities, not frequencies: compare
+        paths by the decoding rule ``best-path``, not with a threshold. There is no bias: vectors of long texts are
+        short, so a bias that suits short texts would refuse all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
@@ -90,16 +88,13 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
     @torch.no_grad()
     def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:  # noqa: ARG002
-        """Start the rows of labels that are new, or parts of a split one, whose rows are copies so far.
+        """Start the rows of new labels and of the parts of split labels.
 
-        ``w_n = w_p + r u_n`` for a new label n under p (``r u_n`` at the top): what its parent looks for, and its own
-        name, with u_n the direction in which the trained encoder puts the name. The parts of a split label have its row
-        and what sets their names apart, ``w_o + r (u_n - mean of u over the parts)``.
+        A new label n under p gets ``w_n = w_p + r u_n`` (``r u_n`` at the top), with u_n the direction of its name. A
+        part of a split label o gets ``w_o + r (u_n - mean of u over the parts)``.
 
-        How much a name says, r, the labels at the same depth tell that were kept: it is the r for which ``r u_j`` comes
-        nearest, in squares, to what their rows have beyond their parents', that is the mean of ``u_j · (w_j - w_p)``,
-        or 0 if that is negative. So names that mean nothing to the encoder do no harm, and there is nothing to tune. At
-        a depth without kept labels those of all depths tell.
+        r is the least-squares estimate over the kept labels of the same depth, or of all depths if that has none: the
+        mean of ``u_j · (w_j - w_p)``, or 0 if that is negative, so names that mean nothing to the encoder do no harm.
         """
         if not changes.added and not changes.split:
             return
@@ -135,7 +130,7 @@ def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Ten
 
 @torch.no_grad()
 def text_vectors(model: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Tensor:
-    """Return the vectors, (n, H), in which a model of :mod:`hgclr.models` puts names or descriptions of labels."""
+    """Return a model's vectors, (n, H), of names or descriptions of labels."""
     training = model.training
     model.eval()
     vectors: Tensor = model.classifier.weight.new_empty(len(texts), model.classifier.in_features)

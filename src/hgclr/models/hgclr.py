@@ -49,12 +49,12 @@ REMEDY = "give the folder training-model that hgclr train wrote for the architec
 
 
 class HGCLRForSequenceClassification(FlatForSequenceClassification):
-    """Train encoder and head on each text and on a positive sample of it, and pull the two together.
+    """Train encoder and head on each text and on a positive sample of it, with a contrastive loss between the two.
 
     ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
-    between them. The label side (label encoder and token-label attention) chooses the tokens of positive samples;
-    ``positives`` other than ``hierarchy`` do without it. Without labels the model is a
-    :class:`~hgclr.models.flat.FlatForSequenceClassification`, and that is what is deployed.
+    between them. The label side (label encoder and token-label attention) chooses the tokens of positive samples; only
+    ``positives: hierarchy`` has it. Without labels, and as deployed, the model is a
+    :class:`~hgclr.models.flat.FlatForSequenceClassification`.
     """
 
     config: HGCLRConfig
@@ -162,10 +162,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def positive_weights(
         self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights of the word embeddings in the positive samples, (B, L), and the share of tokens kept, ().
-
-        A weight is 1 for a token that is kept and 0 for one that is dropped.
-        """
+        """Return weights of the word embeddings in positive samples, 1 for a kept token, (B, L), and the share kept."""
         config, real = self.config, attention_mask.bool()
         if config.positives in ("dropout", "adversarial"):
             return real.to(words.dtype), torch.ones((), device=real.device)
@@ -222,10 +219,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         return adversarial_move(words, loss, self.config.adversarial_size)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return the parameters and buffers with an entry per label or distance, for another label tree.
-
-        Distances beyond those of the old tree start with the b of its largest.
-        """
+        """Return entries as the base does, also per distance; new distances start with the b of the largest old one."""
         entries = super().label_entries(rows, names)
         if self.name_tokens is None:
             return entries
@@ -291,10 +285,7 @@ def _check_heads(name: str, heads: int, width: int) -> None:
 
 
 def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
-    """Load an HGCLR model with its label side from ``training-model`` of a run, in evaluation mode.
-
-    ``settings`` take the place of those in the model's configuration.
-    """
+    """Load an HGCLR model with its label side from ``training-model`` of a run, with other ``settings``."""
     if not (folder / "config.json").is_file():
         raise InputError("no model here", path=folder, remedy=REMEDY)
     with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):

@@ -1,4 +1,4 @@
-"""What a model holds for each label, taken over to another label tree."""
+"""Parameters of a model that depend on the labels, carried over to another label tree."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from hgclr.taxonomy.changes import TreeChanges
 
 
 class LabelRows:
-    """Turn what is kept by old labels into what is kept by new ones.
+    """Compute the rows and columns of new labels from those of old labels; the trees share at least one label.
 
     With S(n) the old labels that n comes from and T(o) the new labels that o became:
 
-    - :meth:`rows`, what a label itself has: ``new_n = mean of old_o over S(n)``; of a label that comes from none, that
-      of its parent, and of a top label the mean of all top labels that come from some;
-    - :meth:`columns`, what a label gives to a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``; 0 of a label
-      that comes from none. Such a label changes no sum, and the parts of one that was split add up to what it was.
+    - :meth:`rows`, for parameters of the label itself: ``new_n = mean of old_o over S(n)``; if S(n) is empty, the
+      parent's, and for a top label the mean of all top labels with a source;
+    - :meth:`columns`, for parameters in a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``, 0 if S(n) is empty.
+      So new labels change no sum, and the parts of a split label add up to the old one.
 
-    Of a label that is one in both trees, both are the old numbers, bit by bit.
-
-    Args:
-        changes: the two trees, at least one label of which is in both.
+    A label that is in both trees keeps its numbers bit by bit.
     """
 
     def __init__(self, changes: TreeChanges) -> None:
@@ -40,16 +37,16 @@ class LabelRows:
         self._typical = torch.from_numpy(known_top if len(known_top) else np.flatnonzero(~added))
 
     def rows(self, old: Tensor) -> Tensor:
-        """Return what the new labels have themselves, (K', …), from what the old ones had, (K, …)."""
+        """Return rows of the new labels, (K', …), from rows of the old ones, (K, …)."""
         new = self._sum(old, self._share)
         top, *below = self._fresh
         new[top] = new[self._typical].mean(0)
-        for level in below:  # a parent that is new itself has got its row before
+        for level in below:  # the row of a new parent is already set
             new[level] = new[self._parents[level]]
         return new
 
     def columns(self, old: Tensor) -> Tensor:
-        """Return what the new labels give to a sum, (K', …), from what the old ones gave, (K, …)."""
+        """Return columns of the new labels, (K', …), from columns of the old ones, (K, …)."""
         return self._sum(old, self._part)
 
     def row_blocks(self, old: Tensor) -> Tensor:
@@ -62,10 +59,9 @@ class LabelRows:
         return self.columns(blocks).transpose(0, 1).flatten(1)
 
     def tokens(self, old: Tensor, names: Tensor) -> Tensor:
-        """Return the tokens by which each label is known, (K', T), from those of the old labels and of the new names.
+        """Return the labels' name tokens, (K', T), from those of the old labels and of the new names.
 
-        A label that has kept its name keeps its old tokens: an imported checkpoint may read a name in another way than
-        its tokenizer does, and HiMatch reads words of a label's documents in its place.
+        A label with an unchanged name keeps its tokens: those of imported checkpoints may differ from its tokenizer's.
         """
         width = max(old.shape[1], names.shape[1])
         old, tokens = (F.pad(part, (0, width - part.shape[1]), value=-1) for part in (old, names))

@@ -1,16 +1,14 @@
-"""The same model in forms that other libraries load by themselves, and back.
+"""The same model in forms that other libraries load, and back.
 
-A class of transformers' own: a head of ours is linear in the first token's vector, ``W h + b``. The stock classes for
-BERT, RoBERTa and their kin put ``tanh(V h + c)`` in between. With ``V = ε I``, ``c = 0`` and ``W / ε`` in the place of
-W nothing of that is left: in fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so
-that logits stay the same to the last bit (as far as the order of additions does: on a CPU it may change with where
-weights lie in memory). The encoder ends in a layer norm, which bounds ``|h|`` for every text there can be; ε follows
-from it.
+Classes of transformers: our head is linear in the first token's vector, ``W h + b``. The stock classes for BERT,
+RoBERTa and similar encoders put ``tanh(V h + c)`` in between. We set ``V = ε I``, ``c = 0`` and use ``W / ε`` for W. In
+fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so the logits are equal bit by
+bit, up to the order of additions. The encoder ends in a layer norm, which bounds ``|h|`` for every text; ε follows from
+that bound.
 
-The modules Transformer, Pooling and Dense of sentence-transformers: a flat model is ``W_c h + b_c`` with h the pooled
-vector of the encoder, and that is a Dense module without an activation. Nothing has to be rewritten, whatever the
-encoder and the pooling. The folder is written and read here without the library, in the file format that all its
-versions read.
+Modules Transformer, Pooling and Dense of sentence-transformers: a flat model is ``W_c h + b_c`` with h the pooled
+vector, which is a Dense module without an activation, for any encoder and pooling. The folder is written and read here
+without the library.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from hgclr.files import json_bytes, read_bytes, read_json
@@ -37,7 +35,7 @@ from hgclr.models.pretrained import load_pretrained, load_weights, without_poole
 Pooling = Literal["cls", "mean", "max"]
 
 KEY = "hgclr"
-"""Field of the stock configuration with what only we need: label tree, threshold, length, ε, and shifts of logits."""
+"""Field of the stock configuration for hgclr only: label tree, threshold, length, ε, and shifts of logits."""
 OURS = ("label_parents", "label_names", "threshold", "max_length")
 LABELS = ("id2label", "label2id", "problem_type")
 SCALE, SHIFT = "head_scale", "logit_shift"
@@ -59,23 +57,16 @@ POOLINGS: dict[Pooling, str] = {
     "max": "pooling_mode_max_tokens",
     "mean": "pooling_mode_mean_tokens",
 }
-"""Our poolings, and the field that stands for each up to version 5; version 6 reads these and writes one."""
+"""Fields of our poolings in sentence-transformers up to version 5; version 6 reads these and writes one field."""
 IDENTITY = "torch.nn.modules.linear.Identity"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-
-
-def not_flat(model: HierarchicalPreTrainedModel) -> str | None:
-    """Return why a model is no linear layer on its encoder, or None if it is."""
-    if not isinstance(model, FlatForSequenceClassification):
-        return f"{type(model).__name__} has more than a linear layer on its encoder"
-    return None
 
 
 def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
     """Return why a model has no form in a stock class, or None if it has one."""
     kind, pooling = model.config.text_encoder.model_type, model.config.pooling
-    if (reason := not_flat(model)) is not None:
-        return reason
+    if not isinstance(model, FlatForSequenceClassification):
+        return f"{type(model).__name__} has more than a linear layer on its encoder"
     if kind not in HEADS:
         return f"transformers' own class for {kind} has no head that a linear layer can be written in"
     if pooling != "cls":
@@ -83,12 +74,20 @@ def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
     return None
 
 
+def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
+    """Return why a model cannot be written as modules, or None if it can."""
+    if not isinstance(model, FlatForSequenceClassification):
+        return f"{type(model).__name__} has more than a linear layer on its encoder"
+    if not type(model.encoder).__module__.startswith("transformers."):
+        return f"its encoder, {type(model.encoder).__name__}, is not a class of transformers"
+    return None
+
+
 @torch.no_grad()
 def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
 
-    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` takes it away
-    again.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` removes it.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
@@ -113,12 +112,10 @@ def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | No
 
 @torch.no_grad()
 def from_stock(folder: str | Path) -> FlatForSequenceClassification:
-    """Load what :func:`to_stock` made as the model that it was made of, weights to the last bit.
-
-    A shift of the logits is taken away again, which may change the last bit of a bias.
+    """Load the flat model that :func:`to_stock` wrote; weights are equal bit by bit, a bias without a shift too.
 
     Raises:
-        OSError, ValueError: if there is no such model, or its head was changed, as by training it further.
+        OSError, ValueError: if there is no such model, or its head was changed, for example by training.
     """
     stock: Any = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True)
     with _as_written():
@@ -127,13 +124,13 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
     model = as_flat(stock.config, "cls", stock.base_model, after)
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
         raise ValueError("its head is not the one that hgclr export wrote")
-    model.encoder.pooler = None  # which ours have not
+    model.encoder.pooler = None  # our models have none
     model.classifier.weight.mul_(scale)
     return model
 
 
 def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
-    """Return what goes into an encoder's configuration: labels as transformers has them, the rest under :data:`KEY`."""
+    """Return the fields to add to an encoder's configuration: labels for transformers, the rest under :data:`KEY`."""
     ours = {name: getattr(config, name) for name in OURS}
     if shift is not None:
         ours[SHIFT] = shift.tolist()
@@ -142,12 +139,12 @@ def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) 
 
 @torch.no_grad()
 def as_flat(
-    written: PreTrainedConfig, pooling: Pooling, encoder: Any, head: nn.Linear
+    written: PreTrainedConfig, pooling: Pooling, encoder: Any, head: nn.Linear, *, shifted: bool = False
 ) -> FlatForSequenceClassification:
-    """Return the model of an encoder and a head, not copied; a shift of the logits is taken away from the head's bias.
+    """Return the model of an encoder and a head, not copied; a shift of the logits is removed unless ``shifted``.
 
     Raises:
-        ValueError: if the configuration has not the fields of :func:`label_fields`, or the head other labels.
+        ValueError: if the configuration lacks fields of :func:`label_fields`, or the head has other labels.
     """
     config_class: Any = FlatForSequenceClassification.config_class
     with _as_written():
@@ -164,7 +161,7 @@ def as_flat(
     with torch.device("meta"):
         model = FlatForSequenceClassification(config)
     model.encoder, model.classifier = encoder, head
-    model.classifier.bias.sub_(shift)
+    model.classifier.bias.sub_(0.0 if shifted else shift)
     return model
 
 
@@ -177,7 +174,7 @@ def _as_written() -> Iterator[None]:
 
 
 def _scale(encoder: Any) -> float:
-    """Return ε: the largest power of two with which no vector of the encoder leaves the linear part of tanh.
+    """Return ε: the largest power of two that keeps every vector of the encoder in the linear part of tanh.
 
     A vector after a layer norm over H features is ``γ ∘ n + β`` with ``|n_i| < sqrt(H)``.
     """
@@ -194,30 +191,19 @@ def _head(stock: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
     return before, after
 
 
-def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
-    """Return why a model cannot be written as modules, or None if it can."""
-    if (reason := not_flat(model)) is not None:
-        return reason
-    if not type(model.encoder).__module__.startswith("transformers."):
-        return f"its encoder, {type(model.encoder).__name__}, is none of transformers' own"
-    return None
-
-
 @torch.no_grad()
 def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
-    """Write everything but the tokenizer into a folder that is there.
+    """Write everything but the tokenizer into an existing folder.
 
-    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` takes it
-    away.
+    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` removes it.
     """
     if (reason := no_modules_form(model)) is not None:
         raise ValueError(reason)
     model.encoder.save_pretrained(folder)
-    # Only the encoder's own class knows all of its fields; ours are put beside them.
     encoder_config = read_json(folder / CONFIG)
     settings: dict[str, Any] = {"max_seq_length": model.config.max_length, "do_lower_case": False}
     if without := without_pooler(model.config.text_encoder):
-        settings["model_args"] = without  # else it would be made with random weights, and a warning
+        settings["model_args"] = without  # else the library makes one with random weights, and warns
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (kind, path) in enumerate(KINDS.items())
@@ -241,36 +227,16 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
     save_file(weights, folder / KINDS["Dense"] / WEIGHTS)
 
 
-class Modules(nn.Module):
-    """What the files of a folder say, without our configuration: encoder, pooling and head as the library runs them."""
+@torch.no_grad()
+def from_modules(folder: str | Path, *, shifted: bool = False) -> FlatForSequenceClassification:
+    """Load the flat model that :func:`write_modules` wrote, also if sentence-transformers trained it further.
 
-    def __init__(self, folder: Path, pooling: Pooling, head: nn.Linear) -> None:
-        super().__init__()
-        self.config: Any = load_pretrained(AutoConfig, folder)
-        without = without_pooler(self.config)
-        self.encoder: Any = load_weights(AutoModel, folder, encoder=True, use_safetensors=True, **without)
-        self.pooling, self.head = pooling, head
-        self.eval()
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (B, L, H)
-        real = attention_mask.unsqueeze(-1).to(hidden.dtype)  # (B, L, 1)
-        if self.pooling == "cls":
-            vectors = hidden[:, 0]
-        elif self.pooling == "max":
-            vectors = hidden.masked_fill(real == 0, float("-inf")).amax(1)
-        else:
-            vectors = torch.einsum("blh,blo->bh", hidden, real) / real.sum(1).clamp(min=1e-9)
-        logits: Tensor = self.head(vectors)
-        return logits
-
-
-def read_modules(folder: Path) -> Modules:
-    """Read a folder of an encoder, a pooling of ours and a linear head, whoever wrote it.
+    With ``shifted`` a shift stays in the logits, as in the library.
 
     Raises:
-        OSError, ValueError: if it is something else.
+        OSError, ValueError: if the folder holds other modules than an encoder, a pooling of ours and a linear head.
     """
+    folder = Path(folder)
     try:
         listed = json.loads(read_bytes(folder / MODULES))
         if [(module["type"].rpartition(".")[2], module["path"]) for module in listed] != list(KINDS.items()):
@@ -288,13 +254,8 @@ def read_modules(folder: Path) -> Modules:
         head.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()})
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         raise ValueError(f"its modules cannot be read: {error!r}") from error
-    return Modules(folder, mode, head)
-
-
-def from_modules(folder: str | Path) -> FlatForSequenceClassification:
-    """Load what :func:`write_modules` wrote as the model that it was written from, weights to the last bit.
-
-    The same if sentence-transformers trained it further: it is a linear head on an encoder still.
-    """
-    modules = read_modules(Path(folder))
-    return as_flat(modules.config, modules.pooling, modules.encoder, modules.head)
+    config = load_pretrained(AutoConfig, folder)
+    encoder = load_weights(AutoModel, folder, encoder=True, use_safetensors=True, **without_pooler(config))
+    model = as_flat(config, mode, encoder, head, shifted=shifted)
+    model.eval()
+    return model

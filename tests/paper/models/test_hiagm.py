@@ -26,8 +26,7 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
 from hgclr.training import RunConfig, train
 from hgclr.training.changed_tree import carry_over
-from support.learned import StopWhenLearned
-from support.tiny_set import StopAfterEpoch, first_layer, tiny_set, without_dropout
+from support.short_runs import StopAfterEpoch, StopWhenLearned, first_layer, tiny_set, without_dropout
 from support.toy import TEXTS, batch_of, random_tree
 
 KINDS = ["hiagm-tp", "hiagm-la"]

@@ -19,8 +19,7 @@ from hgclr.paper.models.htcinfomax import (
 )
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from support.learned import StopWhenLearned
-from support.tiny_set import StopAfterEpoch, tiny_set, without_dropout
+from support.short_runs import StopAfterEpoch, StopWhenLearned, tiny_set, without_dropout
 from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_projection.", "text_discriminator.", "prior_discriminator.", "information_gate.")

@@ -32,8 +32,7 @@ from hgclr.paper.models.textrcnn import (
 )
 from hgclr.training import RunConfig, train
 from hgclr.training.run import TrainingResult, new_model, started_model, tokenize_splits
-from support.learned import StopWhenLearned
-from support.tiny_set import tiny_set
+from support.short_runs import StopWhenLearned, tiny_set
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]
 SIZES = {"vocab_size": 40, "word_width": 10, "recurrent_width": 6, "filters": 4}
